@@ -1,1 +1,193 @@
-//! record
+//! Records: what the edge says of each response, in memory, as a JSON line, and as a line for people.
+//!
+//! Pure: no clock, no socket, nothing else of Thalweg. The JSON line is a contract with the console and with every
+//! log shipper: `wire.rs` holds its field names, [`SCHEMA_VERSION`] its version.
+//!
+//! **Invariant:** what is derived is not stored: goodput is computed from bytes and duration, and written so that
+//! readers need not know how.
+//! **Invariant:** [`TcpState`] is what the kernel said at the end of the response, or absent; never an estimate.
+
+mod human;
+mod wire;
+
+pub use human::{Colour, human_header};
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// The version of the JSON line that this crate writes and reads, its field `v`. It changes when a field changes
+/// its meaning or goes; a new field does not change it, readers ignore what they do not know.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One response of the edge to one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseRecord {
+    /// When the last byte of the request's head had arrived: microseconds since the Unix epoch. The JSON line has
+    /// milliseconds.
+    pub time_unix_us: u64,
+    /// The client's address and port, IPv4 as IPv4 even on a dual-stack listener.
+    pub client: SocketAddr,
+    /// The request's method.
+    pub method: Cow<'static, str>,
+    /// The `Host` field as received; empty if there was none.
+    pub host: String,
+    /// Path and query as received.
+    pub path: String,
+    /// The status sent, or that would have been if the client had stayed.
+    pub status: u16,
+    /// Content bytes handed to the kernel; the head and chunk framing are not counted.
+    pub bytes: u64,
+    /// From the last byte of the request to the first of the response; absent if none was sent.
+    pub ttfb_us: Option<u64>,
+    /// From the last byte of the request to the last of the response, or to where it was cut.
+    pub duration_us: u64,
+    /// What the cache made of the request.
+    pub cache: CacheResult,
+    /// The protocol of the response.
+    pub protocol: Protocol,
+    /// Why the response was not sent whole; absent if it was.
+    pub cut: Option<Cut>,
+    /// The connection at the end of the response; absent where the kernel gave none.
+    pub tcp: Option<TcpState>,
+}
+
+/// The state of the connection when the response ended, as the kernel gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpState {
+    /// As read back from the socket.
+    pub congestion_control: String,
+    /// `tcpi_rtt`, smoothed.
+    pub rtt_us: u32,
+    /// `tcpi_min_rtt`; absent before the first sample and before Linux 4.6.
+    pub min_rtt_us: Option<u32>,
+    /// `tcpi_snd_cwnd`, in TCP segments.
+    pub snd_cwnd: u32,
+    /// `tcpi_delivery_rate`, the newest sample; absent before Linux 4.9.
+    pub delivery_rate_bytes_per_s: Option<u64>,
+    /// `tcpi_total_retrans`: TCP segments sent again over the life of the connection.
+    pub retransmits: u32,
+    /// `tcpi_lost`: TCP segments in flight that are taken for lost.
+    pub lost: u32,
+    /// `tcpi_pacing_rate`; absent where the kernel does not limit the rate.
+    pub pacing_rate_bytes_per_s: Option<u64>,
+}
+
+/// Declares a closed set of words: the variants, their spelling on the wire, and the way back.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The word on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|known| known.as_str() == word)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// What the cache made of a request.
+    CacheResult {
+        /// Answered from a complete, fresh stored response.
+        Hit = "hit",
+        /// Joined a fill in progress.
+        Join = "join",
+        /// Caused a fetch, and was served from its fill.
+        Miss = "miss",
+        /// The stored response was stale, and the backend's 304 made it fresh again.
+        Validated = "validated",
+        /// Streamed from the backend without being stored.
+        Pass = "pass",
+        /// The edge answered by itself: a bad request, or no backend that would do.
+        Error = "error",
+    }
+}
+
+words! {
+    /// The protocol of a response.
+    Protocol {
+        /// HTTP/1.0.
+        Http10 = "HTTP/1.0",
+        /// HTTP/1.1.
+        Http11 = "HTTP/1.1",
+    }
+}
+
+words! {
+    /// Why a response ended before its last byte was handed to the kernel.
+    Cut {
+        /// The client closed or reset the connection.
+        ClientClosed = "client_closed",
+        /// The client took nothing for longer than the limit.
+        ClientStalled = "client_stalled",
+        /// The fetch from the backend failed after the response had begun.
+        BackendFailed = "backend_failed",
+        /// The edge was stopped.
+        Shutdown = "shutdown",
+    }
+}
+
+impl ResponseRecord {
+    /// Content bytes per second over the whole response; a duration of zero counts as one microsecond.
+    pub fn goodput_bytes_per_s(&self) -> u64 {
+        let per_s = u128::from(self.bytes) * 1_000_000 / u128::from(self.duration_us.max(1));
+        u64::try_from(per_s).unwrap_or(u64::MAX)
+    }
+}
+
+/// A line that is no record of this version.
+#[derive(Debug)]
+pub enum Error {
+    /// Not JSON, or a field is missing, of the wrong type, or outside its closed set.
+    Json(serde_json::Error),
+    /// A record of another schema version.
+    Version {
+        /// The version that the line states.
+        found: u32,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Json(_) => f.write_str("not a response record"),
+            Error::Version { found } => {
+                write!(
+                    f,
+                    "a record of schema version {found}, and this program reads version {SCHEMA_VERSION}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Json(cause) => Some(cause),
+            Error::Version { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** nothing here guesses. A value is what the kernel answered for that socket, or it is absent.
 //!
-//! `unsafe` stands in one place of this crate, [`sockopt`], around `getsockopt(2)`: the safe wrappers of rustix
+//! `unsafe` stands in one place of this crate, `sockopt.rs`, around `getsockopt(2)`: the safe wrappers of rustix
 //! and socket2 have no `TCP_INFO` and allocate a string for `TCP_CONGESTION`, and both run once a response.
 
 pub mod congestion;

@@ -1,0 +1,217 @@
+//! The JSON line's contract, its round trip, and the line for people.
+
+use expect_test::{Expect, expect};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+fn sample() -> ResponseRecord {
+    ResponseRecord {
+        time_unix_us: 1_795_215_600_123_456,
+        client: "127.0.0.1:50000".parse().unwrap(),
+        method: Cow::Borrowed("GET"),
+        host: "127.0.0.1:8080".to_owned(),
+        path: "/vod/sample/v0/1.m4s?a=%20".to_owned(),
+        status: 200,
+        bytes: 1_258_291,
+        ttfb_us: Some(850),
+        duration_us: 1900,
+        cache: CacheResult::Hit,
+        protocol: Protocol::Http11,
+        cut: None,
+        tcp: Some(TcpState {
+            congestion_control: "bbr".to_owned(),
+            rtt_us: 120,
+            min_rtt_us: Some(80),
+            snd_cwnd: 10,
+            delivery_rate_bytes_per_s: Some(12_345_678),
+            retransmits: 2,
+            lost: 1,
+            pacing_rate_bytes_per_s: Some(99_000_000),
+        }),
+    }
+}
+
+/// A record with nothing in it that may be absent.
+fn bare() -> ResponseRecord {
+    ResponseRecord {
+        client: "[2001:db8::1]:443".parse().unwrap(),
+        method: Cow::Borrowed("HEAD"),
+        host: String::new(),
+        path: "/live/a\u{1b}[31m\"\u{7f}".to_owned(),
+        status: 504,
+        bytes: 0,
+        ttfb_us: None,
+        duration_us: 0,
+        cache: CacheResult::Error,
+        protocol: Protocol::Http10,
+        cut: Some(Cut::ClientClosed),
+        tcp: None,
+        ..sample()
+    }
+}
+
+#[test]
+fn json_line() {
+    let check = |record: ResponseRecord, expected: Expect| expected.assert_eq(&record.to_json());
+    check(
+        sample(),
+        expect![[
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000}}"#
+        ]],
+    );
+    check(
+        bare(),
+        expect![[
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"[2001:db8::1]:443","method":"HEAD","host":"","path":"/live/a\u001b[31m\"","status":504,"bytes":0,"duration_us":0,"goodput_bytes_per_s":0,"cache":"error","protocol":"HTTP/1.0","complete":false,"cut":"client_closed"}"#
+        ]],
+    );
+}
+
+#[test]
+fn a_line_ends_with_its_newline() {
+    let mut out = b"before".to_vec();
+    sample().append_json_line(&mut out);
+    assert_eq!(out, format!("before{}\n", sample().to_json()).into_bytes());
+}
+
+#[test]
+fn fields_of_a_later_minor_change_are_ignored() {
+    let line = bare().to_json().replacen('{', "{\"colour\":[1],", 1);
+    let read = ResponseRecord::from_json(&line).unwrap();
+    assert_eq!(read.to_json(), bare().to_json());
+}
+
+#[test]
+fn faults() {
+    fn check(line: &str, expected: Expect) {
+        let fault = ResponseRecord::from_json(line).unwrap_err();
+        let cause = std::error::Error::source(&fault).map(ToString::to_string).unwrap_or_default();
+        expected.assert_eq(&format!("{fault}: {cause}"));
+    }
+    let line = bare().to_json();
+    check("", expect!["not a response record: EOF while parsing a value at line 1 column 0"]);
+    check(r#"{"v":2,"when":0}"#, expect!["a record of schema version 2, and this program reads version 1: "]);
+    check(
+        &line.replace("\"v\":1", "\"v\":2"),
+        expect!["a record of schema version 2, and this program reads version 1: "],
+    );
+    check(
+        &line.replace("\"error\"", "\"warm\""),
+        expect![[
+            r#"not a response record: "warm" is none of hit, join, miss, validated, pass, error at line 1 column 203"#
+        ]],
+    );
+    check(
+        &line.replace("2026-", "1926-"),
+        expect![[
+            r#"not a response record: time "1926-11-20T23:00:00.123Z": numeric component is out of range at line 1 column 40"#
+        ]],
+    );
+    check(
+        &line.replace("2026-11-20T", "yesterday, "),
+        expect![[
+            r#"not a response record: time "yesterday, 23:00:00.123Z": timestamp format is invalid at line 1 column 40"#
+        ]],
+    );
+    check(
+        &line.replace("\"complete\":false", "\"complete\":true"),
+        expect!["not a response record: a record is complete, or says in `cut` why not"],
+    );
+}
+
+#[test]
+fn human_lines() {
+    let slow = ResponseRecord {
+        bytes: 123,
+        duration_us: 12_000_000,
+        ttfb_us: Some(999_999),
+        status: 404,
+        cut: Some(Cut::BackendFailed),
+        ..sample()
+    };
+    let lines = [
+        human_header(),
+        sample().human(Colour::Never),
+        slow.human(Colour::Never),
+        bare().human(Colour::Never),
+    ];
+    expect![[r#"
+        TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
+        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20
+        23:00:00.123 404 hit           123B  1000ms   12.0s     80bit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cut: backend failed]
+        23:00:00.123 504 error           0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\u{1b}[31m"\u{7f} [cut: client closed]
+    "#]].assert_eq(&(lines.join("\n") + "\n"));
+    expect![[r#""23:00:00.123 \u{1b}[31m504\u{1b}[0m \u{1b}[31merror    \u{1b}[0m       0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\\u{1b}[31m\"\\u{7f} \u{1b}[31m[cut: client closed]\u{1b}[0m""#]].assert_eq(&format!("{:?}", bare().human(Colour::Always)));
+}
+
+#[test]
+fn goodput() {
+    assert_eq!(sample().goodput_bytes_per_s(), 662_258_421);
+    assert_eq!(bare().goodput_bytes_per_s(), 0);
+    let most = ResponseRecord { bytes: u64::MAX, duration_us: 0, ..sample() };
+    assert_eq!(most.goodput_bytes_per_s(), u64::MAX);
+}
+
+#[test]
+fn a_time_that_rfc_3339_cannot_write_is_the_last_one_it_can() {
+    let late = ResponseRecord { time_unix_us: u64::MAX, ..sample() };
+    assert!(late.to_json().contains("\"9999-12-31T23:59:59.999Z\""));
+}
+
+prop_compose! {
+    fn tcp_states()(
+        congestion_control in "[a-z_0-9]{1,15}",
+        (rtt_us, snd_cwnd, retransmits, lost) in any::<(u32, u32, u32, u32)>(),
+        min_rtt_us in any::<Option<u32>>(),
+        (delivery_rate_bytes_per_s, pacing_rate_bytes_per_s) in any::<(Option<u64>, Option<u64>)>(),
+    ) -> TcpState {
+        TcpState {
+            congestion_control, rtt_us, min_rtt_us, snd_cwnd, delivery_rate_bytes_per_s, retransmits, lost,
+            pacing_rate_bytes_per_s,
+        }
+    }
+}
+
+prop_compose! {
+    fn records()(
+        time_unix_ms in 0u64..=253_402_300_799_999,
+        client in any::<SocketAddr>(),
+        (method, host, path) in any::<(String, String, String)>(),
+        (status, bytes, ttfb_us, duration_us) in any::<(u16, u64, Option<u64>, u64)>(),
+        cache in select(CacheResult::ALL),
+        protocol in select(Protocol::ALL),
+        cut in of(select(Cut::ALL)),
+        tcp in of(tcp_states()),
+    ) -> ResponseRecord {
+        ResponseRecord {
+            time_unix_us: time_unix_ms * 1000, client: without_scope(client), method: Cow::Owned(method), host, path, status, bytes,
+            ttfb_us, duration_us, cache, protocol, cut, tcp,
+        }
+    }
+}
+
+/// An address as text has no flow label.
+fn without_scope(addr: SocketAddr) -> SocketAddr {
+    addr.to_string().parse().unwrap()
+}
+
+proptest! {
+    #[test]
+    fn json_round_trip(record in records()) {
+        prop_assert_eq!(ResponseRecord::from_json(&record.to_json()).unwrap(), record);
+    }
+
+    #[test]
+    fn a_line_is_one_line(record in records()) {
+        prop_assert!(!record.to_json().contains('\n'));
+        prop_assert!(!record.human(Colour::Never).contains(char::is_control));
+    }
+
+    #[test]
+    fn reading_never_panics(line in ".*") {
+        let _ = ResponseRecord::from_json(&line);
+    }
+}
