@@ -1,0 +1,148 @@
+//! `Cache-Status` (RFC 9211): what a cache did with a request, as one member of a structured list (RFC 8941).
+
+use crate::token::is_token;
+use crate::{Fields, number};
+
+/// The field's name.
+pub const CACHE_STATUS: &str = "Cache-Status";
+
+/// Why a request went forward (RFC 9211 §2.2), the most specific reason that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forward {
+    /// The cache was configured not to handle this request.
+    Bypass,
+    /// The method's semantics require it.
+    Method,
+    /// Nothing stored under the URI.
+    UriMiss,
+    /// Stored under the URI, but no variant that the request selects.
+    VaryMiss,
+    /// Nothing stored that fits; which of the two before is not known.
+    Miss,
+    /// Fresh and selected, but the request's directives did not allow it.
+    Request,
+    /// Selected, but stale.
+    Stale,
+    /// Selected, but it lacks part of the range asked for.
+    Partial,
+}
+
+impl Forward {
+    /// As it stands in the field.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Forward::Bypass => "bypass",
+            Forward::Method => "method",
+            Forward::UriMiss => "uri-miss",
+            Forward::VaryMiss => "vary-miss",
+            Forward::Miss => "miss",
+            Forward::Request => "request",
+            Forward::Stale => "stale",
+            Forward::Partial => "partial",
+        }
+    }
+}
+
+/// One cache's account of one request. A hit has no `forward` (RFC 9211 §2.1); a response that the cache made
+/// itself, such as an error, has neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatus<'a> {
+    /// Served from what was stored, without going forward.
+    pub hit: bool,
+    /// Why it went forward.
+    pub forward: Option<Forward>,
+    /// The status that the next hop answered, where it differs from the response's or is of interest.
+    pub forward_status: Option<u16>,
+    /// The freshness lifetime left, in seconds; negative once stale.
+    pub ttl_s: Option<i64>,
+    /// The response was stored.
+    pub stored: bool,
+    /// The request was collapsed with another (RFC 9211 §2.6).
+    pub collapsed: bool,
+    /// The cache key, for those who debug.
+    pub key: Option<&'a str>,
+    /// Anything else, in the cache's own words.
+    pub detail: Option<&'a str>,
+}
+
+impl CacheStatus<'_> {
+    /// Appends the member of the cache called `cache` to `out`.
+    pub fn write(&self, cache: &str, out: &mut Vec<u8>) {
+        debug_assert!(!(self.hit && self.forward.is_some()), "a hit is not forwarded");
+        write_token_or_string(out, cache);
+        write_flag(out, "hit", self.hit);
+        if let Some(forward) = self.forward {
+            write_key(out, "fwd");
+            out.extend_from_slice(forward.as_str().as_bytes());
+        }
+        if let Some(status) = self.forward_status {
+            write_key(out, "fwd-status");
+            number::write(out, u64::from(status));
+        }
+        if let Some(ttl) = self.ttl_s {
+            write_key(out, "ttl");
+            write_integer(out, ttl);
+        }
+        write_flag(out, "stored", self.stored);
+        write_flag(out, "collapsed", self.collapsed);
+        if let Some(key) = self.key {
+            write_key(out, "key");
+            write_string(out, key);
+        }
+        if let Some(detail) = self.detail {
+            write_key(out, "detail");
+            write_token_or_string(out, detail);
+        }
+    }
+
+    /// Adds the member at the end of `Cache-Status` in `fields`, after those of caches nearer the origin
+    /// server (RFC 9211 §2).
+    pub fn append_to(&self, cache: &str, fields: &mut Fields) {
+        let mut member = Vec::with_capacity(128);
+        self.write(cache, &mut member);
+        fields.append(CACHE_STATUS, &member);
+    }
+}
+
+fn write_flag(out: &mut Vec<u8>, name: &str, set: bool) {
+    if set {
+        out.extend_from_slice(b"; ");
+        out.extend_from_slice(name.as_bytes());
+    }
+}
+
+fn write_key(out: &mut Vec<u8>, name: &str) {
+    write_flag(out, name, true);
+    out.push(b'=');
+}
+
+/// An sf-integer has 15 digits at most (RFC 8941 §3.3.1).
+fn write_integer(out: &mut Vec<u8>, value: i64) {
+    const SF_INTEGER_MAX: u64 = 999_999_999_999_999;
+    if value < 0 {
+        out.push(b'-');
+    }
+    number::write(out, value.unsigned_abs().min(SF_INTEGER_MAX));
+}
+
+/// An sf-token (RFC 8941 §3.3.4) starts with a letter; whatever is not one is written as a string.
+fn write_token_or_string(out: &mut Vec<u8>, text: &str) {
+    if text.starts_with(|c: char| c.is_ascii_alphabetic()) && is_token(text.as_bytes()) {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        write_string(out, text);
+    }
+}
+
+/// An sf-string (RFC 8941 §3.3.3) holds printable ASCII; what it cannot hold becomes `?`.
+fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+            ' '..='~' => out.push(c as u8),
+            _ => out.push(b'?'),
+        }
+    }
+    out.push(b'"');
+}

@@ -1,0 +1,262 @@
+//! The chunked coding (RFC 9112 §7.1), decoded as bytes arrive and without copying content.
+//!
+//! **Invariant:** content ends only with a last chunk and the empty line after it; a caller that runs out of
+//! input before [`Step::Done`] has a truncated message.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::Fields;
+
+/// The bytes of one chunk's extensions, from the end of the size to the end of the line.
+pub const EXTENSION_BYTES_MAX: usize = 256;
+/// The bytes of the trailer section.
+pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
+/// The field lines of the trailer section.
+pub const TRAILER_FIELDS_MAX: usize = 32;
+/// The digits of a chunk's size, leading zeros included; 16 fill 64 bits.
+pub const SIZE_DIGITS_MAX: u32 = 16;
+/// The bytes that [`encode_size`] needs.
+pub const SIZE_LINE_BYTES: usize = SIZE_DIGITS_MAX as usize + 2;
+/// What ends each chunk's data.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// What ends the content where there is no trailer.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// What a call of [`Decoder::decode`] came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `input[data]` is content, never empty; call again with what follows `consumed`.
+    Data {
+        /// Where the content lies in the input.
+        data: Range<usize>,
+        /// The bytes of the input that are dealt with.
+        consumed: usize,
+    },
+    /// All of the input is dealt with and more is needed.
+    More,
+    /// The content is complete; bytes after `consumed` belong to the next message.
+    Done {
+        /// The bytes of the input that are dealt with.
+        consumed: usize,
+    },
+}
+
+/// Why content is not in the chunked coding. The connection must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkedError {
+    /// A chunk's size is not hexadecimal.
+    Size,
+    /// A chunk's size has more than [`SIZE_DIGITS_MAX`] digits.
+    SizeOverflow,
+    /// A control, or a line feed alone, in a chunk extension.
+    Extension,
+    /// Chunk extensions longer than [`EXTENSION_BYTES_MAX`].
+    ExtensionTooLong,
+    /// Carriage return and line feed missing where a line or a chunk ends.
+    LineEnd,
+    /// A trailer section that is none.
+    Trailer,
+    /// A trailer section over [`TRAILER_BYTES_MAX`] or [`TRAILER_FIELDS_MAX`].
+    TrailerTooLarge,
+}
+
+impl ChunkedError {
+    /// The status to answer a request with. For a response from a backend the answer is 502 in every case.
+    pub fn status(&self) -> u16 {
+        if *self == ChunkedError::TrailerTooLarge { 431 } else { 400 }
+    }
+}
+
+impl fmt::Display for ChunkedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ChunkedError::Size => "chunk size is not hexadecimal",
+            ChunkedError::SizeOverflow => "chunk size has too many digits",
+            ChunkedError::Extension => "chunk extension has a control character",
+            ChunkedError::ExtensionTooLong => "chunk extension is too long",
+            ChunkedError::LineEnd => "chunk does not end in carriage return and line feed",
+            ChunkedError::Trailer => "malformed trailer section",
+            ChunkedError::TrailerTooLarge => "trailer section is too large",
+        })
+    }
+}
+
+impl std::error::Error for ChunkedError {}
+
+/// Decodes the content of one message.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    state: State,
+    trailer_text: Vec<u8>,
+    trailer: Fields,
+}
+
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Size { value: u64, digits: u32 },
+    Padding { size: u64, bytes: usize },
+    Extension { size: u64, bytes: usize },
+    SizeLineFeed { size: u64 },
+    Data { left: u64 },
+    DataReturn,
+    DataLineFeed,
+    Trailer,
+    Done,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::Size { value: 0, digits: 0 }
+    }
+}
+
+impl Decoder {
+    /// A decoder at the first chunk's size.
+    pub fn new() -> Decoder {
+        Decoder::default()
+    }
+
+    /// Whether the content is complete.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The trailer section once the content is complete; until then empty.
+    pub fn trailer(&self) -> &Fields {
+        &self.trailer
+    }
+
+    /// Takes `input`, the bytes that follow those consumed so far, up to the next piece of content.
+    ///
+    /// After an error every further call may only be an error: drop the decoder with its connection.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Step, ChunkedError> {
+        let mut at = 0;
+        while self.state != State::Done {
+            if at == input.len() {
+                return Ok(Step::More);
+            }
+            match self.state {
+                State::Data { left } => return Ok(self.take_data(left, at, input.len())),
+                State::Trailer => at += self.take_trailer(&input[at..])?,
+                _ => {
+                    self.state = self.state.after(input[at])?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(Step::Done { consumed: at })
+    }
+
+    fn take_data(&mut self, left: u64, start: usize, input_bytes: usize) -> Step {
+        let available = input_bytes - start;
+        // Whatever does not fit into `usize` is more than the input has.
+        let taken = usize::try_from(left).unwrap_or(usize::MAX).min(available);
+        let left = left - taken as u64;
+        self.state = if left == 0 { State::DataReturn } else { State::Data { left } };
+        Step::Data { data: start..start + taken, consumed: start + taken }
+    }
+
+    /// Collects lines up to the empty one, then reads them; says how much of `input` it took.
+    fn take_trailer(&mut self, input: &[u8]) -> Result<usize, ChunkedError> {
+        let line = input.iter().position(|byte| *byte == b'\n').map_or(input.len(), |at| at + 1);
+        if self.trailer_text.len() + line > TRAILER_BYTES_MAX {
+            return Err(ChunkedError::TrailerTooLarge);
+        }
+        self.trailer_text.extend_from_slice(&input[..line]);
+        if self.trailer_text == CHUNK_END || self.trailer_text.ends_with(b"\r\n\r\n") {
+            self.read_trailer()?;
+            self.state = State::Done;
+        } else if self.trailer_text.ends_with(b"\n") && !self.trailer_text.ends_with(b"\r\n") {
+            return Err(ChunkedError::LineEnd);
+        }
+        Ok(line)
+    }
+
+    fn read_trailer(&mut self) -> Result<(), ChunkedError> {
+        let mut lines = [httparse::EMPTY_HEADER; TRAILER_FIELDS_MAX];
+        match httparse::parse_headers(&self.trailer_text, &mut lines) {
+            Ok(httparse::Status::Complete((_, lines))) => {
+                for line in lines {
+                    self.trailer.push_line(line.name.as_bytes(), line.value);
+                }
+                Ok(())
+            }
+            Ok(httparse::Status::Partial) => Err(ChunkedError::Trailer),
+            Err(httparse::Error::TooManyHeaders) => Err(ChunkedError::TrailerTooLarge),
+            Err(_) => Err(ChunkedError::Trailer),
+        }
+    }
+}
+
+impl State {
+    /// The state after `byte`, for the states that take one byte at a time.
+    fn after(self, byte: u8) -> Result<State, ChunkedError> {
+        match (self, byte) {
+            (State::Size { value, digits }, _) => after_size(value, digits, byte),
+            (State::Padding { size, .. } | State::Extension { size, .. }, b'\r') => {
+                Ok(State::SizeLineFeed { size })
+            }
+            (State::Padding { bytes, .. } | State::Extension { bytes, .. }, _)
+                if bytes >= EXTENSION_BYTES_MAX =>
+            {
+                Err(ChunkedError::ExtensionTooLong)
+            }
+            (State::Padding { size, bytes }, _) => after_padding(size, bytes, byte),
+            (State::Extension { size, bytes }, _) if crate::token::is_value_byte(byte) => {
+                Ok(State::Extension { size, bytes: bytes + 1 })
+            }
+            (State::Extension { .. }, _) => Err(ChunkedError::Extension),
+            (State::SizeLineFeed { size: 0 }, b'\n') => Ok(State::Trailer),
+            (State::SizeLineFeed { size }, b'\n') => Ok(State::Data { left: size }),
+            (State::DataReturn, b'\r') => Ok(State::DataLineFeed),
+            (State::DataLineFeed, b'\n') => Ok(State::default()),
+            _ => Err(ChunkedError::LineEnd),
+        }
+    }
+}
+
+fn after_size(value: u64, digits: u32, byte: u8) -> Result<State, ChunkedError> {
+    if let Some(digit) = char::from(byte).to_digit(16) {
+        if digits == SIZE_DIGITS_MAX {
+            return Err(ChunkedError::SizeOverflow);
+        }
+        return Ok(State::Size { value: value << 4 | u64::from(digit), digits: digits + 1 });
+    }
+    match byte {
+        _ if digits == 0 => Err(ChunkedError::Size),
+        b'\r' => Ok(State::SizeLineFeed { size: value }),
+        _ => after_padding(value, 0, byte),
+    }
+}
+
+/// White space may stand before `;` (`BWS`), and some servers pad the size with it.
+fn after_padding(size: u64, bytes: usize, byte: u8) -> Result<State, ChunkedError> {
+    match byte {
+        b' ' | b'\t' => Ok(State::Padding { size, bytes: bytes + 1 }),
+        b';' => Ok(State::Extension { size, bytes: bytes + 1 }),
+        b'\n' => Err(ChunkedError::LineEnd),
+        _ => Err(ChunkedError::Size),
+    }
+}
+
+/// Writes the line that starts a chunk of `bytes` and returns it: hexadecimal digits and CRLF.
+///
+/// `bytes` is not 0: that would end the content; see [`LAST_CHUNK`].
+pub fn encode_size(bytes: u64, buffer: &mut [u8; SIZE_LINE_BYTES]) -> &[u8] {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    debug_assert!(bytes > 0);
+    let mut at = SIZE_LINE_BYTES - CHUNK_END.len();
+    buffer[at..].copy_from_slice(CHUNK_END);
+    let mut rest = bytes;
+    loop {
+        at -= 1;
+        // The cast keeps the value: it is below 16.
+        buffer[at] = DIGITS[(rest & 0xf) as usize];
+        rest >>= 4;
+        if rest == 0 {
+            return &buffer[at..];
+        }
+    }
+}
