@@ -1,0 +1,111 @@
+# The commands of the house. `make` alone lists them. Each prints its steps and stops at the first that fails.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+step = @printf '\033[1m== %s\033[0m\n' "$(1)"
+
+# npm ci again only when the lock file is newer than what it installed.
+CONSOLE_MODULES := console/node_modules/.package-lock.json
+BROWSER_MODULES := tests/browser/node_modules/.package-lock.json
+CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -type f 2>/dev/null) \
+	console/package.json console/vite.config.ts console/tsconfig.json
+
+.PHONY: help
+help: ## this list
+	@printf 'make demo        %s\n' 'build, then run origin, live source, edge and console; Ctrl-C stops'
+	@printf 'make test        %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
+	@printf 'make build       %s\n' 'the console and target/release/thalweg'
+	@printf 'make bench-relay %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
+	@printf 'make bench-hit   %s\n' 'CPU time per request of a hit, beside nginx'
+	@printf 'make sample      %s\n' 'make assets/sample anew with ffmpeg'
+	@printf 'make clean       %s\n' 'remove what the above have built'
+
+.PHONY: demo
+demo: build
+	$(call step,run: Ctrl-C stops)
+	@tools/foreground target/release/thalweg up --config demo.toml
+
+.PHONY: build
+build: setup-demo console
+	$(call step,build thalweg)
+	@$(CARGO) build --release -p thalweg
+
+.PHONY: test
+test: setup-test console check-console check-rust check-model check-browser
+	$(call step,all tests passed)
+
+.PHONY: bench-relay
+bench-relay: setup-bench console
+	$(call step,relay delay through the edge)
+	@$(CARGO) bench -p thalweg-tests --bench relay
+
+.PHONY: bench-hit
+bench-hit: setup-bench console
+	$(call step,cost of a hit beside nginx)
+	@$(CARGO) bench -p thalweg-tests --bench hit
+
+.PHONY: sample
+sample:
+	$(call step,make assets/sample)
+	@tools/setup sample
+	@assets/make-sample
+
+.PHONY: clean
+clean:
+	rm -rf target console/dist console/node_modules tests/browser/node_modules tests/out
+
+# The steps.
+
+.PHONY: setup-demo setup-test setup-bench
+setup-demo setup-test setup-bench: setup-%:
+	$(call step,set up for $*)
+	@tools/setup $*
+
+$(CONSOLE_MODULES): console/package-lock.json
+	$(call step,install the console's packages)
+	@cd console && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(BROWSER_MODULES): tests/browser/package-lock.json
+	$(call step,install the browser test's packages)
+	@cd tests/browser && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: console
+console: console/dist/index.html
+
+console/dist/index.html: $(CONSOLE_MODULES) $(CONSOLE_SOURCES)
+	$(call step,build the console)
+	@cd console && npm run --silent build
+
+.PHONY: check-console
+check-console: $(CONSOLE_MODULES) $(BROWSER_MODULES)
+	$(call step,console: types and unit tests)
+	@cd console && npm run --silent typecheck && npm run --silent test
+
+.PHONY: check-rust
+check-rust: console
+	$(call step,format)
+	@$(CARGO) fmt --all --check
+	$(call step,lints)
+	@$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(call step,unit and scenario tests)
+	@$(CARGO) test --workspace
+
+.PHONY: check-model
+check-model:
+	$(call step,FillBuffer under the model checker)
+	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p thalweg-cache --test loom
+
+.PHONY: check-browser
+check-browser: console $(BROWSER_MODULES)
+	$(call step,browser)
+	@$(CARGO) build -p thalweg
+	@cd tests/browser && npm run --silent test
+
+# One step after the other, in the order written, also under -j: cargo and the browser want the machine for themselves.
+.NOTPARALLEL:
