@@ -1,1 +1,19 @@
-//! cache
+//! The cache: what is stored, for how long, and how it is handed to many readers while it arrives.
+//!
+//! - [`fill`]: the [`FillBuffer`], one writer and any number of readers of content that only grows.
+//! - [`arena`]: the memory it lies in, a memfd cut into slabs, from which `sendfile` sends without copying.
+//! - [`freshness`] and [`storage`]: RFC 9111 as pure functions of fields and `now`.
+//! - [`store`]: the sharded index: look-up, collapse, variants, eviction.
+//!
+//! Lock order: a shard of the index → a [`FillBuffer`] → the arena's slabs. No lock is held across I/O,
+//! and wakers are called with none held.
+
+pub mod arena;
+pub mod fill;
+mod memory;
+mod sync;
+mod waiters;
+mod window;
+
+pub use arena::Arena;
+pub use fill::{Failure, FillBuffer, Piece, Reader, Writer};

@@ -1,0 +1,162 @@
+//! The bytes of the arena: one memfd, mapped once, read and written by offset.
+//!
+//! This is the memory store's `unsafe`. The contract that makes it sound is kept by [`crate::fill`] and
+//! [`crate::arena`]: a byte is written at most once between two punches of its slab, by the one writer that
+//! owns its run, and read only after that write was published under the `FillBuffer`'s lock.
+#![allow(unsafe_code)]
+
+#[cfg(not(loom))]
+pub(crate) use memfd::Memory;
+#[cfg(loom)]
+pub(crate) use tracked::Memory;
+
+#[cfg(not(loom))]
+mod memfd {
+    use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+    use std::io;
+    use std::ptr::NonNull;
+
+    use crate::arena::SLAB_BYTES;
+
+    /// A shared mapping of a memfd, aligned to slabs so that a slab can be one huge page.
+    #[derive(Debug)]
+    pub(crate) struct Memory {
+        file: OwnedFd,
+        reserved: NonNull<u8>,
+        reserved_len: usize,
+        base: NonNull<u8>,
+        len: usize,
+    }
+
+    // SAFETY: the mapping lives as long as the value and is not tied to a thread; who may touch which byte when
+    // is the contract in the module's head.
+    unsafe impl Send for Memory {}
+    // SAFETY: as above.
+    unsafe impl Sync for Memory {}
+
+    impl Memory {
+        /// Maps `slabs` slabs. Nothing is resident until it is written.
+        pub(crate) fn new(slabs: usize) -> io::Result<Self> {
+            let len = slabs.checked_mul(SLAB_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
+            let file = memfd_create(c"thalweg-content", MemfdFlags::CLOEXEC)?;
+            ftruncate(&file, len as u64)?;
+            let reserved_len = len + SLAB_BYTES;
+            // SAFETY: a fresh anonymous reservation at an address of the kernel's choice.
+            let reserved = unsafe {
+                mmap_anonymous(std::ptr::null_mut(), reserved_len, ProtFlags::empty(), MapFlags::PRIVATE)?
+            };
+            let base = reserved.wrapping_byte_add(reserved.align_offset(SLAB_BYTES));
+            // SAFETY: replaces part of the reservation just made, which nobody else knows of.
+            let mapped = unsafe {
+                mmap(
+                    base,
+                    len,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                    &file,
+                    0,
+                )
+            };
+            let (Some(reserved), Ok(Some(base))) =
+                (NonNull::new(reserved.cast::<u8>()), mapped.map(|base| NonNull::new(base.cast::<u8>())))
+            else {
+                // SAFETY: the reservation made above, not handed out.
+                let _ = unsafe { munmap(reserved, reserved_len) };
+                return Err(mapped.err().map_or(io::ErrorKind::OutOfMemory.into(), Into::into));
+            };
+            // Worth up to a quarter of the CPU at 5 MB, and only a wish: kernels without it serve as well.
+            // SAFETY: the mapping made above; this advice changes no content.
+            let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+            Ok(Self { file, reserved, reserved_len, base, len })
+        }
+
+        pub(crate) fn file(&self) -> BorrowedFd<'_> {
+            self.file.as_fd()
+        }
+
+        /// # Safety
+        /// `at..at + bytes.len()` belongs to the caller's run and nobody reads it yet.
+        pub(crate) unsafe fn write(&self, at: u64, bytes: &[u8]) {
+            let at = usize::try_from(at).expect("offsets lie in the mapping");
+            assert!(at <= self.len && bytes.len() <= self.len - at, "a write past the arena");
+            // SAFETY: in bounds by the assertion; exclusive by the caller's promise.
+            unsafe { self.base.add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        }
+
+        /// # Safety
+        /// The bytes were published, and their run is held for as long as the slice is used.
+        pub(crate) unsafe fn read(&self, at: u64, len: usize) -> &[u8] {
+            let at = usize::try_from(at).expect("offsets lie in the mapping");
+            assert!(at <= self.len && len <= self.len - at, "a read past the arena");
+            // SAFETY: in bounds by the assertion; published bytes do not change while their run is held.
+            unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr(), len) }
+        }
+
+        /// Gives a whole slab's pages back to the system. The pages that a socket still sends from live on until
+        /// it lets go, and what is written here next lies in new ones: `sendfile` does not copy.
+        /// Always a whole slab: a hole in part of a huge page that a socket holds would be *zeroed in place*.
+        pub(crate) fn punch(&self, slab: usize) -> io::Result<()> {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            Ok(fallocate(&self.file, flags, (slab * SLAB_BYTES) as u64, SLAB_BYTES as u64)?)
+        }
+    }
+
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            // SAFETY: the reservation made in `new`, unmapped once; every run holds the arena, so none is left.
+            let _ = unsafe { munmap(self.reserved.as_ptr().cast(), self.reserved_len) };
+        }
+    }
+}
+
+#[cfg(loom)]
+mod tracked {
+    //! The same contract over cells in which loom finds every race.
+    use crate::arena::SLAB_BYTES;
+    use loom::cell::UnsafeCell;
+    use std::io;
+
+    pub(crate) struct Memory {
+        cells: Vec<UnsafeCell<u8>>,
+    }
+
+    // SAFETY: loom reports any access that the contract would not allow.
+    unsafe impl Send for Memory {}
+    // SAFETY: as above.
+    unsafe impl Sync for Memory {}
+
+    impl std::fmt::Debug for Memory {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Memory")
+        }
+    }
+
+    impl Memory {
+        pub(crate) fn new(slabs: usize) -> io::Result<Self> {
+            Ok(Self { cells: (0..slabs * SLAB_BYTES).map(|_| UnsafeCell::new(0)).collect() })
+        }
+
+        pub(crate) unsafe fn write(&self, at: u64, bytes: &[u8]) {
+            for (cell, byte) in self.cells[at as usize..].iter().zip(bytes) {
+                // SAFETY: loom checks that nobody else is in the cell.
+                cell.with_mut(|cell| unsafe { *cell = *byte });
+            }
+        }
+
+        pub(crate) fn copy(&self, at: u64, len: usize) -> Vec<u8> {
+            let cells = &self.cells[at as usize..at as usize + len];
+            // SAFETY: loom checks that nobody writes the cell.
+            cells.iter().map(|cell| cell.with(|cell| unsafe { *cell })).collect()
+        }
+
+        pub(crate) fn punch(&self, slab: usize) -> io::Result<()> {
+            for cell in &self.cells[slab * SLAB_BYTES..(slab + 1) * SLAB_BYTES] {
+                // SAFETY: loom checks that nobody else is in the cell.
+                cell.with_mut(|cell| unsafe { *cell = 0 });
+            }
+            Ok(())
+        }
+    }
+}

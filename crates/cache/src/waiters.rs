@@ -1,0 +1,59 @@
+//! Who waits for the next change of a `FillBuffer`: one waker a waiting reader, all taken by each change.
+
+use std::task::Waker;
+
+/// Wakers since the last change.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    change: u64,
+    wakers: Vec<Option<Waker>>,
+}
+
+/// A reader's place among the waiters, good until the next change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticket {
+    change: u64,
+    place: usize,
+}
+
+impl Waiters {
+    /// Registers `waker`, in the reader's old place if there was no change since.
+    pub(crate) fn register(&mut self, ticket: &mut Option<Ticket>, waker: &Waker) {
+        match ticket.filter(|ticket| ticket.change == self.change) {
+            Some(Ticket { place, .. }) => match &mut self.wakers[place] {
+                Some(old) => old.clone_from(waker),
+                empty => *empty = Some(waker.clone()),
+            },
+            None => {
+                *ticket = Some(Ticket { change: self.change, place: self.wakers.len() });
+                self.wakers.push(Some(waker.clone()));
+            }
+        }
+    }
+
+    /// A reader that goes away wakes nobody.
+    pub(crate) fn forget(&mut self, ticket: &mut Option<Ticket>) {
+        if let Some(ticket) = ticket.take().filter(|ticket| ticket.change == self.change) {
+            self.wakers[ticket.place] = None;
+        }
+    }
+
+    /// A change: all who wait, to be woken once the lock is released.
+    #[must_use]
+    pub(crate) fn take(&mut self) -> Woken {
+        self.change += 1;
+        Woken(std::mem::take(&mut self.wakers))
+    }
+}
+
+/// Wakers to call with no lock held.
+#[must_use]
+pub(crate) struct Woken(Vec<Option<Waker>>);
+
+impl Woken {
+    pub(crate) fn wake(self) {
+        for waker in self.0.into_iter().flatten() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Content that is passed, not stored: a bounded stretch of it, from the writer to its one reader.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// The stretch `start..end` of the content, and who waits for room at its end.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pieces: VecDeque<Bytes>,
+    start: u64,
+    end: u64,
+    bytes_max: usize,
+    writer: Option<Waker>,
+}
+
+impl Window {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { pieces: VecDeque::new(), start: 0, end: 0, bytes_max, writer: None }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.end - self.start < self.bytes_max as u64
+    }
+
+    /// Registers the writer, to be woken when the reader has taken something.
+    pub(crate) fn wait_for_room(&mut self, waker: &Waker) {
+        self.writer = Some(waker.clone());
+    }
+
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        self.end += bytes.len() as u64;
+        self.pieces.push_back(bytes);
+    }
+
+    /// Takes up to `max` bytes at `offset`, which lies in the window or before its end, and drops what comes
+    /// before. The waker is the writer's, now that there is room.
+    pub(crate) fn take(&mut self, offset: u64, max: usize) -> (Option<Bytes>, Option<Waker>) {
+        while let Some(first) = self.pieces.front_mut() {
+            let skip = offset.saturating_sub(self.start);
+            if skip < first.len() as u64 {
+                // `skip` fits: it is less than a length in memory.
+                let mut rest = first.split_off(usize::try_from(skip).expect("less than a piece's length"));
+                let taken = rest.split_to(max.min(rest.len()));
+                self.start += skip + taken.len() as u64;
+                if rest.is_empty() {
+                    self.pieces.pop_front();
+                } else {
+                    *first = rest;
+                }
+                return (Some(taken), self.writer.take());
+            }
+            self.start += first.len() as u64;
+            self.pieces.pop_front();
+        }
+        (None, self.writer.take())
+    }
+
+    /// The reader is gone: nothing more is kept, and the writer is told.
+    pub(crate) fn abandon(&mut self) -> Option<Waker> {
+        self.pieces.clear();
+        self.start = self.end;
+        self.writer.take()
+    }
+}

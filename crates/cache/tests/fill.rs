@@ -1,0 +1,192 @@
+//! The `FillBuffer` against a naive model: random appends, joins, reads, ranges and ends.
+#![cfg(not(loom))]
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use thalweg_cache::arena::SLAB_BYTES;
+use thalweg_cache::fill::{Keep, Progress};
+use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(usize),
+    Join(u64),
+    Read { reader: usize, max: usize },
+    Leave(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Complete,
+    Fail,
+    Drop,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => prop_oneof![1..2000usize, 50_000..300_000usize].prop_map(Step::Append),
+        2 => (0..700_000u64).prop_map(Step::Join),
+        4 => (any::<usize>(), 1..400_000usize).prop_map(|(reader, max)| Step::Read { reader, max }),
+        1 => any::<usize>().prop_map(Step::Leave),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// The byte at each offset, so that any mix-up shows.
+fn content(from: u64, len: usize) -> Vec<u8> {
+    (from..from + len as u64).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+fn poll(reader: &mut Reader<u8>, max: usize) -> Poll<Result<Option<Vec<u8>>, Failure>> {
+    let mut next = pin!(reader.next(max));
+    let polled = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    polled.map(|next| next.map(|piece| piece.map(|piece| piece.as_slice().to_vec())))
+}
+
+/// Reads as much as there is; says whether the reader waits, ended, or failed.
+fn drain(reader: &mut Reader<u8>, published: u64) -> Poll<Result<(), Failure>> {
+    loop {
+        let at = reader.offset();
+        match poll(reader, usize::MAX) {
+            Poll::Ready(Ok(Some(bytes))) => {
+                assert!(at + bytes.len() as u64 <= published);
+                assert_eq!(bytes, content(at, bytes.len()));
+            }
+            Poll::Ready(Ok(None)) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn readers_see_what_was_published_and_how_it_ended(
+        steps in steps(),
+        end in prop_oneof![Just(End::Complete), Just(End::Fail), Just(End::Drop)],
+        length_known in any::<bool>(),
+    ) {
+        let arena = Arena::new(16 * SLAB_BYTES as u64).unwrap();
+        let total: u64 = steps.iter().map(|step| if let Step::Append(len) = step { *len as u64 } else { 0 }).sum();
+        let (buffer, mut writer, first) = FillBuffer::new();
+        let mut readers = vec![first];
+        prop_assert_eq!(buffer.progress(), Progress::AwaitingHead);
+        prop_assert!(poll(&mut readers[0], 1).is_pending());
+        writer.set_head(7, Keep::Store { arena: arena.clone(), length: length_known.then_some(total) });
+        prop_assert_eq!(buffer.head(), Some(7));
+
+        let mut published = 0;
+        for step in steps {
+            match step {
+                Step::Append(len) => {
+                    writer.append(Bytes::from(content(published, len))).unwrap();
+                    published += len as u64;
+                    prop_assert_eq!(buffer.progress(), Progress::Filling(published));
+                }
+                Step::Join(offset) => readers.push(buffer.reader(offset)),
+                Step::Leave(reader) if !readers.is_empty() => drop(readers.swap_remove(reader % readers.len())),
+                Step::Read { reader, max } if !readers.is_empty() => {
+                    let at = reader % readers.len();
+                    let offset = readers[at].offset();
+                    match poll(&mut readers[at], max) {
+                        Poll::Ready(Ok(Some(bytes))) => {
+                            prop_assert!(!bytes.is_empty() && bytes.len() <= max);
+                            prop_assert!(offset + bytes.len() as u64 <= published);
+                            prop_assert_eq!(&bytes, &content(offset, bytes.len()));
+                        }
+                        Poll::Pending => prop_assert!(offset >= published),
+                        other => prop_assert!(false, "{other:?} while filling"),
+                    }
+                }
+                Step::Leave(_) | Step::Read { .. } => {}
+            }
+        }
+        let (ended, expected) = match end {
+            End::Complete => (Progress::Complete(published), Ok(())),
+            End::Fail => (Progress::Failed(published), Err(Failure::Backend("reset".into()))),
+            End::Drop => (Progress::Failed(published), Err(Failure::Abandoned)),
+        };
+        match end {
+            End::Complete => writer.complete(),
+            End::Fail => writer.fail(Failure::Backend("reset".into())),
+            End::Drop => drop(writer),
+        }
+        prop_assert_eq!(buffer.progress(), ended);
+        readers.push(buffer.reader(0));
+        for reader in &mut readers {
+            prop_assert_eq!(drain(reader, published), Poll::Ready(expected.clone()));
+        }
+        drop((readers, buffer));
+        prop_assert!(arena.free_slabs() >= arena.slabs_max() - 2, "only open slabs are held");
+    }
+
+    #[test]
+    fn a_window_holds_no_more_than_it_may_and_loses_nothing(
+        pieces in prop::collection::vec(1..500usize, 1..40),
+        window_bytes in 1..1000usize,
+        skip in 0..3000u64,
+        max in 1..700usize,
+    ) {
+        let (_, mut writer, mut reader) = FillBuffer::<u8>::new();
+        writer.set_head(7, Keep::Pass { window_bytes });
+        reader.seek(skip);
+        let mut published = 0;
+        for len in pieces {
+            loop {
+                let mut room = pin!(writer.room());
+                match room.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(room) => break room.unwrap(),
+                    Poll::Pending => prop_assert!(published - reader.offset().min(published) > 0 || skip > published),
+                }
+                let at = reader.offset();
+                match poll(&mut reader, max) {
+                    Poll::Ready(Ok(Some(bytes))) => prop_assert_eq!(&bytes, &content(at, bytes.len())),
+                    Poll::Pending => {}
+                    other => prop_assert!(false, "{other:?} while filling"),
+                }
+            }
+            writer.append(Bytes::from(content(published, len))).unwrap();
+            published += len as u64;
+        }
+        writer.complete();
+        prop_assert_eq!(drain(&mut reader, published), Poll::Ready(Ok(())));
+        prop_assert_eq!(reader.offset(), published.max(skip));
+    }
+}
+
+#[test]
+fn content_without_room_fails_and_what_fitted_is_there() {
+    let arena = Arena::new(2 * SLAB_BYTES as u64).unwrap();
+    let (buffer, mut writer) = FillBuffer::stored(&arena, 7);
+    writer.append(Bytes::from(content(0, 3 * SLAB_BYTES))).unwrap_err();
+    writer.fail(Failure::NoRoom);
+    let fitted = 2 * SLAB_BYTES as u64;
+    assert_eq!(buffer.progress(), Progress::Failed(fitted));
+    assert_eq!(drain(&mut buffer.reader(0), fitted), Poll::Ready(Err(Failure::NoRoom)));
+}
+
+#[test]
+fn bytes_outlive_their_buffer_and_hold_their_slab() {
+    let arena = Arena::new(2 * SLAB_BYTES as u64).unwrap();
+    let (buffer, mut writer) = FillBuffer::stored(&arena, 7);
+    writer.append(Bytes::from(content(0, SLAB_BYTES))).unwrap();
+    writer.complete();
+    let mut reader = buffer.reader(0);
+    let Poll::Ready(Ok(Some(piece))) =
+        pin!(reader.next(usize::MAX)).poll(&mut Context::from_waker(Waker::noop()))
+    else {
+        panic!("complete content is there")
+    };
+    let bytes = piece.into_bytes();
+    drop((reader, Arc::into_inner(buffer)));
+    assert_eq!(arena.free_slabs(), 1);
+    assert_eq!(bytes, content(0, SLAB_BYTES));
+    drop(bytes);
+    assert_eq!(arena.free_slabs(), 2);
+}

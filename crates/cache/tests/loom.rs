@@ -1,0 +1,135 @@
+//! The `FillBuffer` under loom: every interleaving of a writer and its readers, with the arena's bytes in cells
+//! in which loom finds a read that races with a write or with the recycling of a slab.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p thalweg-cache --release --test loom`
+#![cfg(loom)]
+
+use bytes::Bytes;
+use loom::future::block_on;
+use loom::thread;
+use thalweg_cache::fill::Keep;
+use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
+
+/// Every interleaving in which threads are cut off at most this often: what published bugs take, and seconds.
+const PREEMPTIONS_MAX: usize = 2;
+
+fn model(check: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(check);
+}
+
+fn read_all(mut reader: Reader<()>) -> (Vec<u8>, Result<(), Failure>) {
+    let mut content = Vec::new();
+    loop {
+        match block_on(reader.next(usize::MAX)) {
+            Ok(Some(piece)) => content.extend(piece.to_vec()),
+            Ok(None) => return (content, Ok(())),
+            Err(failure) => return (content, Err(failure)),
+        }
+    }
+}
+
+fn stored(arena: &loom::sync::Arc<Arena>) -> Keep {
+    Keep::Store { arena: arena.clone(), length: None }
+}
+
+#[test]
+fn every_reader_gets_every_byte_and_is_always_woken() {
+    model(|| {
+        let arena = Arena::new(8).unwrap();
+        let (buffer, mut writer, reader) = FillBuffer::<()>::new();
+        let late = buffer.reader(1);
+        let filling = thread::spawn(move || {
+            writer.set_head((), stored(&arena));
+            writer.append(Bytes::from_static(b"ab")).unwrap();
+            writer.append(Bytes::from_static(b"cde")).unwrap();
+            writer.complete();
+        });
+        let first = thread::spawn(move || read_all(reader));
+        assert_eq!(read_all(late), (b"bcde".to_vec(), Ok(())));
+        assert_eq!(first.join().unwrap(), (b"abcde".to_vec(), Ok(())));
+        filling.join().unwrap();
+    });
+}
+
+#[test]
+fn a_fill_that_breaks_off_never_ends_cleanly() {
+    model(|| {
+        let arena = Arena::new(8).unwrap();
+        let (_, mut writer, reader) = FillBuffer::<()>::new();
+        let filling = thread::spawn(move || {
+            writer.set_head((), stored(&arena));
+            writer.append(Bytes::from_static(b"ab")).unwrap();
+            drop(writer);
+        });
+        assert_eq!(read_all(reader), (b"ab".to_vec(), Err(Failure::Abandoned)));
+        filling.join().unwrap();
+    });
+}
+
+#[test]
+fn those_who_wait_for_the_head_hear_of_its_failure() {
+    model(|| {
+        let (buffer, writer, mut reader) = FillBuffer::<()>::new();
+        let mut joined = buffer.reader(0);
+        let filling = thread::spawn(move || writer.fail(Failure::Superseded));
+        assert_eq!(block_on(joined.head()), Err(Failure::Superseded));
+        assert_eq!(block_on(reader.head()), Err(Failure::Superseded));
+        filling.join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_passed_waits_for_its_reader() {
+    model(|| {
+        let (_, mut writer, reader) = FillBuffer::<()>::new();
+        let filling = thread::spawn(move || {
+            writer.set_head((), Keep::Pass { window_bytes: 1 });
+            for byte in [b"a", b"b"] {
+                block_on(writer.room()).unwrap();
+                writer.append(Bytes::from_static(byte)).unwrap();
+            }
+            writer.complete();
+        });
+        assert_eq!(read_all(reader), (b"ab".to_vec(), Ok(())));
+        filling.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_leaves_ends_what_is_passed() {
+    model(|| {
+        let (_, mut writer, reader) = FillBuffer::<()>::new();
+        let filling = thread::spawn(move || {
+            writer.set_head((), Keep::Pass { window_bytes: 1 });
+            while block_on(writer.room()).is_ok() {
+                writer.append(Bytes::from_static(b"a")).unwrap();
+            }
+        });
+        drop(reader);
+        filling.join().unwrap();
+    });
+}
+
+#[test]
+fn a_held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
+    model(|| {
+        let arena = Arena::new(8).unwrap();
+        let (buffer, mut writer) = FillBuffer::<()>::stored(&arena, ());
+        writer.append(Bytes::from_static(b"abcd")).unwrap();
+        writer.complete();
+        let mut reader = buffer.reader(0);
+        let piece = block_on(reader.next(4)).unwrap().unwrap();
+        drop((reader, buffer));
+        let refilling = thread::spawn(move || {
+            let (_, mut writer) = FillBuffer::<()>::stored(&arena, ());
+            writer.append(Bytes::from_static(b"wxyz")).unwrap();
+            // Fits only into the slab of the held piece, once that is given back.
+            let _ = writer.append(Bytes::from_static(b"WXYZ"));
+        });
+        assert_eq!(piece.to_vec(), b"abcd");
+        drop(piece);
+        refilling.join().unwrap();
+    });
+}
