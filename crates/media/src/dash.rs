@@ -1,0 +1,112 @@
+//! DASH MPDs (ISO/IEC 23009-1), written from the same model as the playlists.
+//!
+//! Owns every byte: on demand in [`on_demand`], low-latency live in [`live`]. What an AdaptationSet
+//! and a Representation say of their tracks is the same for both and stands here. Elements are
+//! written in the order of the MPEG schema, which is a sequence.
+//!
+//! **Invariant:** the templates name the segments that the media playlists name.
+
+mod live;
+mod on_demand;
+mod xml;
+
+pub use live::live;
+pub use on_demand::on_demand;
+
+use crate::presentation::{Kind, Rendition, SwitchingSet, language};
+use crate::track::Media;
+use std::fmt;
+use xml::Xml;
+
+const NAMESPACE: &str = "urn:mpeg:dash:schema:mpd:2011";
+/// Templates with a timeline or numbers, segments each with a stream access point (ISO/IEC 23009-1 §8.4).
+const PROFILE_LIVE: &str = "urn:mpeg:dash:profile:isoff-live:2011";
+const PROFILE_CMAF: &str = "urn:mpeg:dash:profile:cmaf:2019";
+
+/// `xs:duration` of microseconds, in seconds.
+struct Duration(u64);
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PT{}S", Seconds(self.0))
+    }
+}
+
+/// Microseconds as decimal seconds without trailing zeros.
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, us) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        if us == 0 {
+            return write!(f, "{seconds}");
+        }
+        let fraction = format!("{us:06}");
+        write!(f, "{seconds}.{}", fraction.trim_end_matches('0'))
+    }
+}
+
+/// Opens an AdaptationSet and writes its attributes. Segments of a set start at the same times, each
+/// with a sync sample: SAP type 1, or 2 where pictures are reordered before the first is shown.
+fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+    let (kind, mime, sap) = match set.kind {
+        Kind::Video => ("video", "video/mp4", 2),
+        Kind::Audio => ("audio", "audio/mp4", 1),
+        Kind::Text => ("text", "application/mp4", 1),
+    };
+    xml.begin("AdaptationSet").attr("id", id);
+    if let Some(language) = language(renditions[set.members[0]].info) {
+        xml.attr("lang", language);
+    }
+    xml.attr("contentType", kind)
+        .attr("segmentAlignment", "true")
+        .attr("mimeType", mime)
+        .attr("startWithSAP", sap);
+}
+
+/// Number of channels, where all members agree, by ISO/IEC 23091-3.
+fn write_channels(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+    let Media::Audio { channels, .. } = renditions[set.members[0]].info.media else { return };
+    let configuration = match channels {
+        1..=6 => channels,
+        7 => 11,
+        8 => 12,
+        _ => return,
+    };
+    xml.begin("AudioChannelConfiguration")
+        .attr("schemeIdUri", "urn:mpeg:mpegB:cicp:ChannelConfiguration")
+        .attr("value", configuration)
+        .end();
+}
+
+fn write_role(xml: &mut Xml, set: &SwitchingSet, first_of_kind: bool) {
+    let role = match (set.kind, first_of_kind) {
+        (Kind::Text, _) => "subtitle",
+        (_, true) => "main",
+        (_, false) => "alternate",
+    };
+    xml.begin("Role").attr("schemeIdUri", "urn:mpeg:dash:role:2011").attr("value", role).end();
+}
+
+/// Opens a Representation and writes its attributes.
+fn begin_representation(xml: &mut Xml, rendition: &Rendition<'_>) {
+    xml.begin("Representation").attr("id", rendition.name).attr("bandwidth", rendition.bitrate.peak.max(1));
+    match rendition.info.media {
+        Media::Video { width, height } => {
+            xml.attr("width", width).attr("height", height).attr("sar", "1:1");
+        }
+        Media::Audio { sample_rate, .. } => {
+            xml.attr("audioSamplingRate", sample_rate);
+        }
+        Media::Text => {}
+    }
+    match rendition.frame_rate {
+        Some((num, 1)) => drop(xml.attr("frameRate", num)),
+        Some((num, den)) => drop(xml.attr("frameRate", format_args!("{num}/{den}"))),
+        None => {}
+    }
+    xml.attr("codecs", &rendition.info.codec);
+}
+
+#[cfg(test)]
+mod tests;

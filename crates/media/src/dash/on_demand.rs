@@ -1,0 +1,114 @@
+//! The MPD of a finished presentation: SegmentTemplate with SegmentTimeline and `$Time$`.
+
+use super::{
+    Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_representation, begin_set, write_channels,
+    write_role,
+};
+use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
+
+/// The static MPD of a presentation. URLs are relative to it: `TRACK/init.mp4`, `TRACK/TIME.m4s`.
+pub fn on_demand(presentation: &OnDemand) -> String {
+    let segment_us_max = presentation.segment_us_max();
+    let mut xml = Xml::new();
+    xml.begin("MPD")
+        .attr("xmlns", NAMESPACE)
+        .attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
+        .attr("type", "static")
+        .attr("mediaPresentationDuration", Duration(presentation.duration_us()))
+        .attr("maxSegmentDuration", Duration(segment_us_max))
+        .attr("minBufferTime", Duration(segment_us_max));
+    xml.begin("Period").attr("id", 0).attr("start", Duration(0));
+    let renditions = presentation.renditions();
+    let sets = switching_sets(&renditions);
+    for (id, set) in sets.iter().enumerate() {
+        let first_of_kind = !sets[..id].iter().any(|s| s.kind == set.kind);
+        write_set(&mut xml, presentation, &renditions, id, set, first_of_kind);
+    }
+    xml.end().end();
+    xml.finish()
+}
+
+fn write_set(
+    xml: &mut Xml,
+    presentation: &OnDemand,
+    renditions: &[Rendition<'_>],
+    id: usize,
+    set: &SwitchingSet,
+    first_of_kind: bool,
+) {
+    begin_set(xml, id, set, renditions);
+    write_channels(xml, set, renditions);
+    write_role(xml, set, first_of_kind);
+    let tracks = presentation.tracks();
+    let shared = shares_timeline(tracks, set);
+    if shared {
+        write_template(xml, presentation, &tracks[set.members[0]]);
+    }
+    for &member in &set.members {
+        begin_representation(xml, &renditions[member]);
+        if !shared {
+            write_template(xml, presentation, &tracks[member]);
+        }
+        xml.end();
+    }
+    xml.end();
+}
+
+/// Whether all members have the same timescale and the same segments, so that one template serves all.
+fn shares_timeline(tracks: &[NamedTrack], set: &SwitchingSet) -> bool {
+    let first = &tracks[set.members[0]];
+    let same = |t: &NamedTrack| {
+        t.index.info.timescale == first.index.info.timescale
+            && t.segments().map(|s| (s.time, s.duration)).eq(first.segments().map(|s| (s.time, s.duration)))
+    };
+    set.members.iter().all(|&m| same(&tracks[m]))
+}
+
+fn write_template(xml: &mut Xml, presentation: &OnDemand, track: &NamedTrack) {
+    let timescale = track.index.info.timescale;
+    xml.begin("SegmentTemplate").attr("timescale", timescale);
+    let start = presentation.start_in(timescale);
+    if start != 0 {
+        xml.attr("presentationTimeOffset", start);
+    }
+    xml.attr("media", "$RepresentationID$/$Time$.m4s").attr("initialization", "$RepresentationID$/init.mp4");
+    xml.begin("SegmentTimeline");
+    for run in runs(track) {
+        xml.begin("S");
+        if let Some(time) = run.time {
+            xml.attr("t", time);
+        }
+        xml.attr("d", run.duration);
+        if run.repeat > 0 {
+            xml.attr("r", run.repeat);
+        }
+        xml.end();
+    }
+    xml.end().end();
+}
+
+/// One `S` element.
+struct Run {
+    /// Where the run begins, if that is not where the last one ended.
+    time: Option<u64>,
+    duration: u64,
+    repeat: u64,
+}
+
+/// Runs of segments of equal duration.
+fn runs(track: &NamedTrack) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut end = None;
+    for segment in track.segments() {
+        let follows = end == Some(segment.time);
+        end = Some(segment.time + segment.duration);
+        match runs.last_mut() {
+            Some(run) if follows && run.duration == segment.duration => run.repeat += 1,
+            _ => {
+                let time = (!follows).then_some(segment.time);
+                runs.push(Run { time, duration: segment.duration, repeat: 0 });
+            }
+        }
+    }
+    runs
+}

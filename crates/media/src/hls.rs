@@ -1,0 +1,189 @@
+//! HLS playlists (draft-pantos-hls-rfc8216bis), written from the same model as the MPD.
+//!
+//! Owns every byte of the multivariant playlist and, in [`media`], of media playlists. URIs are
+//! relative to the playlist: `TRACK/media.m3u8` here, `init….mp4` and `….m4s` beside the media
+//! playlist. The segment URIs are the ones that the MPD's templates name, so a cache holds each
+//! segment once.
+//!
+//! **Invariant:** nothing from a file reaches a quoted string unfiltered: §4.2 forbids `"`, CR and LF.
+
+pub mod media;
+
+use crate::presentation::{Kind, Rendition, SwitchingSet, language, switching_sets};
+use crate::track::{Media, TrackInfo};
+use std::fmt::Write;
+
+/// Protocol version: EXT-X-MAP needs 6 (§8); 7 is what players know fMP4 by.
+const VERSION: u32 = 7;
+/// GROUP-ID of all subtitles.
+const SUBTITLES_GROUP: &str = "subtitles";
+
+/// The multivariant playlist of these tracks.
+pub fn multivariant(renditions: &[Rendition<'_>]) -> String {
+    let sets = switching_sets(renditions);
+    let audio = audio_groups(renditions, &sets);
+    let text: Vec<usize> = of_kind(&sets, Kind::Text).flat_map(|s| s.members.clone()).collect();
+    let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+    let has_video = of_kind(&sets, Kind::Video).next().is_some();
+    // Audio alone in one language needs no group: the variants are the renditions.
+    let groups: &[Group] = if has_video || audio.iter().any(|g| g.members.len() > 1) { &audio } else { &[] };
+    for group in groups {
+        write_media(&mut out, renditions, "AUDIO", &group.id, &group.members);
+    }
+    if !text.is_empty() {
+        write_media(&mut out, renditions, "SUBTITLES", SUBTITLES_GROUP, &text);
+    }
+    for (variant, group) in variants(&sets, &audio, has_video) {
+        let group = group.filter(|_| !groups.is_empty());
+        write_variant(&mut out, renditions, variant, group, !text.is_empty());
+    }
+    out
+}
+
+/// One EXT-X-MEDIA group: for every language one track of about the same bitrate.
+struct Group {
+    id: String,
+    members: Vec<usize>,
+}
+
+/// The audio groups: one for each codec and number of channels and, where a language has several
+/// bitrates, for each rank among them (§4.4.6.1.1 wants every group to offer the same choices).
+fn audio_groups(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for set in of_kind(sets, Kind::Audio) {
+        for (rank, &member) in set.members.iter().rev().enumerate() {
+            let id = group_id(renditions[member].info, rank);
+            match groups.iter_mut().find(|g| g.id == id) {
+                Some(group) => group.members.push(member),
+                None => groups.push(Group { id, members: vec![member] }),
+            }
+        }
+    }
+    groups
+}
+
+/// Such as `audio-mp4a.40.2-2ch`, and `…-1` for the second best bitrate.
+fn group_id(info: &TrackInfo, rank: usize) -> String {
+    let Media::Audio { channels, .. } = info.media else { return String::from("audio") };
+    let rank = if rank == 0 { String::new() } else { format!("-{rank}") };
+    format!("audio-{}-{channels}ch{rank}", info.codec)
+}
+
+/// Every video track with every audio group; without video, every audio track of the first language.
+fn variants<'a>(
+    sets: &'a [SwitchingSet],
+    audio: &'a [Group],
+    has_video: bool,
+) -> Vec<(usize, Option<&'a Group>)> {
+    let mut variants = Vec::new();
+    if !has_video {
+        variants.extend(audio.iter().map(|group| (group.members[0], Some(group))));
+        return variants;
+    }
+    for &member in of_kind(sets, Kind::Video).flat_map(|s| &s.members) {
+        match audio {
+            [] => variants.push((member, None)),
+            groups => variants.extend(groups.iter().map(|group| (member, Some(group)))),
+        }
+    }
+    variants
+}
+
+fn of_kind(sets: &[SwitchingSet], kind: Kind) -> impl Iterator<Item = &SwitchingSet> {
+    sets.iter().filter(move |s| s.kind == kind)
+}
+
+fn write_media(out: &mut String, renditions: &[Rendition<'_>], kind: &str, group: &str, members: &[usize]) {
+    let names = names(renditions, members);
+    for (i, (&member, name)) in members.iter().zip(names).enumerate() {
+        let Rendition { name: track, info, .. } = renditions[member];
+        let is_default = kind == "AUDIO" && i == 0;
+        let mut attributes = Attributes::new(out, "#EXT-X-MEDIA");
+        attributes.plain("TYPE", kind).quoted("GROUP-ID", group).quoted("NAME", &name);
+        if let Some(language) = language(info) {
+            attributes.quoted("LANGUAGE", language);
+        }
+        attributes.plain("DEFAULT", if is_default { "YES" } else { "NO" }).plain("AUTOSELECT", "YES");
+        if let Media::Audio { channels, .. } = info.media {
+            attributes.quoted("CHANNELS", &channels.to_string());
+        }
+        attributes.quoted("URI", &format!("{track}/media.m3u8"));
+        attributes.end();
+    }
+}
+
+/// What a menu shows: the language where it tells the members apart, else the track's name (§4.4.6.1:
+/// NAME is unique in a group).
+fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<String> {
+    let languages: Vec<_> = members.iter().map(|&m| language(renditions[m].info)).collect();
+    let unique = |l: &&str| languages.iter().filter(|other| **other == Some(*l)).count() == 1;
+    let of = |(i, &m): (usize, &usize)| languages[i].filter(unique).unwrap_or(renditions[m].name).to_owned();
+    members.iter().enumerate().map(of).collect()
+}
+
+fn write_variant(
+    out: &mut String,
+    renditions: &[Rendition<'_>],
+    variant: usize,
+    group: Option<&Group>,
+    subtitles: bool,
+) {
+    let main = &renditions[variant];
+    // A variant that is itself a member of its group is played alone or replaced by another member.
+    let others = group.map_or(&[][..], |g| &g.members).iter().filter(|&&m| m != variant);
+    let others: Vec<_> = if Kind::of(main.info) == Kind::Video { others.collect() } else { Vec::new() };
+    let peak = others.iter().map(|&&m| renditions[m].bitrate.peak).max().unwrap_or(0);
+    let average = others.iter().map(|&&m| renditions[m].bitrate.average).max().unwrap_or(0);
+    let mut codecs = vec![main.info.codec.as_str()];
+    codecs.extend(others.first().map(|&&m| renditions[m].info.codec.as_str()));
+    let mut attributes = Attributes::new(out, "#EXT-X-STREAM-INF");
+    attributes
+        .plain("BANDWIDTH", main.bitrate.peak + peak)
+        .plain("AVERAGE-BANDWIDTH", main.bitrate.average + average)
+        .quoted("CODECS", &codecs.join(","));
+    if let Media::Video { width, height } = main.info.media {
+        attributes.plain("RESOLUTION", format_args!("{width}x{height}"));
+    }
+    if let Some((num, den)) = main.frame_rate {
+        attributes.plain("FRAME-RATE", format_args!("{:.3}", f64::from(num) / f64::from(den)));
+    }
+    if let Some(group) = group {
+        attributes.quoted("AUDIO", &group.id);
+    }
+    if subtitles {
+        attributes.quoted("SUBTITLES", SUBTITLES_GROUP);
+    }
+    attributes.end();
+    let _ = writeln!(out, "{}/media.m3u8", main.name);
+}
+
+/// Writes an attribute list (§4.2).
+struct Attributes<'a> {
+    out: &'a mut String,
+    separator: char,
+}
+
+impl<'a> Attributes<'a> {
+    fn new(out: &'a mut String, tag: &str) -> Attributes<'a> {
+        out.push_str(tag);
+        Attributes { out, separator: ':' }
+    }
+
+    fn plain(&mut self, name: &str, value: impl std::fmt::Display) -> &mut Self {
+        let _ = write!(self.out, "{}{name}={value}", self.separator);
+        self.separator = ',';
+        self
+    }
+
+    fn quoted(&mut self, name: &str, value: &str) -> &mut Self {
+        let allowed: String = value.chars().filter(|c| !matches!(c, '"' | '\r' | '\n')).collect();
+        self.plain(name, format_args!("\"{allowed}\""))
+    }
+
+    fn end(self) {
+        self.out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+use super::*;
+use crate::presentation::tests::{audio, channel, ladder, track, video};
+use crate::presentation::{NamedTrack, OnDemand};
+use expect_test::{Expect, expect};
+use quick_m3u8::config::ParsingOptionsBuilder;
+use quick_m3u8::tag::KnownTag;
+use quick_m3u8::tag::hls::Tag;
+use quick_m3u8::{HlsLine, Reader};
+
+/// Compares, and parses the playlist with a parser that is not ours: every line a known tag or a URI.
+fn check(playlist: &str, expect: Expect) {
+    expect.assert_eq(playlist);
+    for line in parse(playlist) {
+        assert!(matches!(line, HlsLine::KnownTag(_) | HlsLine::Uri(_)), "{line:?}");
+    }
+}
+
+fn parse(playlist: &str) -> Vec<HlsLine<'_>> {
+    let mut reader =
+        Reader::from_str(playlist, ParsingOptionsBuilder::new().with_parsing_for_all_tags().build());
+    std::iter::from_fn(|| reader.read_line().unwrap()).collect()
+}
+
+fn multivariant_of(tracks: Vec<NamedTrack>) -> String {
+    multivariant(&OnDemand::new(tracks).unwrap().renditions())
+}
+
+#[test]
+fn a_ladder_with_one_audio_track() {
+    check(
+        &multivariant_of(ladder()),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio/media.m3u8"
+        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=640x360,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
+        video_360/media.m3u8
+        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
+        video_180/media.m3u8
+    "##]],
+    );
+}
+
+#[test]
+fn video_alone_has_no_group() {
+    check(
+        &multivariant_of(vec![video("v", 180, &[25_600])]),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000
+        v/media.m3u8
+    "##]],
+    );
+}
+
+#[test]
+fn audio_alone() {
+    check(
+        &multivariant_of(vec![audio("a", Some("en"), &[96_000])]),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="mp4a.40.2"
+        a/media.m3u8
+    "##]],
+    );
+}
+
+#[test]
+fn audio_alone_in_two_languages() {
+    let tracks = vec![audio("a", Some("en"), &[96_000]), audio("b", Some("fr"), &[96_000])];
+    check(
+        &multivariant_of(tracks),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="a/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="b/media.m3u8"
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="mp4a.40.2",AUDIO="audio-mp4a.40.2-2ch"
+        a/media.m3u8
+    "##]],
+    );
+}
+
+#[test]
+fn two_languages_and_two_bitrates_make_two_groups() {
+    let mut tracks = vec![video("v", 180, &[25_600])];
+    for (name, language, size) in
+        [("en_64", "en", 16_000), ("en_128", "en", 32_000), ("fr_64", "fr", 16_000), ("fr_128", "fr", 32_000)]
+    {
+        let mut track = audio(name, Some(language), &[96_000]);
+        track.index.segments[0].size = size;
+        tracks.push(track);
+    }
+    check(
+        &multivariant_of(tracks),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_128/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_128/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_64/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_64/media.m3u8"
+        #EXT-X-STREAM-INF:BANDWIDTH=136000,AVERAGE-BANDWIDTH=136000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
+        v/media.m3u8
+        #EXT-X-STREAM-INF:BANDWIDTH=72000,AVERAGE-BANDWIDTH=72000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch-1"
+        v/media.m3u8
+    "##]],
+    );
+}
+
+#[test]
+fn subtitles() {
+    let tracks = vec![video("v", 180, &[25_600]), track("s", "wvtt", Media::Text, 1000, &[2000])];
+    check(
+        &multivariant_of(tracks),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="s",DEFAULT=NO,AUTOSELECT=YES,URI="s/media.m3u8"
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000,SUBTITLES="subtitles"
+        v/media.m3u8
+    "##]],
+    );
+}
+
+#[test]
+fn an_on_demand_media_playlist() {
+    check(
+        &media::on_demand(&ladder()[0]),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-MAP:URI="init.mp4"
+        #EXTINF:1.984000,
+        0.m4s
+        #EXTINF:1.984000,
+        95232.m4s
+        #EXTINF:2.005333,
+        190464.m4s
+        #EXTINF:0.021334,
+        286720.m4s
+        #EXT-X-ENDLIST
+    "##]],
+    );
+}
+
+#[test]
+fn durations_add_up_to_the_microsecond() {
+    let track = track("v", "avc1.64001f", Media::Video { width: 16, height: 9 }, 30_000, &[1001; 300]);
+    let sum: f64 = parse(&media::on_demand(&track))
+        .iter()
+        .filter_map(|line| match line {
+            HlsLine::KnownTag(KnownTag::Hls(Tag::Inf(inf))) => Some(inf.duration()),
+            _ => None,
+        })
+        .sum();
+    assert_eq!((sum * 1e6).round(), 10_010_000.0);
+}
+
+#[test]
+fn a_live_media_playlist_over_a_discontinuity() {
+    check(
+        &media::live(&channel(), "stream1", 60_000_000).unwrap(),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:27
+        #EXT-X-DISCONTINUITY-SEQUENCE:0
+        #EXT-X-MAP:URI="init-0.mp4"
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:12.250Z
+        #EXTINF:2.000000,
+        27.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:14.250Z
+        #EXTINF:2.000000,
+        28.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:16.250Z
+        #EXTINF:2.000000,
+        29.m4s
+        #EXT-X-DISCONTINUITY
+        #EXT-X-MAP:URI="init-1.mp4"
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:19.450Z
+        #EXTINF:2.000000,
+        30.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
+        #EXTINF:2.000000,
+        31.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
+        #EXTINF:2.000000,
+        32.m4s
+    "##]],
+    );
+}
+
+#[test]
+fn a_live_playlist_lists_no_more_than_its_depth() {
+    check(
+        &media::live(&channel(), "stream0", 4_000_000).unwrap(),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:31
+        #EXT-X-DISCONTINUITY-SEQUENCE:1
+        #EXT-X-MAP:URI="init-1.mp4"
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
+        #EXTINF:2.000000,
+        31.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
+        #EXTINF:2.000000,
+        32.m4s
+    "##]],
+    );
+}
+
+#[test]
+fn a_track_that_missed_an_epoch_keeps_the_discontinuity_sequence() {
+    let mut channel = channel();
+    channel.epochs[1].id = 2;
+    check(
+        &media::live(&channel, "stream0", 8_000_000).unwrap(),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:29
+        #EXT-X-DISCONTINUITY-SEQUENCE:0
+        #EXT-X-MAP:URI="init-0.mp4"
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:16.250Z
+        #EXTINF:2.000000,
+        29.m4s
+        #EXT-X-DISCONTINUITY
+        #EXT-X-DISCONTINUITY
+        #EXT-X-MAP:URI="init-2.mp4"
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:19.450Z
+        #EXTINF:2.000000,
+        30.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
+        #EXTINF:2.000000,
+        31.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
+        #EXTINF:2.000000,
+        32.m4s
+    "##]],
+    );
+}
+
+#[test]
+fn an_unknown_track_has_no_playlist() {
+    assert_eq!(media::live(&channel(), "stream2", 60_000_000), None);
+}
+
+#[test]
+fn a_live_channel_before_its_first_whole_segment() {
+    let mut channel = channel();
+    channel.epochs.truncate(1);
+    channel.epochs[0].tracks[0].segments.clear();
+    check(
+        &media::live(&channel, "stream0", 60_000_000).unwrap(),
+        expect![[r#"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-DISCONTINUITY-SEQUENCE:0
+    "#]],
+    );
+}

@@ -1,0 +1,160 @@
+//! Whether the tracks of a presentation line up, and if not, which file is at fault and where.
+
+use super::sets::{Kind, switchable};
+use super::{NamedTrack, Placed, micros};
+use std::fmt;
+
+/// Tolerance on segment boundaries where the frame rate is unknown: half a frame at 25 frames a second.
+const HALF_FRAME_US: u64 = 20_000;
+
+/// Why tracks do not form a presentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Misaligned {
+    /// There is no track.
+    NoTracks,
+    /// A track of which the edit list shows nothing.
+    NothingShown {
+        /// The file.
+        file: String,
+    },
+    /// Two tracks of one switching set are cut at different times.
+    Boundary {
+        /// The file compared with.
+        first: String,
+        /// The file that differs.
+        second: String,
+        /// First segment that differs, counted from 1.
+        segment: usize,
+        /// Where it begins in the first, in microseconds.
+        first_us: u64,
+        /// Where it begins in the second, in microseconds.
+        second_us: u64,
+    },
+    /// Two tracks of one switching set have different numbers of segments.
+    Count {
+        /// The file compared with.
+        first: String,
+        /// Its segments.
+        first_count: usize,
+        /// The file that differs.
+        second: String,
+        /// Its segments.
+        second_count: usize,
+    },
+    /// Tracks end more than a segment apart.
+    End {
+        /// The file compared with.
+        first: String,
+        /// Where it ends, in microseconds.
+        first_us: u64,
+        /// The file that differs.
+        second: String,
+        /// Where it ends, in microseconds.
+        second_us: u64,
+        /// Difference that is allowed, in microseconds.
+        allowed_us: u64,
+    },
+}
+
+impl fmt::Display for Misaligned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |us: &u64| *us as f64 / 1e6;
+        match self {
+            Misaligned::NoTracks => write!(f, "no CMAF track"),
+            Misaligned::NothingShown { file } => write!(f, "{file}: the edit list shows none of the media"),
+            Misaligned::Boundary { first, second, segment, first_us, second_us } => write!(
+                f,
+                "{first} and {second} do not line up: segment {segment} begins at {:.6} s in the first, \
+                 at {:.6} s in the second; encode them with the same key frame times",
+                s(first_us),
+                s(second_us)
+            ),
+            Misaligned::Count { first, first_count, second, second_count } => write!(
+                f,
+                "{first} and {second} do not line up: {first_count} segments in the first, \
+                 {second_count} in the second, the first of them that is missing is segment {}",
+                first_count.min(second_count) + 1
+            ),
+            Misaligned::End { first, first_us, second, second_us, allowed_us } => write!(
+                f,
+                "{first} and {second} do not line up: the first ends at {:.6} s, the second at {:.6} s; \
+                 at most {:.6} s apart is allowed",
+                s(first_us),
+                s(second_us),
+                s(allowed_us)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Misaligned {}
+
+/// Checks every track against the first that it must agree with.
+pub(super) fn check(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
+    for (i, track) in tracks.iter().enumerate() {
+        if track.segments().next().is_none() {
+            return Err(Misaligned::NothingShown { file: track.file.clone() });
+        }
+        let set = tracks[..i].iter().find(|other| switchable(&other.index.info, &track.index.info));
+        if let Some(first) = set.filter(|t| Kind::of(&t.index.info) == Kind::Video) {
+            same_boundaries(first, track)?;
+        }
+    }
+    same_ends(tracks)
+}
+
+fn same_boundaries(first: &NamedTrack, second: &NamedTrack) -> Result<(), Misaligned> {
+    let tolerance_us = half_frame_us(first).max(half_frame_us(second));
+    let (a, b): (Vec<Placed>, Vec<Placed>) = (first.segments().collect(), second.segments().collect());
+    for (i, (one, other)) in a.iter().zip(&b).enumerate() {
+        let first_us = micros(one.time, first.index.info.timescale);
+        let second_us = micros(other.time, second.index.info.timescale);
+        if first_us.abs_diff(second_us) > tolerance_us {
+            return Err(Misaligned::Boundary {
+                first: first.file.clone(),
+                second: second.file.clone(),
+                segment: i + 1,
+                first_us,
+                second_us,
+            });
+        }
+    }
+    if a.len() == b.len() {
+        return Ok(());
+    }
+    Err(Misaligned::Count {
+        first: first.file.clone(),
+        first_count: a.len(),
+        second: second.file.clone(),
+        second_count: b.len(),
+    })
+}
+
+fn half_frame_us(track: &NamedTrack) -> u64 {
+    let Some((num, den)) = track.index.frame_rate else { return HALF_FRAME_US };
+    u64::from(den) * 500_000 / u64::from(num.max(1))
+}
+
+/// Video and audio end within one segment of each other; subtitles may end where speech does.
+fn same_ends(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
+    let mut timed = tracks.iter().filter(|t| Kind::of(&t.index.info) != Kind::Text);
+    let Some(first) = timed.next() else { return Ok(()) };
+    let end_us = |t: &NamedTrack| micros(t.end(), t.index.info.timescale);
+    for second in timed {
+        let allowed_us = segment_us_max(first).max(segment_us_max(second));
+        if end_us(first).abs_diff(end_us(second)) > allowed_us {
+            return Err(Misaligned::End {
+                first: first.file.clone(),
+                first_us: end_us(first),
+                second: second.file.clone(),
+                second_us: end_us(second),
+                allowed_us,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn segment_us_max(track: &NamedTrack) -> u64 {
+    micros(track.segments().map(|s| s.duration).max().unwrap_or(0), track.index.info.timescale)
+}

@@ -1,0 +1,212 @@
+use super::live::{Epoch, Live, LiveSegment, LiveTrack};
+use super::utc::Utc;
+use super::*;
+use crate::track::{Media, SampleDefaults};
+use expect_test::{Expect, expect};
+
+/// A track of `lengths` in units of `timescale`, each of 1000 bytes for a second.
+pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengths: &[u64]) -> NamedTrack {
+    let mut segments = Vec::new();
+    let (mut time, mut offset) = (0, 800);
+    for &duration in lengths {
+        let size = duration * 1000 / u64::from(timescale);
+        segments.push(Segment { offset, size, time, duration });
+        time += duration;
+        offset += size;
+    }
+    let info = TrackInfo {
+        track_id: 1,
+        timescale,
+        codec: codec.to_owned(),
+        language: None,
+        media,
+        sample_defaults: SampleDefaults::default(),
+        edit_media_time: 0,
+    };
+    let frame_rate = matches!(info.media, Media::Video { .. }).then_some((25, 1));
+    let index = TrackIndex { info, header_size: 800, frame_rate, segments };
+    NamedTrack { name: name.to_owned(), file: format!("{name}.mp4"), index }
+}
+
+pub(crate) fn video(name: &str, height: u32, lengths: &[u64]) -> NamedTrack {
+    let media = Media::Video { width: height * 16 / 9, height };
+    track(name, "avc1.64001f", media, 12_800, lengths)
+}
+
+pub(crate) fn audio(name: &str, language: Option<&str>, lengths: &[u64]) -> NamedTrack {
+    let media = Media::Audio { sample_rate: 48_000, channels: 2 };
+    let mut track = track(name, "mp4a.40.2", media, 48_000, lengths);
+    track.index.info.language = language.map(str::to_owned);
+    track
+}
+
+/// Three video tracks and one audio track of 6 s. The audio is primed by 1024 samples, as its edit
+/// list says; its segments are cut at whole AAC frames.
+pub(crate) fn ladder() -> Vec<NamedTrack> {
+    let mut sound = audio("audio", Some("en"), &[96_256, 95_232, 96_256, 1024]);
+    sound.index.info.edit_media_time = 1024;
+    vec![
+        sound,
+        video("video_360", 360, &[25_600, 25_600, 25_600]),
+        video("video_180", 180, &[25_600, 25_600, 25_600]),
+    ]
+}
+
+/// A channel in its second epoch: one video and one audio track at 2 s and 0.5 s.
+pub(crate) fn channel() -> Live {
+    let epoch = |id, start_us, end_us, start_number, numbers: std::ops::Range<u64>| {
+        let track = |t: NamedTrack, first: u64, duration: u64| {
+            let segment = |n: u64| {
+                let time = first + (n - start_number) * duration;
+                LiveSegment { sequence: n, number: n, time, duration }
+            };
+            LiveTrack {
+                bitrate: Bitrate { average: 8000, peak: 9000 },
+                inband_prft: true,
+                segments: numbers.clone().map(segment).collect(),
+                name: t.name,
+                info: t.index.info,
+                frame_rate: t.index.frame_rate,
+            }
+        };
+        Epoch {
+            id,
+            start_us,
+            end_us,
+            timescale: 12_800,
+            media_start: 128_000,
+            segment_duration: 25_600,
+            chunk_duration: 6400,
+            produced: None,
+            start_number,
+            tracks: vec![
+                track(video("stream0", 360, &[]), 128_000, 25_600),
+                track(audio("stream1", None, &[]), 480_000, 96_000),
+            ],
+        }
+    };
+    Live {
+        availability_start: Utc(1_795_217_718_250),
+        published: Utc(1_795_217_790_250),
+        window_ms: 60_000,
+        target_duration_s: 2,
+        epochs: vec![epoch(0, 0, Some(60_000_000), 0, 27..30), epoch(1, 61_200_000, None, 30, 30..33)],
+    }
+}
+
+fn check(tracks: Vec<NamedTrack>, expect: Expect) {
+    let said = match OnDemand::new(tracks) {
+        Ok(presentation) => format!("{} µs", presentation.duration_us()),
+        Err(misaligned) => misaligned.to_string(),
+    };
+    expect.assert_eq(&said);
+}
+
+#[test]
+fn tracks_that_line_up_form_a_presentation() {
+    check(ladder(), expect!["6000000 µs"]);
+}
+
+#[test]
+fn a_boundary_more_than_half_a_frame_off_names_files_and_segment() {
+    let a = || video("a", 180, &[25_600, 25_600, 25_600]);
+    check(vec![a(), video("b", 360, &[25_600, 25_856, 25_344])], expect!["6000000 µs"]);
+    check(
+        vec![a(), video("b", 360, &[25_600, 25_857, 25_343])],
+        expect![
+            "a.mp4 and b.mp4 do not line up: segment 3 begins at 4.000000 s in the first, at 4.020078 s in the second; encode them with the same key frame times"
+        ],
+    );
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    check(
+        vec![video("a", 180, &[25_600, 25_600]), video("b", 360, &[25_600])],
+        expect![
+            "a.mp4 and b.mp4 do not line up: 2 segments in the first, 1 in the second, the first of them that is missing is segment 2"
+        ],
+    );
+}
+
+#[test]
+fn audio_that_ends_more_than_a_segment_away_is_refused() {
+    let a = || video("a", 180, &[25_600, 25_600]);
+    check(vec![a(), audio("b", None, &[96_000])], expect!["4000000 µs"]);
+    check(
+        vec![a(), audio("b", None, &[95_999])],
+        expect![
+            "a.mp4 and b.mp4 do not line up: the first ends at 4.000000 s, the second at 1.999979 s; at most 2.000000 s apart is allowed"
+        ],
+    );
+}
+
+#[test]
+fn other_codecs_may_be_cut_elsewhere() {
+    let mut b = video("b", 360, &[12_800, 38_400]);
+    b.index.info.codec = String::from("hvc1.1.6.L93.B0");
+    check(vec![video("a", 180, &[25_600, 25_600]), b], expect!["4000000 µs"]);
+}
+
+#[test]
+fn nothing_is_no_presentation() {
+    check(vec![], expect!["no CMAF track"]);
+    let mut a = video("a", 180, &[25_600]);
+    a.index.info.edit_media_time = 25_600;
+    check(vec![a], expect!["a.mp4: the edit list shows none of the media"]);
+}
+
+#[test]
+fn the_edit_list_moves_every_segment() {
+    let mut track = audio("a", None, &[1000, 2000, 3000]);
+    let mut at = |edit: u64| -> Vec<(u64, u64)> {
+        track.index.info.edit_media_time = edit;
+        track.segments().map(|s| (s.time, s.duration)).collect()
+    };
+    assert_eq!(at(0), [(0, 1000), (1000, 2000), (3000, 3000)]);
+    assert_eq!(at(400), [(0, 600), (600, 2000), (2600, 3000)]);
+    assert_eq!(at(1000), [(0, 2000), (2000, 3000)]);
+}
+
+#[test]
+fn a_segment_is_found_by_its_time_alone() {
+    let mut track = audio("a", None, &[1000, 2000, 3000]);
+    track.index.info.edit_media_time = 400;
+    let found = |time| track.segment_at(time).map(|s| s.segment.time);
+    assert_eq!([0, 1, 600, 2599, 2600, 2601].map(found), [Some(0), None, Some(1000), None, Some(3000), None]);
+}
+
+#[test]
+fn switching_sets_group_what_may_be_switched() {
+    let mut surround = audio("c", Some("en"), &[1]);
+    surround.index.info.media = Media::Audio { sample_rate: 48_000, channels: 6 };
+    let tracks = [
+        audio("a", Some("en"), &[1]),
+        audio("b", Some("fr"), &[1]),
+        surround,
+        video("v", 180, &[1]),
+        video("w", 360, &[1]),
+    ];
+    let renditions: Vec<_> = tracks.iter().map(NamedTrack::rendition).collect();
+    let sets: Vec<_> = switching_sets(&renditions).into_iter().map(|s| (s.kind, s.members)).collect();
+    assert_eq!(
+        sets,
+        [(Kind::Video, vec![3, 4]), (Kind::Audio, vec![0]), (Kind::Audio, vec![1]), (Kind::Audio, vec![2])]
+    );
+}
+
+#[test]
+fn only_well_formed_languages_are_passed_on() {
+    let of = |tag: &str| language(&audio("a", Some(tag), &[]).index.info).is_some();
+    assert_eq!(
+        ["en", "zh-Hant-TW", "", "e n", "en-", "a\"b", "12"].map(of),
+        [true, true, false, false, false, false, false]
+    );
+}
+
+#[test]
+fn scaling_rounds_to_the_nearest() {
+    assert_eq!(rescale(1, 3, 1_000_000), 333_333);
+    assert_eq!(rescale(2, 3, 1_000_000), 666_667);
+    assert_eq!(micros(u64::MAX, 1), u64::MAX);
+}
