@@ -1,0 +1,34 @@
+import { expect, it } from "vitest";
+
+import { edgeUrl } from "./api";
+import { presentations, readAddress, resolve, writeAddress } from "./choice";
+
+const CATALOGUE = {
+  vod: [{ name: "sample", hls: "/vod/sample/master.m3u8", dash: "/vod/sample/manifest.mpd", duration_s: 32 }],
+  live: [{ name: "demo", hls: "/live/demo/master.m3u8", dash: "/live/demo/manifest.mpd", since: "2026-11-20T23:00:00Z" }],
+};
+
+it("reads what it writes in the page's address", () => {
+  for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=vod:a:b%26c", ""]) {
+    expect(writeAddress(readAddress(address))).toBe(address);
+  }
+});
+
+it("leaves out of an address what it does not understand", () => {
+  expect(readAddress("?play=demo&only=mss")).toEqual({ choice: null, only: null });
+  expect(readAddress("?play=vod:")).toEqual({ choice: null, only: null });
+});
+
+it("plays what is wanted, waits for it if it is not there, and without a wish takes the first, live before vod", () => {
+  const available = presentations(CATALOGUE);
+  expect(resolve({ kind: "vod", name: "sample" }, available)?.dash).toBe("/vod/sample/manifest.mpd");
+  expect(resolve({ kind: "live", name: "sample" }, available)).toBeNull();
+  expect(resolve(null, available)).toMatchObject({ kind: "live", name: "demo" });
+  expect(resolve(null, [])).toBeNull();
+});
+
+it("finds the edge by port on the console's host, or by the configured URL", () => {
+  const location = { protocol: "http:", hostname: "edge.example" };
+  expect(edgeUrl({ edge: { port: 8080 }, version: "" }, location)).toBe("http://edge.example:8080");
+  expect(edgeUrl({ edge: { url: "https://cdn.example/" }, version: "" }, location)).toBe("https://cdn.example");
+});

@@ -1,0 +1,125 @@
+// The head of the page: the name, the choice, the addresses of what is chosen, and what is wrong.
+
+import type { Fault } from "./api";
+import { type Choice, choiceKey, type Presentation } from "./choice";
+import * as format from "./format";
+import { el, setAttribute, setText } from "./ui/element";
+
+const GROUPS = [
+  ["live", "Live"],
+  ["vod", "On demand"],
+] as const;
+
+/** How long a copied address is confirmed. */
+const COPIED_SHOWN_MS = 1200;
+
+export class Header {
+  readonly element: HTMLElement;
+
+  readonly #version = el("span", { class: "version" });
+  readonly #select = el("select", { "data-testid": "choice", "aria-label": "channel or file" });
+  readonly #links = el("nav", { class: "links", "aria-label": "addresses" });
+  readonly #faults = el("details", { class: "faults", "data-testid": "faults", hidden: "" });
+  readonly #fault = el("p", { class: "fault", role: "alert", "data-testid": "fault", hidden: "" });
+  #offered = "";
+
+  /** `choose` is told the key of what the viewer chose. */
+  constructor(choose: (key: string) => void) {
+    this.#select.onchange = () => choose(this.#select.value);
+    this.element = el(
+      "header",
+      { class: "page" },
+      el("h1", {}, wave(), "Thalweg"),
+      this.#version,
+      this.#select,
+      this.#links,
+      this.#faults,
+      this.#fault,
+    );
+    this.showCatalogue([], null, []);
+  }
+
+  showVersion(version: string): void {
+    setText(this.#version, version);
+  }
+
+  /** A failure of the page itself; null when it is over. */
+  showFault(message: string | null): void {
+    setText(this.#fault, message ?? "");
+    this.#fault.hidden = message === null;
+  }
+
+  showCatalogue(available: Presentation[], chosen: Choice | null, faults: Fault[]): void {
+    // The list is rebuilt only when it differs, or an open list would close under the viewer.
+    const offered = JSON.stringify([available, chosen]);
+    if (offered !== this.#offered) {
+      this.#offered = offered;
+      this.#offer(available, chosen);
+    }
+    this.#showFaults(faults);
+  }
+
+  showLinks(edge: string, presentation: Presentation): void {
+    this.#links.replaceChildren(
+      link("HLS", edge + presentation.hls, "link-hls"),
+      link("DASH", edge + presentation.dash, "link-dash"),
+    );
+  }
+
+  #offer(available: Presentation[], chosen: Choice | null): void {
+    const key = chosen ? choiceKey(chosen) : "";
+    const groups = GROUPS.flatMap(([kind, label]) => {
+      const options = available.filter((item) => item.kind === kind).map(option);
+      return options.length > 0 ? [el("optgroup", { label }, ...options)] : [];
+    });
+    const there = available.some((item) => choiceKey(item) === key);
+    const absent = there ? [] : [el("option", { value: key }, chosen ? `${chosen.name} (waiting for it)` : "nothing to play")];
+    this.#select.replaceChildren(...absent, ...groups);
+    this.#select.value = key;
+    this.#select.disabled = available.length === 0;
+  }
+
+  #showFaults(faults: Fault[]): void {
+    this.#faults.hidden = faults.length === 0;
+    if (faults.length === 0) return;
+    const summary = faults.length === 1 ? "1 presentation is not served" : `${faults.length} presentations are not served`;
+    const items = faults.map(({ name, message }) => el("li", {}, el("strong", {}, name), ` ${message}`));
+    this.#faults.replaceChildren(el("summary", {}, summary), el("ul", {}, ...items));
+  }
+}
+
+function option(item: Presentation): HTMLOptionElement {
+  const length = item.durationS === null ? "" : `  ${format.duration(item.durationS)}`;
+  return el("option", { value: choiceKey(item) }, item.name + length);
+}
+
+/** An address to open or to copy. */
+function link(label: string, url: string, testid: string): HTMLElement {
+  const copy = el("button", { type: "button", title: `copy ${url}` }, "Copy");
+  copy.onclick = async () => {
+    // Refused on pages that are neither secure nor local; the link itself can still be copied.
+    const copied = await navigator.clipboard?.writeText(url).then(
+      () => true,
+      () => false,
+    );
+    setText(copy, copied ? "Copied" : "Refused");
+    setTimeout(() => setText(copy, "Copy"), COPIED_SHOWN_MS);
+  };
+  const anchor = el("a", { href: url, target: "_blank", rel: "noreferrer", "data-testid": testid, title: url });
+  anchor.append(el("b", {}, label), ` ${new URL(url).pathname}`);
+  return el("span", {}, anchor, copy);
+}
+
+/** The mark: two lines of flow. */
+function wave(): SVGElement {
+  const ns = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(ns, "svg");
+  setAttribute(svg, "viewBox", "0 0 32 32");
+  setAttribute(svg, "aria-hidden", "true");
+  for (const y of [12, 20]) {
+    const path = document.createElementNS(ns, "path");
+    setAttribute(path, "d", `M3 ${y}c5-5 9-5 13 0s8 5 13 0`);
+    svg.append(path);
+  }
+  return svg;
+}

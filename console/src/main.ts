@@ -1,0 +1,113 @@
+// The page: what can be played, two players of it, and the requests they cause.
+
+import "./style.css";
+
+import { type Catalogue, type Config, edgeUrl, fetchCatalogue, fetchClockOffsetMs, fetchConfig } from "./api";
+import { type Address, choiceKey, type Format, parseChoice, type Presentation, presentations, readAddress, resolve, writeAddress } from "./choice";
+import { Header } from "./header";
+import { HISTORY_STEP_MS, PlayerPanel } from "./player/panel";
+import { RequestsPanel } from "./requests/panel";
+import { el } from "./ui/element";
+
+/** How often the figures are shown anew. */
+const SHOW_EVERY_MS = 250;
+
+/** How often the catalogue is asked for, and the configuration while it does not come. */
+const CATALOGUE_EVERY_MS = 4000;
+
+/** How often the clock is compared with the edge's. */
+const CLOCK_EVERY_MS = 60_000;
+
+class Page {
+  readonly #address: Address = readAddress(location.search);
+  readonly #header = new Header((key) => this.#choose(key));
+  readonly #players: Record<Format, PlayerPanel> = {
+    hls: this.#player("hls"),
+    dash: this.#player("dash"),
+  };
+  readonly #requests = new RequestsPanel();
+  #edge = "";
+  #clock_offset_ms = 0;
+  #clock_read_ms = Number.NEGATIVE_INFINITY;
+  #catalogue: Catalogue | null = null;
+  #playing: Presentation | null = null;
+
+  #player(format: Format): PlayerPanel {
+    const on = this.#address.only === null || this.#address.only === format;
+    return new PlayerPanel(format, on, () => this.#switched());
+  }
+
+  start(): void {
+    const main = el("main", {}, this.#players.hls.element, this.#players.dash.element, this.#requests.element);
+    document.body.append(this.#header.element, main);
+    this.#requests.follow();
+    setInterval(() => this.#eachPlayer((player) => player.show()), SHOW_EVERY_MS);
+    setInterval(() => this.#eachPlayer((player) => player.remember()), HISTORY_STEP_MS);
+    void this.#keepUpToDate();
+  }
+
+  #eachPlayer(act: (player: PlayerPanel) => void): void {
+    act(this.#players.hls);
+    act(this.#players.dash);
+  }
+
+  async #keepUpToDate(): Promise<never> {
+    for (;;) {
+      try {
+        await this.#update();
+        this.#header.showFault(null);
+      } catch (error) {
+        this.#header.showFault(error instanceof Error ? error.message : String(error));
+      }
+      await new Promise((done) => setTimeout(done, CATALOGUE_EVERY_MS));
+    }
+  }
+
+  async #update(): Promise<void> {
+    if (!this.#edge) {
+      const config: Config = await fetchConfig();
+      this.#edge = edgeUrl(config, location);
+      this.#header.showVersion(config.version);
+    }
+    this.#catalogue = await fetchCatalogue(this.#edge).catch(() => {
+      throw new Error(`the edge at ${this.#edge} does not give its catalogue; trying again`);
+    });
+    if (performance.now() - this.#clock_read_ms > CLOCK_EVERY_MS) {
+      this.#clock_offset_ms = await fetchClockOffsetMs(this.#edge);
+      this.#clock_read_ms = performance.now();
+    }
+    this.#settle();
+  }
+
+  /** Brings what is played in line with what is wanted and what is there. */
+  #settle(): void {
+    if (!this.#catalogue) return;
+    const available = presentations(this.#catalogue);
+    const found = resolve(this.#address.choice, available);
+    this.#header.showCatalogue(available, this.#address.choice ?? found, this.#catalogue.faults ?? []);
+    // A channel that goes for a while stays in its players, which are the ones to tell of it.
+    if (!found || (this.#playing && choiceKey(found) === choiceKey(this.#playing))) return;
+    this.#playing = found;
+    this.#header.showLinks(this.#edge, found);
+    const now_ms = () => Date.now() + this.#clock_offset_ms;
+    this.#eachPlayer((player) => player.play({ presentation: found, edge: this.#edge, now_ms }));
+  }
+
+  #choose(key: string): void {
+    this.#address.choice = parseChoice(key);
+    this.#writeAddress();
+    this.#settle();
+  }
+
+  #switched(): void {
+    const { hls, dash } = this.#players;
+    this.#address.only = hls.on === dash.on ? null : hls.on ? "hls" : "dash";
+    this.#writeAddress();
+  }
+
+  #writeAddress(): void {
+    history.replaceState(null, "", `${location.pathname}${writeAddress(this.#address)}`);
+  }
+}
+
+new Page().start();

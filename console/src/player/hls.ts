@@ -1,0 +1,64 @@
+// hls.js behind the page's idea of a player.
+
+import type { ErrorData } from "hls.js";
+
+import { type Engine, type EngineLoader, type Sample, shortUrl, type Task } from "./engine";
+
+/** Media errors that hls.js is asked to recover from, for one presentation, before it is given up. */
+const RECOVERIES_MAX = 2;
+
+export const loadHls: EngineLoader = async (task: Task): Promise<Engine> => {
+  const { default: Hls } = await import("hls.js");
+  if (!Hls.isSupported()) throw new Error("this browser has no Media Source Extensions");
+
+  const hls = new Hls({
+    // CMAF needs no transmuxing, so a worker would have nothing to do.
+    enableWorker: false,
+    // A viewer that has drifted behind comes back by playing a little faster.
+    maxLiveSyncPlaybackRate: 1.1,
+    // Enough to see the buffer at work without holding a whole film.
+    backBufferLength: 30,
+  });
+  let recoveries = 0;
+
+  hls.on(Hls.Events.ERROR, (_event, data) => {
+    if (!data.fatal) {
+      // A stalled buffer is the element's to tell, and counted there.
+      if (data.details !== Hls.ErrorDetails.BUFFER_STALLED_ERROR) task.troubled(inWords(data));
+      return;
+    }
+    if (data.type === Hls.ErrorTypes.MEDIA_ERROR && recoveries < RECOVERIES_MAX) {
+      recoveries += 1;
+      hls.recoverMediaError();
+      return;
+    }
+    task.failed(inWords(data));
+  });
+  hls.on(Hls.Events.MANIFEST_PARSED, () => {
+    // A refusal to play shows in the element's own state.
+    task.video.play().catch(() => undefined);
+  });
+  hls.loadSource(task.url);
+  hls.attachMedia(task.video);
+
+  return {
+    sample(): Sample {
+      const shown = hls.playingDate;
+      const level = hls.levels[hls.currentLevel] ?? hls.levels[hls.loadLevel];
+      return {
+        live_latency_s: task.live && shown ? (task.now_ms() - shown.getTime()) / 1000 : null,
+        estimate_bits_per_s: Number.isFinite(hls.bandwidthEstimate) ? hls.bandwidthEstimate : null,
+        rendition: level ? { height: level.height, bits_per_s: level.bitrate } : null,
+      };
+    },
+    destroy: () => hls.destroy(),
+  };
+};
+
+/** `manifestLoadError` and the like as words, with the status and the path where there are any. */
+function inWords(data: ErrorData): string {
+  const words = data.details.replace(/([A-Z])/g, " $1").toLowerCase();
+  const status = data.response?.code ? ` ${data.response.code}` : "";
+  const path = shortUrl(data.url ?? data.frag?.url ?? data.response?.url);
+  return `${words}${status}${path ? ` ${path}` : ""}`;
+}

@@ -1,0 +1,283 @@
+// One player on the page: its video, its state, its figures and their last minute.
+//
+// Invariant: signals and samples of a player that was replaced reach nothing: each run has its own number.
+
+import type { Format, Presentation } from "../choice";
+import * as format from "../format";
+import { el, setAttribute, setText } from "../ui/element";
+import type { Engine, EngineLoader, Sample } from "./engine";
+import { loadDash } from "./dash";
+import { HISTORY_S, HISTORY_STEP_MS, History } from "./history";
+import { loadHls } from "./hls";
+import { type Account, idle, type Phase, report, type Signal, step } from "./quality";
+import { drawSparkline } from "./sparkline";
+
+const PLAYERS: Record<Format, { library: string; label: string; load: EngineLoader }> = {
+  hls: { library: "hls.js", label: "HLS", load: loadHls },
+  dash: { library: "dash.js", label: "DASH", load: loadDash },
+};
+
+/** The media element's events that are signals of quality. */
+const SIGNALS = ["playing", "waiting", "play", "pause", "seeking", "seeked", "ended"] as const;
+
+/** The least value that the full height of a curve stands for, in seconds. */
+const CURVE_FLOOR_S = 2;
+
+/** How long a failure that the player went on after is shown. */
+const TROUBLE_SHOWN_MS = 8000;
+
+const NO_SAMPLE: Sample = { live_latency_s: null, estimate_bits_per_s: null, rendition: null };
+
+/** What a run is made of. */
+interface Source {
+  presentation: Presentation;
+  /** The edge's base URL. */
+  edge: string;
+  now_ms(): number;
+}
+
+export class PlayerPanel {
+  readonly element: HTMLElement;
+
+  readonly #format: Format;
+  readonly #video: HTMLVideoElement;
+  readonly #state: HTMLElement;
+  readonly #power: HTMLButtonElement;
+  readonly #figures: Record<"latency" | "startup" | "stalls" | "bandwidth" | "rendition" | "buffer", HTMLElement>;
+  readonly #curves: { latency: Curve; buffer: Curve };
+
+  #run = 0;
+  #engine: Engine | null = null;
+  #source: Source | null = null;
+  #account: Account = idle(performance.now());
+  #on: boolean;
+  #failure = "";
+  #trouble: { message: string; until_ms: number } | null = null;
+
+  /** `switched` is told when the viewer turns the player on or off. */
+  constructor(which: Format, on: boolean, switched: (on: boolean) => void) {
+    const { library, label } = PLAYERS[which];
+    this.#format = which;
+    this.#on = on;
+    const id = (name: string) => ({ "data-testid": `${which}-${name}` });
+
+    this.#video = el("video", { ...id("video"), playsinline: "", controls: "" });
+    // As a property: the attribute alone is read only when the page is parsed.
+    this.#video.muted = true;
+    this.#state = el("span", { class: "state", role: "status", ...id("state") });
+    this.#power = el("button", { type: "button", ...id("power") });
+    this.#power.onclick = () => {
+      this.#on = !this.#on;
+      switched(this.#on);
+      this.#restart();
+    };
+    const restart = el("button", { type: "button", title: "load anew", ...id("restart") }, "Restart");
+    restart.onclick = () => this.#restart();
+
+    const figure = (name: string) => el("dd", id(name));
+    this.#figures = {
+      latency: figure("latency"),
+      startup: figure("startup"),
+      stalls: figure("stalls"),
+      bandwidth: figure("bandwidth"),
+      rendition: figure("rendition"),
+      buffer: figure("buffer"),
+    };
+    this.#curves = { latency: new Curve("live latency"), buffer: new Curve("buffer") };
+
+    const tile = (name: string, value: HTMLElement) => el("div", {}, el("dt", {}, name), value);
+    this.element = el(
+      "section",
+      { class: "player", "aria-label": `${label}, ${library}`, "data-testid": which },
+      el("header", {}, el("h2", {}, label), el("span", { class: "library" }, library), this.#state, restart, this.#power),
+      el("div", { class: "screen" }, this.#video),
+      el(
+        "dl",
+        { class: "figures" },
+        tile("live latency", this.#figures.latency),
+        tile("startup", this.#figures.startup),
+        tile("stalls", this.#figures.stalls),
+        tile("bandwidth", this.#figures.bandwidth),
+        tile("rendition", this.#figures.rendition),
+        tile("buffer", this.#figures.buffer),
+      ),
+      el("div", { class: "curves" }, this.#curves.latency.element, this.#curves.buffer.element),
+    );
+
+    for (const name of SIGNALS) this.#video.addEventListener(name, () => this.#signal(name));
+    this.#video.addEventListener("error", () => this.#mediaFailed());
+    this.#watchFrames();
+    this.#showPower();
+  }
+
+  get on(): boolean {
+    return this.#on;
+  }
+
+  /** Plays this from now on; null: nothing. */
+  play(source: Source | null): void {
+    this.#source = source;
+    this.#restart();
+  }
+
+  /** Shows the figures of this moment. */
+  show(): void {
+    const now_ms = performance.now();
+    const quality = report(this.#account, now_ms);
+    const sample = this.#engine?.sample() ?? NO_SAMPLE;
+    const { latency, startup, stalls, bandwidth, rendition, buffer } = this.#figures;
+    const buffer_s = this.#engine ? bufferAhead(this.#video) : null;
+
+    figure(latency, format.seconds(sample.live_latency_s), sample.live_latency_s);
+    figure(startup, format.millis(quality.startup_ms), quality.startup_ms);
+    const stalled = quality.stalls > 0 ? `${quality.stalls} · ${format.millis(quality.stalled_ms)}` : "0";
+    figure(stalls, quality.startup_ms === null && quality.stalls === 0 ? format.NONE : stalled, quality.stalls);
+    setAttribute(stalls, "data-stalled-ms", quality.stalled_ms.toFixed(0));
+    setAttribute(stalls, "data-alert", quality.stalls > 0 ? "" : null);
+    const estimate = sample.estimate_bits_per_s;
+    figure(bandwidth, estimate === null ? format.NONE : format.bitsPerS(estimate), estimate);
+    const chosen = sample.rendition;
+    const words = chosen ? `${chosen.height}p · ${format.bitsPerS(chosen.bits_per_s)}` : format.NONE;
+    figure(rendition, words, chosen?.height ?? null);
+    figure(buffer, format.seconds(buffer_s, 1), buffer_s);
+    this.#showState(quality.phase, now_ms);
+  }
+
+  /** Takes one sample for the curves and draws them; to be called each `HISTORY_STEP_MS`. */
+  remember(): void {
+    const sample = this.#engine?.sample() ?? NO_SAMPLE;
+    this.#curves.latency.push(sample.live_latency_s);
+    this.#curves.buffer.push(this.#engine ? bufferAhead(this.#video) : null);
+  }
+
+  #restart(): void {
+    this.#stop();
+    this.#showPower();
+    if (this.#on && this.#source) void this.#start(this.#source);
+  }
+
+  #stop(): void {
+    this.#run += 1;
+    this.#engine?.destroy();
+    this.#engine = null;
+    this.#video.removeAttribute("src");
+    this.#video.load();
+    this.#failure = "";
+    this.#trouble = null;
+    this.#account = idle(performance.now());
+    this.#curves.latency.clear();
+    this.#curves.buffer.clear();
+  }
+
+  async #start(source: Source): Promise<void> {
+    const run = this.#run;
+    const { load } = PLAYERS[this.#format];
+    this.#signal("request");
+    try {
+      const engine = await load({
+        video: this.#video,
+        url: source.edge + source.presentation[this.#format],
+        live: source.presentation.kind === "live",
+        now_ms: source.now_ms,
+        failed: (message) => run === this.#run && this.#fail(message),
+        troubled: (message) => {
+          if (run === this.#run) this.#trouble = { message, until_ms: performance.now() + TROUBLE_SHOWN_MS };
+        },
+      });
+      if (run === this.#run) this.#engine = engine;
+      else engine.destroy();
+    } catch (error) {
+      if (run === this.#run) this.#fail(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  #signal(signal: Signal): void {
+    this.#account = step(this.#account, signal, performance.now());
+  }
+
+  #fail(message: string): void {
+    this.#failure = message;
+    this.#signal("failure");
+  }
+
+  #mediaFailed(): void {
+    // An element without a source reports an error too; that is no failure of a player.
+    const message = this.#video.error?.message;
+    if (this.#engine && message) this.#fail(message);
+  }
+
+  /** A frame shown is a signal; where the browser does not tell of frames, `playing` stands for the first. */
+  #watchFrames(): void {
+    if (!("requestVideoFrameCallback" in this.#video)) {
+      (this.#video as HTMLVideoElement).addEventListener("playing", () => this.#signal("frame"));
+      return;
+    }
+    const shown = () => {
+      this.#signal("frame");
+      this.#video.requestVideoFrameCallback(shown);
+    };
+    this.#video.requestVideoFrameCallback(shown);
+  }
+
+  #showState(phase: Phase, now_ms: number): void {
+    setText(this.#state, this.#on ? this.#stateInWords(phase, now_ms) : "off");
+    setAttribute(this.#state, "data-phase", this.#on ? phase : "off");
+    setAttribute(this.#state, "title", this.#failure || this.#trouble?.message || null);
+  }
+
+  #stateInWords(phase: Phase, now_ms: number): string {
+    if (phase === "failed") return this.#failure;
+    if (phase === "idle") return "nothing to play";
+    if (this.#trouble && now_ms < this.#trouble.until_ms) return `${phase}: ${this.#trouble.message}`;
+    this.#trouble = null;
+    const rate = this.#video.playbackRate;
+    return phase === "playing" && rate !== 1 ? `playing × ${rate.toFixed(2)}` : phase;
+  }
+
+  #showPower(): void {
+    setText(this.#power, this.#on ? "Turn off" : "Turn on");
+    setAttribute(this.element, "data-off", this.#on ? null : "");
+  }
+}
+
+/** A named curve with its latest extremes. */
+class Curve {
+  readonly element: HTMLElement;
+  readonly #history = new History();
+  readonly #canvas = el("canvas");
+  readonly #range = el("span", { class: "range" });
+
+  constructor(name: string) {
+    const caption = el("figcaption", {}, `${name}, last ${HISTORY_S} s`, this.#range);
+    this.element = el("figure", {}, caption, this.#canvas);
+  }
+
+  push(value: number | null): void {
+    this.#history.push(value);
+    const range = this.#history.range();
+    setText(this.#range, range ? `${range.min.toFixed(2)} – ${range.max.toFixed(2)} s` : "");
+    drawSparkline(this.#canvas, this.#history, CURVE_FLOOR_S);
+  }
+
+  clear(): void {
+    this.#history.clear();
+  }
+}
+
+/** Shows a figure for people, and keeps its plain value for programs. */
+function figure(element: HTMLElement, words: string, value: number | null): void {
+  setText(element, words);
+  setAttribute(element, "data-value", value === null ? null : String(value));
+}
+
+/** Seconds of media ahead of the playhead that can be played without a gap. */
+function bufferAhead({ buffered, currentTime }: HTMLVideoElement): number {
+  for (let index = 0; index < buffered.length; index += 1) {
+    if (buffered.start(index) <= currentTime && currentTime < buffered.end(index)) {
+      return buffered.end(index) - currentTime;
+    }
+  }
+  return 0;
+}
+
+export { HISTORY_STEP_MS };
