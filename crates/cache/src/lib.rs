@@ -10,10 +10,16 @@
 
 pub mod arena;
 pub mod fill;
+pub mod freshness;
 mod memory;
+pub mod storage;
+#[cfg(not(loom))]
+pub mod store;
 mod sync;
 mod waiters;
 mod window;
 
 pub use arena::Arena;
 pub use fill::{Failure, FillBuffer, Piece, Reader, Writer};
+#[cfg(not(loom))]
+pub use store::{Cache, Fill, Head, Lookup, Stored};
