@@ -4,7 +4,7 @@
 //! `-`, `.`, `_`, or an IPv6 address in brackets. Other characters that RFC 3986 lets into a reg-name do not
 //! occur in DNS names and are refused.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 
 use crate::number::{self, Decimal};
@@ -32,13 +32,12 @@ impl Authority {
     pub fn set(&mut self, value: &[u8]) -> Result<(), AuthorityError> {
         let (host, port) = split(value)?;
         self.text.clear();
-        self.text.extend(host.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
+        self.text.push_str(host);
+        self.text.make_ascii_lowercase();
         self.host_bytes = host.len();
         self.port = port;
         if let Some(port) = port {
-            let mut digits = [0; number::DECIMAL_BYTES_MAX];
-            self.text.push(':');
-            self.text.extend(number::format(u64::from(port), &mut digits).iter().copied().map(char::from));
+            write!(self.text, ":{port}").expect("a string takes all that is written");
         }
         Ok(())
     }
@@ -104,14 +103,14 @@ impl fmt::Display for AuthorityError {
 impl std::error::Error for AuthorityError {}
 
 /// Host and port of `value`, both checked.
-fn split(value: &[u8]) -> Result<(&[u8], Option<u16>), AuthorityError> {
+fn split(value: &[u8]) -> Result<(&str, Option<u16>), AuthorityError> {
     let host_bytes = if value.starts_with(b"[") {
         1 + value.iter().position(|byte| *byte == b']').ok_or(AuthorityError::Host)?
     } else {
         value.iter().position(|byte| *byte == b':').unwrap_or(value.len())
     };
     let (host, rest) = value.split_at(host_bytes);
-    check_host(host)?;
+    let host = check_host(host)?;
     match rest {
         // RFC 3986 §3.2.3: the port may be empty, which is the same as none.
         [] | [b':'] => Ok((host, None)),
@@ -120,20 +119,19 @@ fn split(value: &[u8]) -> Result<(&[u8], Option<u16>), AuthorityError> {
     }
 }
 
-fn check_host(host: &[u8]) -> Result<(), AuthorityError> {
+fn check_host(host: &[u8]) -> Result<&str, AuthorityError> {
     if host.is_empty() {
         return Err(AuthorityError::Empty);
     }
     if host.len() > HOST_BYTES_MAX {
         return Err(AuthorityError::TooLong);
     }
-    let valid = match host {
-        [b'[', address @ .., b']'] => {
-            str::from_utf8(address).is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok())
-        }
-        _ => host.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')),
+    let host = str::from_utf8(host).map_err(|_| AuthorityError::Host)?;
+    let valid = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')),
     };
-    if valid { Ok(()) } else { Err(AuthorityError::Host) }
+    if valid { Ok(host) } else { Err(AuthorityError::Host) }
 }
 
 fn parse_port(digits: &[u8]) -> Result<u16, AuthorityError> {

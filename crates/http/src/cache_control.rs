@@ -178,9 +178,10 @@ impl RequestCacheControl {
 enum Argument<'a> {
     None,
     Token(&'a [u8]),
-    /// What is between the quotes, escapes left in: neither numbers nor field names have any.
+    /// What is between the quotes.
     Quoted(&'a [u8]),
-    /// Something else, such as white space around `=` or a quote that never ends.
+    /// Something else: white space around `=`, a quote that never ends, or an escape, which neither a number
+    /// nor a field name needs.
     Malformed,
 }
 
@@ -202,7 +203,9 @@ fn split_directive(member: &[u8]) -> (&[u8], Argument<'_>) {
     let name = trim_ows(&member[..equals]);
     let argument = match &member[equals + 1..] {
         _ if name.len() != equals => Argument::Malformed,
-        [b'"', quoted @ .., b'"'] if !quoted.contains(&b'"') => Argument::Quoted(quoted),
+        [b'"', quoted @ .., b'"'] if !quoted.iter().any(|byte| matches!(byte, b'"' | b'\\')) => {
+            Argument::Quoted(quoted)
+        }
         token if crate::token::is_token(token) => Argument::Token(token),
         _ => Argument::Malformed,
     };

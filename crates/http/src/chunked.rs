@@ -123,7 +123,8 @@ impl Decoder {
         self.state == State::Done
     }
 
-    /// The trailer section once the content is complete; until then empty.
+    /// The trailer section once the content is complete; until then empty. It is not to be merged into the
+    /// header section unread (RFC 9110 §6.5.1).
     pub fn trailer(&self) -> &Fields {
         &self.trailer
     }
@@ -160,6 +161,11 @@ impl Decoder {
 
     /// Collects lines up to the empty one, then reads them; says how much of `input` it took.
     fn take_trailer(&mut self, input: &[u8]) -> Result<usize, ChunkedError> {
+        // Nearly all content ends without a trailer: keep nothing for it.
+        if self.trailer_text.is_empty() && input.starts_with(CHUNK_END) {
+            self.state = State::Done;
+            return Ok(CHUNK_END.len());
+        }
         let line = input.iter().position(|byte| *byte == b'\n').map_or(input.len(), |at| at + 1);
         if self.trailer_text.len() + line > TRAILER_BYTES_MAX {
             return Err(ChunkedError::TrailerTooLarge);

@@ -19,7 +19,7 @@ const SEPARATOR: &[u8] = b": ";
 const LINE_END: &[u8] = b"\r\n";
 
 /// An ordered list of field lines. Names compare without regard to ASCII case.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Default, PartialEq, Eq)]
 pub struct Fields {
     text: Vec<u8>,
     spans: Vec<Span>,
@@ -72,7 +72,10 @@ impl Fields {
     /// If `name` is not a token: check a name from outside with [`is_token`] first.
     pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) {
         assert!(is_token(name.as_bytes()), "a field name is a token: {name:?}");
-        self.push_line(name.as_bytes(), value.as_ref());
+        let value = trim_value(value.as_ref());
+        self.push_line(name.as_bytes(), value);
+        let value_end = self.text.len() - LINE_END.len();
+        replace_controls(&mut self.text[value_end - value.len()..value_end]);
     }
 
     /// Appends a line whose value is a number.
@@ -83,16 +86,13 @@ impl Fields {
         self.push(name, number::format(value, &mut [0; number::DECIMAL_BYTES_MAX]));
     }
 
-    /// Appends a line whose name a parser has already found to be a token.
+    /// Appends a line that a parser has found to be one: a token, and a value trimmed and without controls.
     pub(crate) fn push_line(&mut self, name: &[u8], value: &[u8]) {
-        let value = trim_value(value);
         let start = self.text.len();
         self.text.reserve(name.len() + SEPARATOR.len() + value.len() + LINE_END.len());
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(SEPARATOR);
-        let value_start = self.text.len();
         self.text.extend_from_slice(value);
-        replace_controls(&mut self.text[value_start..]);
         self.text.extend_from_slice(LINE_END);
         self.spans.push(Span::new(start, name.len(), value.len()));
     }
@@ -239,6 +239,30 @@ impl Fields {
             let name = str::from_utf8(span.name(&self.text)).expect("a field name is an ASCII token");
             (name, span.value(&self.text))
         })
+    }
+}
+
+impl Clone for Fields {
+    fn clone(&self) -> Fields {
+        Fields { text: self.text.clone(), spans: self.spans.clone() }
+    }
+
+    /// Keeps the allocations, which the derived one would not.
+    fn clone_from(&mut self, source: &Fields) {
+        self.text.clone_from(&source.text);
+        self.spans.clone_from(&source.spans);
+    }
+}
+
+impl<N: AsRef<str>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {
+    /// # Panics
+    /// As [`Fields::push`].
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(lines: I) -> Fields {
+        let mut fields = Fields::new();
+        for (name, value) in lines {
+            fields.push(name.as_ref(), value);
+        }
+        fields
     }
 }
 

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::number::{self, Decimal};
+use crate::token::trim_ows;
 use crate::{Fields, Method, RequestHead, ResponseHead, Version, status};
 
 /// How the content of a message is delimited.
@@ -103,15 +104,22 @@ fn declared(version: Version, fields: &Fields) -> Result<Option<Framing>, Framin
     Ok(Some(Framing::Chunked))
 }
 
-/// Lets through `chunked` alone, in any case, and nothing that looks like it.
+/// Lets through one line with `chunked` alone, in any case. Not even the empty list members that RFC 9110
+/// §5.6.1 allows pass: readers differ over them, and no sender needs them.
 fn check_coding(fields: &Fields) -> Result<(), FramingError> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    let chunked = fields.list("transfer-encoding").filter(|coding| is_chunked(coding)).count();
-    match fields.list("transfer-encoding").last() {
-        Some(last) if is_chunked(last) && chunked == 1 => {}
-        _ => return Err(FramingError::NotChunked),
+    let mut lines = fields.get_all("transfer-encoding");
+    if lines.next().is_some_and(is_chunked) && lines.next().is_none() {
+        return Ok(());
     }
-    if fields.list("transfer-encoding").count() > 1 { Err(FramingError::UnknownCoding) } else { Ok(()) }
+    let codings = fields.list("transfer-encoding");
+    let ends_chunked = codings.clone().last().is_some_and(is_chunked);
+    let chunked = codings.clone().filter(|coding| is_chunked(coding)).count();
+    if ends_chunked && chunked == 1 && codings.count() > 1 {
+        Err(FramingError::UnknownCoding)
+    } else {
+        Err(FramingError::NotChunked)
+    }
 }
 
 /// The one value of `Content-Length`; `None` where there is no such line.
@@ -119,7 +127,7 @@ pub fn content_length(fields: &Fields) -> Result<Option<u64>, FramingError> {
     let mut length = None;
     for line in fields.get_all("content-length") {
         for text in line.split(|byte| *byte == b',') {
-            let Some(Decimal::Value(value)) = number::parse(crate::token::trim_ows(text)) else {
+            let Some(Decimal::Value(value)) = number::parse(trim_ows(text)) else {
                 return Err(FramingError::InvalidLength);
             };
             if length.is_some_and(|length| length != value) {

@@ -103,7 +103,8 @@ pub fn check(text: &str) -> Result<usize, TargetError> {
     if !text.starts_with('/') {
         return Err(TargetError::NotOriginForm);
     }
-    if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
+    // All bytes in one vectorised loop: a refused target is rare.
+    if !text.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(TargetError::Byte);
     }
     if text.contains('#') {
@@ -113,7 +114,7 @@ pub fn check(text: &str) -> Result<usize, TargetError> {
     if path.contains('%') {
         check_decoded(&decode(path).ok_or(TargetError::Escape)?)?;
     } else {
-        check_decoded(path.as_bytes())?;
+        check_segments(path.as_bytes())?;
     }
     Ok(path.len())
 }
@@ -122,6 +123,10 @@ fn check_decoded(path: &[u8]) -> Result<(), TargetError> {
     if path.iter().any(u8::is_ascii_control) {
         return Err(TargetError::Control);
     }
+    check_segments(path)
+}
+
+fn check_segments(path: &[u8]) -> Result<(), TargetError> {
     if path.contains(&b'\\') {
         return Err(TargetError::Backslash);
     }
@@ -158,32 +163,41 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 ///
 /// Dot segments are not removed: [`check`] has refused them. A stray `%` in the query stays as it is.
 pub fn normalise(text: &str) -> Cow<'_, str> {
-    let Some(first) = first_unnormal(text.as_bytes()) else { return Cow::Borrowed(text) };
+    let Some(first) = first_unnormal(text) else { return Cow::Borrowed(text) };
     let mut normal = String::with_capacity(text.len());
-    normal.push_str(&text[..first]);
-    let mut rest = &text[first..];
+    let (same, mut rest) = text.split_at(first);
+    normal.push_str(same);
     while let Some(at) = rest.find('%') {
         normal.push_str(&rest[..at]);
-        match decode_escape(&rest.as_bytes()[at + 1..]) {
-            Some((byte, _)) if is_unreserved(byte) => normal.push(char::from(byte)),
-            Some(_) => normal.push_str(&rest[at..at + 3].to_ascii_uppercase()),
-            None => normal.push('%'),
-        }
-        let taken = if decode_escape(&rest.as_bytes()[at + 1..]).is_some() { 3 } else { 1 };
-        rest = &rest[at + taken..];
+        let escape_bytes = push_normal_escape(&rest[at..], &mut normal);
+        rest = &rest[at + escape_bytes..];
     }
     normal.push_str(rest);
     Cow::Owned(normal)
 }
 
-/// Where the first percent-encoding lies that [`normalise`] would write differently.
-fn first_unnormal(text: &[u8]) -> Option<usize> {
-    (0..text.len()).find(|&at| {
-        text[at] == b'%'
-            && decode_escape(&text[at + 1..]).is_some_and(|(byte, _)| {
-                is_unreserved(byte) || text[at + 1..at + 3].iter().any(u8::is_ascii_lowercase)
-            })
-    })
+/// Where the first percent-encoding lies that [`normalise`] writes differently.
+fn first_unnormal(text: &str) -> Option<usize> {
+    let is_unnormal = |at: usize| {
+        let digits = &text.as_bytes()[at + 1..];
+        decode_escape(digits)
+            .is_some_and(|(byte, _)| is_unreserved(byte) || digits[..2].iter().any(u8::is_ascii_lowercase))
+    };
+    text.match_indices('%').map(|(at, _)| at).find(|at| is_unnormal(*at))
+}
+
+/// Appends the normal form of the escape that `text` starts with; says how many bytes it had, 1 for a stray `%`.
+fn push_normal_escape(text: &str, normal: &mut String) -> usize {
+    let Some((byte, _)) = decode_escape(&text.as_bytes()[1..]) else {
+        normal.push('%');
+        return 1;
+    };
+    if is_unreserved(byte) {
+        normal.push(char::from(byte));
+    } else {
+        normal.extend(text[..3].chars().map(|c| c.to_ascii_uppercase()));
+    }
+    3
 }
 
 /// The byte that two hexadecimal digits at the start of `text` stand for, and what follows them.

@@ -50,7 +50,8 @@ pub fn is_worth_parsing(buf: &[u8], seen: usize, limits: &Limits) -> bool {
     buf.len() >= limits.head_bytes_max || buf.get(seen..).is_some_and(|new| new.contains(&b'\n'))
 }
 
-/// Whether a line ends in LF without CR.
+/// Whether a line ends in LF without CR. Looks at every byte: without an early way out the loop is vectorised.
 fn has_bare_line_feed(head: &[u8]) -> bool {
-    head.windows(2).any(|pair| pair[1] == b'\n' && pair[0] != b'\r')
+    let pairs = head.iter().zip(head.iter().skip(1));
+    pairs.fold(false, |found, (before, byte)| found | ((*byte == b'\n') & (*before != b'\r')))
 }
