@@ -155,6 +155,7 @@ fn limits_hold_whether_the_head_is_complete_or_not() {
     let line = "GET /234567 HTTP/1.0\r\n";
     let check = |text: String, expect: Expect| expect.assert_eq(&limited(&text, &limits));
     check(format!("{line}\r\n"), expect!["Some(24)"]);
+    check("GET /2345678".into(), expect!["None"]);
     check("GET /23456789".into(), expect!["414 target is too long"]);
     check("GET /2345678 HTTP/1.0\r\n\r\n".into(), expect!["Some(25)"]);
     check("GET /23456789 HTTP/1.0\r\n\r\n".into(), expect!["414 target is too long"]);
