@@ -8,7 +8,7 @@ use std::fmt;
 use crate::fourcc::FourCc;
 
 /// What this crate's parsers return.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A fault in the bytes of a file or stream.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -61,6 +61,16 @@ known! {
 }
 
 impl FourCc {
+    /// Whether a file or an upload may begin with a box of this type. What begins otherwise is not MP4.
+    #[must_use]
+    pub fn can_begin(self) -> bool {
+        let (known, media) = (
+            [Self::FTYP, Self::STYP, Self::MOOV, Self::FREE, Self::SKIP, Self::WIDE],
+            [Self::PRFT, Self::EMSG, Self::SIDX, Self::MOOF, Self::MDAT, Self::PDIN, Self::UUID, Self::META],
+        );
+        known.contains(&self) || media.contains(&self)
+    }
+
     /// Whether it could name a box: four printable ASCII characters, as every registered code has
     /// (QuickTime's `©` codes occur in udta alone, which is never opened).
     #[must_use]

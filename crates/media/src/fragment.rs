@@ -5,8 +5,10 @@
 
 use std::ops::Range;
 
-use crate::boxes::BoxHeader;
-use crate::error::Result;
+use crate::boxes::{BoxHeader, Mp4Box};
+use crate::error::{Error, Fault, Result};
+use crate::fourcc::FourCc;
+use crate::samples::{self, Samples, TrackFragmentHeader};
 use crate::track::TrackInfo;
 
 /// Longest moof that is read, in bytes: at 16 bytes a sample, 250,000 samples.
@@ -54,8 +56,45 @@ impl Fragment {
     /// # Errors
     /// A box of it that is cut off, missing, forbidden by CMAF, or above a limit of this module.
     pub fn parse(moof: &[u8], offset: u64, info: &TrackInfo) -> Result<Self> {
-        let _ = (moof, offset, info);
-        todo!()
+        let moof = Mp4Box::parse(moof, offset)?;
+        if moof.kind != FourCc::MOOF {
+            return Err(moof.invalid("a moof belongs here"));
+        }
+        let (_, _, mut mfhd) = moof.require(FourCc::MFHD)?.full()?;
+        let sequence_number = mfhd.u32()?;
+        let traf = only_traf(&moof)?;
+        let tfhd = traf.require(FourCc::TFHD)?;
+        let head = TrackFragmentHeader::parse(&tfhd, info.sample_defaults)?;
+        if head.track_id != info.track_id {
+            return Err(tfhd.invalid("track_ID is not that of the CMAF header"));
+        }
+        let decode_time = samples::decode_time(&traf.require(FourCc::TFDT)?)?;
+        // The first traf of a moof counts from the moof itself, with default-base-is-moof or without.
+        let base = head.base_data_offset.map_or(0, |base| i128::from(base) - i128::from(offset));
+        let mut samples = Samples::new(head.defaults, base);
+        for child in traf.children() {
+            let child = child?;
+            if child.kind == FourCc::TRUN {
+                samples.add_run(&child)?;
+            }
+        }
+        let Some(data) = &samples.data else { return Err(traf.invalid("has no samples")) };
+        let (Ok(start), Ok(end)) = (u64::try_from(data.start), u64::try_from(data.end)) else {
+            return Err(traf.invalid("its samples lie before the moof"));
+        };
+        Ok(Self {
+            sequence_number,
+            track_id: head.track_id,
+            decode_time,
+            presentation_time: decode_time.saturating_add_signed(samples.earliest),
+            duration: samples.duration,
+            sample_count: u32::try_from(samples.count).expect("at most FRAGMENT_SAMPLES_MAX"),
+            sample_duration: samples.constant_duration(),
+            starts_with_sync: samples.first_is_sync,
+            data: start..end,
+            data_size: samples.size,
+            has_base_data_offset: head.base_data_offset.is_some(),
+        })
     }
 
     /// Checks that the samples lie in the mdat whose `header` is found at `mdat_offset`; the moof
@@ -64,13 +103,37 @@ impl Fragment {
     /// # Errors
     /// Names the mdat.
     pub fn check_data(&self, moof_offset: u64, mdat_offset: u64, header: &BoxHeader) -> Result<()> {
-        let _ = (moof_offset, mdat_offset, header);
-        todo!()
+        let body = mdat_offset + u64::from(header.header_size);
+        let end = header.size.map_or(u64::MAX, |size| mdat_offset.saturating_add(size));
+        let first = moof_offset.saturating_add(self.data.start);
+        let last = moof_offset.saturating_add(self.data.end);
+        if first < body || last > end {
+            return Err(Error::invalid(mdat_offset, header.kind, "does not hold the samples of its moof"));
+        }
+        Ok(())
     }
 
     /// Decode time at which the next fragment is to begin.
     #[must_use]
     pub fn decode_end(&self) -> u64 {
         self.decode_time + self.duration
+    }
+}
+
+/// The one traf of a moof: CMAF has one (ISO/IEC 23000-19 §7.5.14).
+fn only_traf<'a>(moof: &Mp4Box<'a>) -> Result<Mp4Box<'a>> {
+    let mut only = None;
+    let mut count = 0;
+    for child in moof.children() {
+        let child = child?;
+        if child.kind == FourCc::TRAF {
+            count += 1;
+            only = Some(child);
+        }
+    }
+    match only {
+        Some(traf) if count == 1 => Ok(traf),
+        Some(_) => Err(moof.fault(Fault::ManyTracks(count))),
+        None => Err(moof.fault(Fault::Missing(FourCc::TRAF))),
     }
 }

@@ -2,9 +2,20 @@
 
 pub mod boxes;
 pub mod chunk;
+mod codec;
+pub mod dash;
+pub mod dump;
 pub mod error;
 pub mod fourcc;
 pub mod fragment;
+pub mod header;
+pub mod hls;
 pub mod index;
+mod language;
+pub mod presentation;
+pub mod prft;
 pub mod reader;
+mod samples;
+pub mod sidx;
 pub mod track;
+pub mod write;

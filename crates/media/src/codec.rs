@@ -1,0 +1,233 @@
+//! Sample entries: the codec string of RFC 6381 (with ISO/IEC 14496-15 Annex E for AVC and HEVC, and
+//! the AV1 and VP9 bindings), and what the codec configuration alone knows of sound.
+//!
+//! mp4-atom decodes the configuration boxes; finding them is done here, so that a box it does not
+//! know beside them costs nothing.
+
+use mp4_atom::{
+    Ac3SpecificBox, Av1c, Avcc, Decode, Dfla, Dops, Ec3SpecificBox, Esds, FlacMetadataBlock, Hvcc, VpcC,
+};
+
+use crate::boxes::Mp4Box;
+use crate::error::{Fault, Result};
+use crate::fourcc::FourCc;
+
+/// Fields of a VisualSampleEntry before its boxes, ISO/IEC 14496-12 §12.1.3.
+const VISUAL_FIELD_BYTES: usize = 78;
+/// Fields of an AudioSampleEntry before its boxes, §12.2.3.
+const AUDIO_FIELD_BYTES: usize = 28;
+/// What QuickTime's sound description adds in its versions 1 and 2.
+const QUICKTIME_V1_BYTES: usize = 16;
+const QUICKTIME_V2_BYTES: usize = 36;
+
+/// Sound, as its sample entry has it.
+pub(crate) struct AudioEntry {
+    pub(crate) codec: String,
+    pub(crate) sample_rate: u32,
+    pub(crate) channels: u32,
+}
+
+/// Pictures, as their sample entry has them.
+pub(crate) struct VideoEntry {
+    pub(crate) codec: String,
+    /// Size of a coded picture, in its own pixels.
+    pub(crate) coded: (u32, u32),
+    /// Width and height of a pixel (pasp, §12.1.4.3).
+    pub(crate) pixel: (u32, u32),
+}
+
+/// Reads the sample entry of a video track.
+pub(crate) fn video(entry: &Mp4Box<'_>) -> Result<VideoEntry> {
+    let mut r = entry.reader();
+    r.skip(24)?;
+    let coded = (u32::from(r.u16()?), u32::from(r.u16()?));
+    let inside = Inside { entry, skip: VISUAL_FIELD_BYTES };
+    let pixel = match inside.find(FourCc(*b"pasp"))? {
+        None => (1, 1),
+        Some(pasp) => {
+            let mut r = pasp.reader();
+            (r.u32()?.max(1), r.u32()?.max(1))
+        }
+    };
+    Ok(VideoEntry { codec: video_codec(entry.kind, &inside)?, coded, pixel })
+}
+
+fn video_codec(kind: FourCc, inside: &Inside<'_, '_>) -> Result<String> {
+    Ok(match &kind.0 {
+        b"avc1" | b"avc3" => {
+            let c: Avcc = inside.decode(b"avcC")?;
+            let (profile, level) = (c.avc_profile_indication, c.avc_level_indication);
+            format!("{kind}.{profile:02x}{:02x}{level:02x}", c.profile_compatibility)
+        }
+        b"hvc1" | b"hev1" => hevc(kind, &inside.decode(b"hvcC")?),
+        b"av01" => av1(&inside.decode(b"av1C")?),
+        b"vp08" | b"vp09" => {
+            let c: VpcC = inside.decode(b"vpcC")?;
+            format!("{kind}.{:02}.{:02}.{:02}", c.profile, c.level, c.bit_depth)
+        }
+        _ => return Err(inside.entry.fault(Fault::UnsupportedCodec(kind))),
+    })
+}
+
+/// ISO/IEC 14496-15 §E.3.
+fn hevc(kind: FourCc, c: &Hvcc) -> String {
+    let space = ["", "A", "B", "C"][usize::from(c.general_profile_space & 3)];
+    let compatibility = u32::from_be_bytes(c.general_profile_compatibility_flags).reverse_bits();
+    let tier = if c.general_tier_flag { 'H' } else { 'L' };
+    let (profile, level) = (c.general_profile_idc, c.general_level_idc);
+    let mut codec = format!("{kind}.{space}{profile}.{compatibility:x}.{tier}{level}");
+    let constraints = &c.general_constraint_indicator_flags;
+    let used = constraints.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    for byte in &constraints[..used] {
+        codec.push_str(&format!(".{byte:02x}"));
+    }
+    codec
+}
+
+/// AV1 Codec ISO Media File Format Binding §5, without the optional fields.
+fn av1(c: &Av1c) -> String {
+    let tier = if c.seq_tier_0 { 'H' } else { 'M' };
+    let depth = match (c.high_bitdepth, c.twelve_bit) {
+        (true, true) => 12,
+        (true, false) => 10,
+        (false, _) => 8,
+    };
+    format!("av01.{}.{:02}{tier}.{depth:02}", c.seq_profile, c.seq_level_idx_0)
+}
+
+/// Reads the sample entry of an audio track.
+pub(crate) fn audio(entry: &Mp4Box<'_>) -> Result<AudioEntry> {
+    let mut r = entry.reader();
+    r.skip(8)?;
+    let version = r.u16()?;
+    r.skip(6)?;
+    let channels = u32::from(r.u16()?);
+    r.skip(6)?;
+    let sample_rate = r.u32()? >> 16;
+    // ISO's own version 1 has no further fields; QuickTime's are told by what follows being no box.
+    let skip = AUDIO_FIELD_BYTES
+        + match version {
+            1 if !begins_with_box(entry, AUDIO_FIELD_BYTES) => QUICKTIME_V1_BYTES,
+            2 if !begins_with_box(entry, AUDIO_FIELD_BYTES) => QUICKTIME_V2_BYTES,
+            _ => 0,
+        };
+    let plain = AudioEntry { codec: String::new(), sample_rate, channels };
+    audio_codec(entry.kind, &Inside { entry, skip }, plain)
+}
+
+fn begins_with_box(entry: &Mp4Box<'_>, skip: usize) -> bool {
+    let first = entry.children_after(skip).ok().and_then(|mut boxes| boxes.next());
+    matches!(first, None | Some(Ok(Mp4Box { kind: FourCc([b'a'..=b'z' | b'A'..=b'Z', ..]), .. })))
+}
+
+fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry> {
+    let named = |codec: &str| codec.to_owned();
+    Ok(match &kind.0 {
+        b"mp4a" => mpeg4_audio(inside, plain)?,
+        b"Opus" => {
+            let c: Dops = inside.decode(b"dOps")?;
+            // Opus decodes to 48 kHz whatever it was made from (RFC 7845 §5.1).
+            AudioEntry {
+                codec: named("opus"),
+                sample_rate: 48_000,
+                channels: u32::from(c.output_channel_count),
+            }
+        }
+        b"ac-3" => {
+            let c: Ac3SpecificBox = inside.decode(b"dac3")?;
+            AudioEntry { codec: named("ac-3"), channels: dolby_channels(c.acmod, c.lfeon), ..plain }
+        }
+        b"ec-3" => {
+            let c: Ec3SpecificBox = inside.decode(b"dec3")?;
+            let main = c.substreams.first().map_or(0, |s| dolby_channels(s.acmod, s.lfeon));
+            // Dependent substreams add channels that only the sample entry counts, if anything does.
+            AudioEntry { codec: named("ec-3"), channels: plain.channels.max(main), ..plain }
+        }
+        b"fLaC" => {
+            let c: Dfla = inside.decode(b"dfLa")?;
+            let info = c.blocks.iter().find_map(|block| match block {
+                FlacMetadataBlock::StreamInfo { sample_rate, num_channels_minus_one, .. } => {
+                    Some((*sample_rate, u32::from(*num_channels_minus_one) + 1))
+                }
+                _ => None,
+            });
+            let (sample_rate, channels) = info.unwrap_or((plain.sample_rate, plain.channels));
+            AudioEntry { codec: named("fLaC"), sample_rate, channels }
+        }
+        _ => return Err(inside.entry.fault(Fault::UnsupportedCodec(kind))),
+    })
+}
+
+/// Channels of an acmod, ETSI TS 102 366 §4.4.2.3.
+fn dolby_channels(acmod: u8, lfe: bool) -> u32 {
+    [2, 1, 2, 3, 3, 4, 4, 5][usize::from(acmod & 7)] + u32::from(lfe)
+}
+
+/// objectTypeIndication of ISO/IEC 14496-3 audio.
+const OTI_MPEG4_AUDIO: u8 = 0x40;
+
+/// Sampling frequencies by index, ISO/IEC 14496-3 table 1.18.
+const AAC_SAMPLE_RATES: [u32; 13] =
+    [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
+
+fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry> {
+    let esds: Esds = inside.decode(b"esds")?;
+    let config = esds.es_desc.dec_config;
+    let oti = config.object_type_indication;
+    if oti != OTI_MPEG4_AUDIO {
+        return Ok(AudioEntry { codec: format!("mp4a.{oti:02x}"), ..plain });
+    }
+    let specific = config.dec_specific.unwrap_or_default();
+    if specific.profile == 0 {
+        let what = "esds has no AudioSpecificConfig";
+        return Err(inside.entry.fault(Fault::CodecConfiguration(what.to_owned())));
+    }
+    // ISO/IEC 14496-3 table 1.19; 0 says that a program config element tells, so the entry has to.
+    let channels = match specific.chan_conf {
+        count @ 1..=6 => u32::from(count),
+        7 | 12 | 14 => 8,
+        11 => 7,
+        _ => plain.channels,
+    };
+    // The entry's field is 16 bits wide, so that 88.2 and 96 kHz do not fit.
+    let sample_rate = match AAC_SAMPLE_RATES.get(usize::from(specific.freq_index)) {
+        Some(rate) if plain.sample_rate == 0 => *rate,
+        _ => plain.sample_rate,
+    };
+    Ok(AudioEntry { codec: format!("mp4a.40.{}", specific.profile), sample_rate, channels })
+}
+
+/// The codec string of a subtitle track.
+pub(crate) fn text(entry: &Mp4Box<'_>) -> Result<String> {
+    match &entry.kind.0 {
+        b"wvtt" | b"stpp" => Ok(entry.kind.to_string()),
+        _ => Err(entry.fault(Fault::UnsupportedCodec(entry.kind))),
+    }
+}
+
+/// The boxes inside a sample entry, after its fields.
+struct Inside<'a, 'b> {
+    entry: &'b Mp4Box<'a>,
+    skip: usize,
+}
+
+impl<'a> Inside<'a, '_> {
+    fn find(&self, kind: FourCc) -> Result<Option<Mp4Box<'a>>> {
+        for child in self.entry.children_after(self.skip)? {
+            match child {
+                Ok(child) if child.kind == kind => return Ok(Some(child)),
+                Ok(_) => {}
+                // QuickTime ends an entry with four zero bytes.
+                Err(_) => break,
+            }
+        }
+        Ok(None)
+    }
+
+    fn decode<T: Decode>(&self, kind: &[u8; 4]) -> Result<T> {
+        let kind = FourCc(*kind);
+        let config = self.find(kind)?.ok_or_else(|| self.entry.fault(Fault::Missing(kind)))?;
+        T::decode(&mut &*config.bytes)
+            .map_err(|error| config.fault(Fault::CodecConfiguration(error.to_string())))
+    }
+}

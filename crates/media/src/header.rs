@@ -1,0 +1,210 @@
+//! The CMAF header: what ftyp and moov say of a file's one track (ISO/IEC 23000-19 §7.3.2).
+
+use crate::boxes::{Boxes, Mp4Box};
+use crate::codec;
+use crate::error::{Error, Fault, Result};
+use crate::fourcc::FourCc;
+use crate::language;
+use crate::track::{Media, SampleDefaults, TrackInfo};
+
+/// Longest moov that is read, in bytes. A fragmented file's has about 1 KiB; a progressive file's has
+/// 10 MiB in two hours, and is read only to be refused with the right words.
+pub const MOOV_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads a CMAF header that begins at `offset` in its file or upload: ftyp and moov, and what boxes
+/// stand between them.
+///
+/// # Errors
+/// [`Fault::Progressive`] and [`Fault::ManyTracks`] for what is sound MP4 but no CMAF track, and a
+/// box that is cut off, missing or invalid.
+pub fn parse(bytes: &[u8], offset: u64) -> Result<TrackInfo> {
+    let mut seen_ftyp = false;
+    for found in Boxes::new(bytes, offset) {
+        let found = found?;
+        match found.kind {
+            FourCc::FTYP => seen_ftyp = true,
+            FourCc::MOOV if seen_ftyp => return parse_moov(&found),
+            FourCc::MOOV => return Err(found.invalid(NO_FTYP)),
+            _ => {}
+        }
+    }
+    Err(Error::new(offset, FourCc::FTYP, Fault::Missing(FourCc::MOOV)))
+}
+
+pub(crate) const NO_FTYP: &str = "no ftyp before it";
+
+/// Reads a moov alone.
+pub(crate) fn parse_moov(moov: &Mp4Box<'_>) -> Result<TrackInfo> {
+    let Some(mvex) = moov.find(FourCc::MVEX)? else { return Err(moov.fault(Fault::Progressive)) };
+    let trak = only_trak(moov)?;
+    let tkhd = TrackHeader::parse(&trak.require(FourCc::TKHD)?)?;
+    let mdia = trak.require(FourCc::MDIA)?;
+    let (timescale, packed) = media_header(&mdia.require(FourCc::MDHD)?)?;
+    let language = match mdia.find(FourCc::ELNG)? {
+        Some(elng) => language::from_elng(elng.full()?.2.rest()),
+        None => language::from_packed(packed),
+    };
+    let (codec, media) = media(&mdia, &tkhd)?;
+    let movie_timescale = movie_timescale(&moov.require(FourCc::MVHD)?)?;
+    let edit_media_time = match trak.find(FourCc::EDTS)? {
+        Some(edts) => match edts.find(FourCc::ELST)? {
+            Some(elst) => edit_media_time(&elst, timescale, movie_timescale)?,
+            None => 0,
+        },
+        None => 0,
+    };
+    Ok(TrackInfo {
+        track_id: tkhd.track_id,
+        timescale,
+        codec,
+        language,
+        media,
+        sample_defaults: sample_defaults(&mvex, tkhd.track_id)?,
+        edit_media_time,
+    })
+}
+
+fn only_trak<'a>(moov: &Mp4Box<'a>) -> Result<Mp4Box<'a>> {
+    let mut only = None;
+    let mut count = 0;
+    for child in moov.children() {
+        let child = child?;
+        if child.kind == FourCc::TRAK {
+            count += 1;
+            only = Some(child);
+        }
+    }
+    match only {
+        Some(trak) if count == 1 => Ok(trak),
+        Some(_) => Err(moov.fault(Fault::ManyTracks(count))),
+        None => Err(moov.fault(Fault::Missing(FourCc::TRAK))),
+    }
+}
+
+/// What is used of tkhd, §8.3.2.
+struct TrackHeader {
+    track_id: u32,
+    /// As shown, in square pixels; 0 where the muxer did not say.
+    width: u32,
+    height: u32,
+}
+
+impl TrackHeader {
+    fn parse(tkhd: &Mp4Box<'_>) -> Result<Self> {
+        let (version, _, mut r) = tkhd.full()?;
+        r.skip(if version == 1 { 16 } else { 8 })?;
+        let track_id = r.u32()?;
+        // Reserved, duration, reserved, layer, alternate group, volume, reserved.
+        r.skip(4 + if version == 1 { 8 } else { 4 } + 16)?;
+        let matrix: [u8; 36] = r.array()?;
+        let mut pixels = || r.u32().map(|fixed| ((u64::from(fixed) + 0x8000) >> 16) as u32);
+        let (width, height) = (pixels()?, pixels()?);
+        // a and d of the matrix are 0 where the picture is shown turned by a quarter.
+        let turned = matrix[..4] == [0; 4] && matrix[16..20] == [0; 4] && matrix[4..8] != [0; 4];
+        let (width, height) = if turned { (height, width) } else { (width, height) };
+        if track_id == 0 {
+            return Err(tkhd.invalid("track_ID is 0"));
+        }
+        Ok(Self { track_id, width, height })
+    }
+}
+
+/// Timescale and packed language.
+fn media_header(mdhd: &Mp4Box<'_>) -> Result<(u32, u16)> {
+    let (version, _, mut r) = mdhd.full()?;
+    r.skip(if version == 1 { 16 } else { 8 })?;
+    let timescale = r.u32()?;
+    r.skip(if version == 1 { 8 } else { 4 })?;
+    if timescale == 0 {
+        return Err(mdhd.invalid("timescale is 0"));
+    }
+    Ok((timescale, r.u16()?))
+}
+
+fn movie_timescale(mvhd: &Mp4Box<'_>) -> Result<u32> {
+    let (version, _, mut r) = mvhd.full()?;
+    r.skip(if version == 1 { 16 } else { 8 })?;
+    r.u32()
+}
+
+fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media)> {
+    let hdlr = mdia.require(FourCc::HDLR)?;
+    let (_, _, mut r) = hdlr.full()?;
+    r.skip(4)?;
+    let handler = r.fourcc()?;
+    let stbl = mdia.require(FourCc::MINF)?.require(FourCc::STBL)?;
+    let stsd = stbl.require(FourCc::STSD)?;
+    // Version, flags and count. Further entries are for changes of parameters within one codec.
+    let Some(entry) = stsd.children_after(8)?.next().transpose()? else {
+        return Err(stsd.invalid("has no sample entry"));
+    };
+    match handler {
+        FourCc::VIDE => {
+            let video = codec::video(&entry)?;
+            let (width, height) = shown_size(&video, tkhd);
+            Ok((video.codec, Media::Video { width, height }))
+        }
+        FourCc::SOUN => {
+            let audio = codec::audio(&entry)?;
+            let (sample_rate, channels) = (audio.sample_rate, audio.channels);
+            Ok((audio.codec, Media::Audio { sample_rate, channels }))
+        }
+        FourCc::TEXT | FourCc::SUBT => Ok((codec::text(&entry)?, Media::Text)),
+        _ => Err(hdlr.invalid("neither video, audio nor text")),
+    }
+}
+
+fn shown_size(video: &codec::VideoEntry, tkhd: &TrackHeader) -> (u32, u32) {
+    if tkhd.width > 0 && tkhd.height > 0 {
+        return (tkhd.width, tkhd.height);
+    }
+    let (width, height) = video.coded;
+    let (wide, high) = video.pixel;
+    let stretched = (u64::from(width) * u64::from(wide) + u64::from(high) / 2) / u64::from(high);
+    (u32::try_from(stretched).unwrap_or(width), height)
+}
+
+fn sample_defaults(mvex: &Mp4Box<'_>, track_id: u32) -> Result<SampleDefaults> {
+    for child in mvex.children() {
+        let child = child?;
+        if child.kind != FourCc::TREX {
+            continue;
+        }
+        let (_, _, mut r) = child.full()?;
+        if r.u32()? == track_id {
+            r.skip(4)?;
+            return Ok(SampleDefaults { duration: r.u32()?, size: r.u32()?, flags: r.u32()? });
+        }
+    }
+    Err(mvex.fault(Fault::Missing(FourCc::TREX)))
+}
+
+/// The media time that is presented first. CMAF allows one edit, which only shifts
+/// (ISO/IEC 23000-19 §7.5.13); an empty edit before it is taken off where it can be.
+fn edit_media_time(elst: &Mp4Box<'_>, timescale: u32, movie_timescale: u32) -> Result<u64> {
+    let (version, _, mut r) = elst.full()?;
+    let wide = version == 1;
+    let count = r.u32()?;
+    let mut delay = 0u64;
+    let mut shift = None;
+    for _ in 0..count {
+        let duration = r.u32_or_u64(wide)?;
+        let media_time = if wide { r.u64()?.cast_signed() } else { i64::from(r.i32()?) };
+        r.skip(4)?;
+        match u64::try_from(media_time) {
+            Ok(_) if shift.is_some() => return Err(elst.invalid("more than one edit")),
+            Ok(time) => shift = Some(time),
+            Err(_) if shift.is_some() => return Err(elst.invalid("an empty edit after the media")),
+            Err(_) => delay = delay.saturating_add(duration),
+        }
+    }
+    let shift = shift.unwrap_or(0);
+    let delay = u128::from(delay) * u128::from(timescale) / u128::from(movie_timescale.max(1));
+    let delay = u64::try_from(delay).unwrap_or(u64::MAX);
+    shift.checked_sub(delay).ok_or_else(|| {
+        elst.invalid(
+            "an empty edit delays the track, which CMAF does not have: put the delay into its timestamps, \
+             with ffmpeg's -movflags +frag_discont",
+        )
+    })
+}

@@ -1,0 +1,153 @@
+//! The index of a file whose moofs have to be read: box by box, over every mdat.
+//!
+//! Invariant: the position moves on with every box, and only once all of the box that is needed was
+//! there.
+
+use crate::boxes::BoxHeader;
+use crate::error::{Error, Fault, Result};
+use crate::fourcc::FourCc;
+use crate::fragment::{Fragment, MOOF_BYTES_MAX};
+use crate::index::grouping::{Grouping, Rule, Unit};
+use crate::index::rate::Rate;
+use crate::index::window::{Stop, Window};
+use crate::index::{Header, TOP_LEVEL_BOXES_MAX};
+use crate::track::Media;
+use crate::track::TrackIndex;
+
+#[derive(Debug)]
+pub(crate) struct Walk {
+    header: Header,
+    pos: u64,
+    boxes: u64,
+    /// Where the boxes before the next moof (styp, prft, emsg) begin.
+    lead: Option<u64>,
+    /// A moof whose mdat has not come yet.
+    open: Option<OpenFragment>,
+    decode_time: Option<u64>,
+    grouping: Grouping,
+    rate: Rate,
+}
+
+#[derive(Debug)]
+struct OpenFragment {
+    start: u64,
+    moof_offset: u64,
+    fragment: Fragment,
+}
+
+impl Walk {
+    pub(crate) fn new(header: &Header, segment_target_ms: u32) -> Self {
+        let rule = Rule::of(&header.info.media);
+        Self {
+            header: header.clone(),
+            pos: header.size,
+            boxes: 0,
+            lead: None,
+            open: None,
+            decode_time: None,
+            grouping: Grouping::new(rule, &header.info, segment_target_ms),
+            rate: Rate::default(),
+        }
+    }
+
+    /// Reads one box; at the end of the file, gives its index.
+    pub(crate) fn step(&mut self, window: &mut Window) -> Result<Option<TrackIndex>, Stop> {
+        if window.ends_at(self.pos)? {
+            return Ok(Some(self.finish()?));
+        }
+        let at = self.pos;
+        let header = window.header(at)?;
+        let size = match header.kind {
+            FourCc::MOOF => self.moof(window, &header)?,
+            FourCc::MDAT => self.mdat(window, &header)?,
+            FourCc::MOOV => return Err(Error::invalid(at, header.kind, "a second CMAF header").into()),
+            kind => {
+                if matches!(kind, FourCc::STYP | FourCc::PRFT | FourCc::EMSG) {
+                    self.lead.get_or_insert(at);
+                }
+                header.size_in(at, window.file_size)?
+            }
+        };
+        self.boxes += 1;
+        if self.boxes > TOP_LEVEL_BOXES_MAX {
+            let (limit, max, found) = ("TOP_LEVEL_BOXES_MAX", TOP_LEVEL_BOXES_MAX, self.boxes);
+            return Err(Error::new(at, header.kind, Fault::OverLimit { limit, max, found }).into());
+        }
+        self.pos = at + size;
+        Ok(None)
+    }
+
+    fn moof(&mut self, window: &mut Window, header: &BoxHeader) -> Result<u64, Stop> {
+        let at = self.pos;
+        self.no_open_fragment()?;
+        let bytes = window.whole(at, header, ("MOOF_BYTES_MAX", MOOF_BYTES_MAX))?;
+        let size = bytes.len() as u64;
+        let fragment = Fragment::parse(bytes, at, &self.header.info)?;
+        match self.decode_time {
+            Some(before) if fragment.decode_time < before => {
+                let what = "its decode time (tfdt) is before that of the fragment before it";
+                return Err(Error::invalid(at, header.kind, what).into());
+            }
+            None if self.is_video() && !fragment.starts_with_sync => {
+                let what =
+                    "the first sample of the track is no sync sample, so that nothing can start with it";
+                return Err(Error::invalid(at, header.kind, what).into());
+            }
+            _ => {}
+        }
+        self.decode_time = Some(fragment.decode_time);
+        let start = self.lead.take().unwrap_or(at);
+        window.learn(at + size - start);
+        self.open = Some(OpenFragment { start, moof_offset: at, fragment });
+        Ok(size)
+    }
+
+    fn mdat(&mut self, window: &Window, header: &BoxHeader) -> Result<u64, Stop> {
+        let at = self.pos;
+        let size = header.size_in(at, window.file_size)?;
+        let Some(open) = self.open.take() else {
+            if size == u64::from(header.header_size) {
+                return Ok(size);
+            }
+            let what = "media that no moof describes: make the file with ffmpeg's -movflags +empty_moov";
+            return Err(Error::invalid(at, header.kind, what).into());
+        };
+        let fragment = open.fragment;
+        fragment.check_data(open.moof_offset, at, header)?;
+        self.rate.add(fragment.sample_duration);
+        self.grouping.push(&Unit {
+            offset: open.start,
+            end: at + size,
+            decode_time: fragment.decode_time,
+            presentation_time: fragment.presentation_time,
+            duration: fragment.duration,
+            sample_duration: fragment.duration / u64::from(fragment.sample_count),
+            sync: fragment.starts_with_sync,
+        });
+        Ok(size)
+    }
+
+    fn finish(&mut self) -> Result<TrackIndex> {
+        self.no_open_fragment()?;
+        if self.decode_time.is_none() {
+            return Err(Error::new(0, FourCc::FTYP, Fault::Empty));
+        }
+        Ok(TrackIndex {
+            info: self.header.info.clone(),
+            header_size: self.header.size,
+            frame_rate: self.rate.frame_rate(&self.header.info),
+            segments: self.grouping.clone().finish(),
+        })
+    }
+
+    fn no_open_fragment(&self) -> Result<()> {
+        match &self.open {
+            Some(open) => Err(Error::invalid(open.moof_offset, FourCc::MOOF, "no mdat follows it")),
+            None => Ok(()),
+        }
+    }
+
+    fn is_video(&self) -> bool {
+        matches!(self.header.info.media, Media::Video { .. })
+    }
+}

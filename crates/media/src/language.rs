@@ -1,0 +1,89 @@
+//! The language of a track as BCP 47 has it, from the packed ISO 639-2 code of mdhd
+//! (ISO/IEC 14496-12 §8.4.2.3).
+
+/// ISO 639-2 codes, terminological and bibliographic, that have a two-letter code: BCP 47 wants the
+/// shortest (RFC 5646 §2.2.1). Three letters, then two. From Unicode CLDR: every code that
+/// `Intl.getCanonicalLocales` of Node 20 shortens.
+const SHORTER: &str = "\
+    aaraa abkab adpdz afraf akaak albsq alssq amham araar arbar argan armhy asmas avaav aveae aymay \
+    ayray azeaz azjaz bakba bambm baqeu belbe benbn bisbi bodbo bosbs brebr bulbg burmy catca cescs \
+    chach chece chizh chucu chvcv clssa cmnzh corkw cosco crecr cwdcr cymcy czecs danda deude divdv \
+    drhmn dutnl dzodz ekket ellel engen epoeo eskik estet euseu eweee faofo fasfa fatak fijfj finfi \
+    frafr frefr fryfy fucff fulff gazom geoka gerde glagd glega glggl glvgv greel grngn guggn gujgu \
+    hatht hauha hebhe herhz hinhi hmoho hrvhr hunhu hyehy iboig iceis idoio iiiii ikeiu ikuiu ileie \
+    inaia indid ipkik islis itait javjv jawjv jpnja kalkl kankn kasks katka kaukr kazkk khkmn khmkm \
+    kikki kinrw kirky kmrku knckr kngkg komkv konkg korko kpvkv kuakj kurku laolo latla lavlv limli \
+    linln litlt ltzlb lublu luglg lvslv macmk mahmh malml maomi marmr mayms mkdmk mlgmg mltmt molro \
+    monmn mrimi msams myamy nauna navnv nblnr ndend ndong nepne nldnl nnonn nobnb norno npine nyany \
+    ocioc ojgoj ojioj orior ormom oryor ossos panpa pbups perfa pesfa plipi pltmg polpl porpt prpgu \
+    pusps quequ quzqu rohrm ronro rumro runrn rusru sagsg sansa sccsr scrhr sinsi slksk slosk slvsl \
+    smese smosm snasn sndsd somso sotst spaes sqisq srcsc srdsc srpsr sswss sunsu swasw swesv swhsw \
+    tahty tamta tattt telte tgktg thath tibbo tirti tonto tsntn tsots tuktk turtr twiak uigug ukruk \
+    urdur uzbuz uznuz venve vievi volvo welcy wlnwa wolwo xhoxh yddyi yidyi yoryo zhaza zhozh zsmms \
+    zulzu zybza";
+
+/// The language that mdhd packs in 15 bits, or `None` where it says nothing (`und`, or a QuickTime
+/// code).
+pub(crate) fn from_packed(packed: u16) -> Option<String> {
+    let letter = |shift: u16| match (packed >> shift & 0x1f) as u8 {
+        index @ 1..=26 => Some(char::from(b'a' + index - 1)),
+        _ => None,
+    };
+    let code: String = [letter(10)?, letter(5)?, letter(0)?].into_iter().collect();
+    from_code(&code)
+}
+
+/// The language of the tag that elng holds (§8.4.6), a string ended by a zero.
+pub(crate) fn from_elng(text: &[u8]) -> Option<String> {
+    let text = text.split(|b| *b == 0).next().unwrap_or_default();
+    // What goes on into playlists and MPDs must be a tag and nothing else.
+    let is_tag = !text.is_empty() && text.len() <= LANGUAGE_BYTES_MAX;
+    let is_tag = is_tag && text.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-');
+    let text = std::str::from_utf8(text).ok().filter(|_| is_tag)?;
+    if text.len() == 3 { from_code(text) } else { Some(text.to_owned()) }
+}
+
+/// Longest language tag taken over; RFC 5646 §4.4.1 asks for 35.
+const LANGUAGE_BYTES_MAX: usize = 35;
+
+fn from_code(code: &str) -> Option<String> {
+    if code == "und" {
+        return None;
+    }
+    let shorter = SHORTER.split(' ').find_map(|entry| entry.strip_prefix(code));
+    Some(shorter.unwrap_or(code).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(code: [u8; 3]) -> u16 {
+        code.iter().fold(0, |packed, b| packed << 5 | u16::from(b - 0x60))
+    }
+
+    #[test]
+    fn packed_codes_become_bcp_47() {
+        assert_eq!(from_packed(packed(*b"eng")).as_deref(), Some("en"));
+        assert_eq!(from_packed(packed(*b"ger")).as_deref(), Some("de"), "bibliographic");
+        assert_eq!(from_packed(packed(*b"zul")).as_deref(), Some("zu"), "the last of the table");
+        assert_eq!(from_packed(packed(*b"haw")).as_deref(), Some("haw"), "has no shorter one");
+        assert_eq!(from_packed(packed(*b"und")), None);
+        assert_eq!(from_packed(0), None, "QuickTime's English");
+        assert_eq!(from_packed(0x7fff), None, "QuickTime's unspecified");
+    }
+
+    #[test]
+    fn elng_is_taken_over_where_it_is_a_tag() {
+        assert_eq!(from_elng(b"pt-BR\0").as_deref(), Some("pt-BR"));
+        assert_eq!(from_elng(b"deu\0").as_deref(), Some("de"));
+        assert_eq!(from_elng(b"\0"), None);
+        assert_eq!(from_elng(b"en\"\n#EXT\0"), None);
+        assert_eq!(from_elng(&[b'a'; 36]), None);
+    }
+
+    #[test]
+    fn table_is_well_formed() {
+        assert!(SHORTER.split(' ').all(|e| e.len() == 5 && e.bytes().all(|b| b.is_ascii_lowercase())));
+    }
+}
