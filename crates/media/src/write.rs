@@ -1,5 +1,6 @@
-//! What is written into chunks that exist already: a live source that repeats recorded media moves
-//! its chunks along the timeline, in place.
+//! What is written into media that exists already, in place and without a change of size: a live source
+//! that repeats recorded media moves its chunks along the timeline, and segments cut out of a file
+//! whose fragments count from the file's start are made to stand alone.
 
 use std::ops::Range;
 
@@ -53,4 +54,102 @@ fn time_field(tfdt: &Mp4Box<'_>, time: u64) -> Result<Range<usize>> {
 fn field(full: &Mp4Box<'_>, len: usize) -> Range<usize> {
     let start = usize::try_from(full.body_offset()).expect("an offset in a slice") + 4;
     start..start + len
+}
+
+/// base-data-offset-present and default-base-is-moof of tfhd, §8.8.7.1.
+const BASE_DATA_OFFSET: u32 = 0x1;
+const DEFAULT_BASE_IS_MOOF: u32 = 0x2_0000;
+/// data-offset-present of trun, §8.8.8.1.
+const DATA_OFFSET: u32 = 0x1;
+/// An empty free box, as long as the field that it takes the place of.
+const FREE: [u8; 8] = *b"\0\0\0\x08free";
+
+/// Makes every fragment of a segment count its data offsets from its own moof, in place, where it
+/// counts them from the start of the file (tfhd base_data_offset, as ffmpeg writes without
+/// `default_base_moof`): only so can a player use the segment on its own. `segment` holds whole boxes
+/// and begins at `offset` in its file. A fragment that is sound already stays as it is.
+///
+/// # Errors
+/// A fragment that is cut off, or whose runs do not say where their data is. Those before it are done.
+pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
+    let mut moofs = Vec::new();
+    for found in Boxes::new(segment, offset) {
+        let found = found?;
+        if found.kind == FourCc::MOOF {
+            let start = usize::try_from(found.offset - offset).expect("an offset in a slice");
+            moofs.push(start..start + found.bytes.len());
+        }
+    }
+    for moof in moofs {
+        let moof_offset = offset + moof.start as u64;
+        rebase_moof(&mut segment[moof], moof_offset)?;
+    }
+    Ok(())
+}
+
+fn rebase_moof(moof: &mut [u8], offset: u64) -> Result<()> {
+    let at = |absolute: u64| usize::try_from(absolute - offset).expect("an offset in a slice");
+    let mut tfhds = Vec::new();
+    let mut data_offsets = Vec::new();
+    for traf in Mp4Box::parse(moof, offset)?.children() {
+        let traf = traf?;
+        if traf.kind != FourCc::TRAF {
+            continue;
+        }
+        let tfhd = traf.require(FourCc::TFHD)?;
+        let (_, flags, mut r) = tfhd.full()?;
+        if flags & BASE_DATA_OFFSET == 0 {
+            continue;
+        }
+        r.skip(4)?;
+        let shift = i128::from(r.u64()?) - i128::from(offset);
+        let start = at(tfhd.offset);
+        tfhds.push((start..start + tfhd.bytes.len(), tfhd.header_size, flags));
+        let mut first = true;
+        for trun in traf.children() {
+            let trun = trun?;
+            if trun.kind != FourCc::TRUN {
+                continue;
+            }
+            if let Some(moved) = moved_data_offset(&trun, shift, first)? {
+                data_offsets.push((at(trun.body_offset()) + 8, moved));
+            }
+            first = false;
+        }
+    }
+    for (start, moved) in data_offsets {
+        moof[start..start + 4].copy_from_slice(&moved.to_be_bytes());
+    }
+    for (tfhd, header_size, flags) in tfhds {
+        drop_base_data_offset(&mut moof[tfhd], header_size, flags);
+    }
+    Ok(())
+}
+
+/// The data_offset of a run whose base moves by `shift`, or `None` where the run follows the one before.
+fn moved_data_offset(trun: &Mp4Box<'_>, shift: i128, first: bool) -> Result<Option<i32>> {
+    let (_, flags, mut r) = trun.full()?;
+    r.skip(4)?;
+    if flags & DATA_OFFSET == 0 {
+        return if first { Err(trun.invalid("has no data_offset")) } else { Ok(None) };
+    }
+    let moved = i128::from(r.i32()?) + shift;
+    let moved = i32::try_from(moved).map_err(|_| trun.invalid("its data is too far from its moof"))?;
+    Ok(Some(moved))
+}
+
+/// Closes up a tfhd over its base_data_offset, and fills the place at its end with a free box.
+fn drop_base_data_offset(tfhd: &mut [u8], header_size: usize, flags: u32) {
+    let (base, end) = (header_size + 8, tfhd.len());
+    tfhd.copy_within(base + 8.., base);
+    tfhd[end - 8..].copy_from_slice(&FREE);
+    let flags = flags & !BASE_DATA_OFFSET | DEFAULT_BASE_IS_MOOF;
+    // The version, in the top byte, stays.
+    tfhd[header_size + 1..header_size + 4].copy_from_slice(&flags.to_be_bytes()[1..]);
+    if header_size == 16 {
+        tfhd[8..16].copy_from_slice(&(end as u64 - 8).to_be_bytes());
+    } else {
+        let size = u32::try_from(end - 8).expect("in a moof of some MiB");
+        tfhd[..4].copy_from_slice(&size.to_be_bytes());
+    }
 }

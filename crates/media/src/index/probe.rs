@@ -3,6 +3,9 @@
 //! A sidx is believed where it covers all of the file's fragments, counts in the track's timescale,
 //! and the fragments looked at begin where and when it says, with a sync sample. Where anything is
 //! amiss the moofs are read instead, and tell what is wrong with the file, if something is.
+//!
+//! Its times are those of presentation, so that only its durations are used, from the second reference
+//! on: ffmpeg 5.1 takes the encoder's priming off the first of AAC.
 
 use crate::error::Result;
 use crate::fourcc::FourCc;
@@ -14,10 +17,10 @@ use crate::index::window::{Stop, Window};
 use crate::sidx::{Reference, Sidx};
 use crate::track::{Media, TrackIndex};
 
-/// References of a video track that are looked at, spread over the file, where the sidx does not know
-/// the type of its stream access points: ffmpeg 5.1 claims one at every reference, also where a
-/// fragment begins between two sync samples.
-const PROBED_REFERENCES: usize = 8;
+/// References of a video track that are looked at besides, spread over the file, where the sidx does
+/// not know the type of its stream access points: ffmpeg 5.1 claims one at every reference, also where
+/// a fragment begins between two sync samples.
+const SPREAD_REFERENCES: usize = 6;
 
 /// Boxes of a reference that are passed over on the way to its moof.
 const PROBED_BOXES_MAX: u32 = 16;
@@ -34,9 +37,11 @@ pub(crate) struct Probe {
     left: Vec<usize>,
     pos: u64,
     boxes: u32,
-    /// Presentation and decode time of the first fragment.
-    first: Option<(u64, u64)>,
+    /// Presentation time of each reference looked at, and the first one's decode time.
+    times: Vec<(usize, u64)>,
+    decode_time: u64,
     sample_duration: u64,
+    pub(crate) has_base_data_offset: bool,
     rate: Rate,
 }
 
@@ -73,8 +78,10 @@ impl Probe {
             left: to_look_at(references, &header.info.media),
             pos: start,
             boxes: 0,
-            first: None,
+            times: Vec::new(),
+            decode_time: 0,
             sample_duration: 0,
+            has_base_data_offset: false,
             rate: Rate::default(),
         })
     }
@@ -105,7 +112,7 @@ impl Probe {
 
     /// Reads one box of a reference; at its moof, goes on to the next reference.
     fn look(&mut self, window: &Window, index: usize) -> Result<bool, Stop> {
-        let (start, time) = self.starts[index];
+        let (start, _) = self.starts[index];
         let reference = self.references[index];
         let header = window.header(self.pos)?;
         if header.kind != FourCc::MOOF {
@@ -116,29 +123,74 @@ impl Probe {
         }
         let moof = window.whole(self.pos, &header, ("MOOF_BYTES_MAX", MOOF_BYTES_MAX))?;
         let fragment = Fragment::parse(moof, self.pos, &self.header.info)?;
-        let (first, _) = *self.first.get_or_insert((fragment.presentation_time, fragment.decode_time));
-        let off = fragment.presentation_time.abs_diff(first + time);
         let synced = fragment.starts_with_sync || !reference.starts_with_sap && index > 0;
         self.sample_duration = fragment.duration / u64::from(fragment.sample_count);
+        if index == 0 {
+            self.decode_time = fragment.decode_time;
+        }
+        self.times.push((index, fragment.presentation_time));
+        self.has_base_data_offset |= fragment.has_base_data_offset;
         self.rate.add(fragment.sample_duration);
         self.left.remove(0);
         self.boxes = 0;
         self.pos = self.left.first().map_or(self.end, |next| self.starts[*next].0);
-        Ok(synced && off <= u64::from(reference.duration / 2))
+        // But for the first, whose duration may be told without priming.
+        let fits =
+            index == 0 || fragment.duration <= u64::from(reference.duration) + self.sample_duration / 2;
+        Ok(synced && fits && self.agrees())
+    }
+
+    /// Whether the last reference looked at begins when the sidx says, within half a sample: counted
+    /// from the second. The first may begin earlier or later by half its duration.
+    fn agrees(&self) -> bool {
+        let (Some((index, time)), Some((_, first))) = (self.times.last(), self.times.first()) else {
+            return true;
+        };
+        let told = |index: usize| i128::from(self.starts[index].1);
+        let tolerance = match index {
+            0 | 1 => u64::from(self.references[0].duration) / 2,
+            _ => self.sample_duration / 2,
+        };
+        let (from, seen) = match self.times.get(1) {
+            Some((second, seen)) if *index > 1 => (*second, seen),
+            _ => (0, first),
+        };
+        let off = i128::from(*time) - i128::from(*seen) - (told(*index) - told(from));
+        off.unsigned_abs() <= u128::from(tolerance)
+    }
+
+    /// Presentation time and duration of each reference: the first as it was seen, the others counted
+    /// from the second.
+    fn reference_times(&self) -> Vec<(u64, u64)> {
+        let first = self.times.first().map_or(0, |(_, time)| *time);
+        let second = self.times.get(1).map_or(first, |(_, time)| *time);
+        let mut time = first;
+        let mut times = Vec::with_capacity(self.references.len());
+        for (index, reference) in self.references.iter().enumerate() {
+            let duration = match index {
+                0 if second > first => second - first,
+                _ => u64::from(reference.duration),
+            };
+            times.push((time, duration));
+            time += duration;
+        }
+        times
     }
 
     fn index(&self, segment_target_ms: u32) -> TrackIndex {
         let info = &self.header.info;
-        let (presentation_time, decode_time) = self.first.unwrap_or_default();
         let mut grouping = Grouping::new(self.rule(segment_target_ms), info, segment_target_ms);
         let knows_sap = self.references.iter().any(|r| r.starts_with_sap);
-        for (reference, (offset, time)) in self.references.iter().zip(&self.starts) {
+        let times = self.reference_times();
+        for ((reference, (offset, _)), (time, duration)) in
+            self.references.iter().zip(&self.starts).zip(&times)
+        {
             grouping.push(&Unit {
                 offset: *offset,
                 end: offset + u64::from(reference.size),
-                decode_time: decode_time + time,
-                presentation_time: presentation_time + time,
-                duration: u64::from(reference.duration),
+                decode_time: self.decode_time + (time - times[0].0),
+                presentation_time: *time,
+                duration: *duration,
                 sample_duration: self.sample_duration,
                 sync: reference.starts_with_sap || !knows_sap,
             });
@@ -160,17 +212,16 @@ impl Probe {
     }
 }
 
-/// Which references to look at: the first always, for its times.
+/// Which references to look at, the first, the second and the last always, for their times.
 fn to_look_at(references: &[Reference], media: &Media) -> Vec<usize> {
+    let last = references.len() - 1;
+    let mut chosen = vec![0, 1.min(last), last];
     let claims = |r: &Reference| r.starts_with_sap && r.sap_type == 0;
     let unsure = references.iter().any(claims) || !references.iter().any(|r| r.starts_with_sap);
-    if !matches!(media, Media::Video { .. }) || !unsure {
-        return vec![0];
+    if unsure && matches!(media, Media::Video { .. }) {
+        chosen.extend((0..SPREAD_REFERENCES).map(|i| last * i / SPREAD_REFERENCES));
     }
-    let (last, count) = (references.len() - 1, PROBED_REFERENCES.min(references.len()));
-    let mut spread: Vec<usize> = (0..count).map(|i| last * i / (count - 1).max(1)).collect();
-    // Where fragments are cut by the clock, the second is already out of step.
-    spread.insert(1.min(spread.len()), 1.min(last));
-    spread.dedup();
-    spread
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
 }

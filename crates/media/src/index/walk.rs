@@ -24,6 +24,7 @@ pub(crate) struct Walk {
     /// A moof whose mdat has not come yet.
     open: Option<OpenFragment>,
     decode_time: Option<u64>,
+    pub(crate) has_base_data_offset: bool,
     grouping: Grouping,
     rate: Rate,
 }
@@ -45,6 +46,7 @@ impl Walk {
             lead: None,
             open: None,
             decode_time: None,
+            has_base_data_offset: false,
             grouping: Grouping::new(rule, &header.info, segment_target_ms),
             rate: Rate::default(),
         }
@@ -96,6 +98,7 @@ impl Walk {
             _ => {}
         }
         self.decode_time = Some(fragment.decode_time);
+        self.has_base_data_offset |= fragment.has_base_data_offset;
         let start = self.lead.take().unwrap_or(at);
         window.learn(at + size - start);
         self.open = Some(OpenFragment { start, moof_offset: at, fragment });

@@ -1,0 +1,170 @@
+//! What the tests of the parsers share: media made by ffmpeg, files built box by box, and drivers of
+//! the indexer and the scanner that hold them to their promises on the way.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub(crate) mod build;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use thalweg_media::chunk::{ChunkScanner, Event};
+use thalweg_media::error::Error;
+use thalweg_media::index::{IndexOptions, Indexer, Step, Want};
+use thalweg_media::track::{TrackIndex, TrackInfo};
+
+/// Five seconds of moving pictures, a sync sample every two seconds.
+pub(crate) const VIDEO: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 5 -c:v libx264 -preset ultrafast -g 50 \
+                         -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
+/// The same with frames that are presented in another order than they are decoded.
+pub(crate) const VIDEO_B: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 5 -c:v libx264 -preset veryfast -bf 3 \
+                           -g 50 -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
+/// Five seconds of a tone.
+pub(crate) const AUDIO: &str = "-f lavfi -i sine=440:sample_rate=48000 -t 5 -c:a aac -b:a 64k";
+
+/// A new path under the target directory.
+pub(crate) fn temporary(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let unique = format!("{}-{}-{name}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique)
+}
+
+/// What ffmpeg makes with these arguments, separated by spaces, as an MP4 file.
+pub(crate) fn ffmpeg(args: &str) -> Vec<u8> {
+    let path = temporary("media.mp4");
+    let run = Command::new("ffmpeg")
+        .args(["-v", "error", "-nostdin", "-y"])
+        .args(args.split_whitespace())
+        .args(["-f", "mp4"])
+        .arg(&path)
+        .output()
+        .expect("ffmpeg is installed");
+    assert!(run.status.success(), "ffmpeg {args}: {}", String::from_utf8_lossy(&run.stderr));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    bytes
+}
+
+/// A sample as ffprobe sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    pub(crate) pts: i64,
+    pub(crate) duration: i64,
+    pub(crate) pos: u64,
+    pub(crate) key: bool,
+}
+
+/// The samples of a file, by ffprobe: an opinion that owes nothing to this crate.
+pub(crate) fn ffprobe(file: &[u8]) -> Vec<Packet> {
+    let mut packets: Vec<Packet> = ffprobe_lines(file).lines().map(packet).collect();
+    // ffprobe 5.1 does not tell how long the first frame of AAC lasts.
+    if let [first, second, ..] = &mut packets[..]
+        && first.duration == 0
+    {
+        first.duration = second.duration;
+    }
+    packets
+}
+
+/// How many frames ffprobe can decode of a file.
+pub(crate) fn ffprobe_frames(file: &[u8]) -> usize {
+    let args = ["-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "csv=p=0"];
+    probe(file, &args).trim().parse().unwrap_or(0)
+}
+
+fn ffprobe_lines(file: &[u8]) -> String {
+    let entries = "packet=pts,duration,pos,flags";
+    probe(file, &["-ignore_editlist", "1", "-show_entries", entries, "-of", "compact=p=0"])
+}
+
+fn probe(file: &[u8], args: &[&str]) -> String {
+    let path = temporary("probed.mp4");
+    std::fs::write(&path, file).unwrap();
+    let run = Command::new("ffprobe").args(["-v", "error"]).args(args).arg(&path).output();
+    let run = run.expect("ffprobe is installed");
+    std::fs::remove_file(&path).unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+fn packet(line: &str) -> Packet {
+    let field = |name: &str| {
+        let start = line.split('|').find_map(|f| f.strip_prefix(name)?.strip_prefix('='));
+        start.unwrap_or_else(|| panic!("{name} in {line}"))
+    };
+    Packet {
+        pts: field("pts").parse().unwrap(),
+        duration: field("duration").parse().unwrap_or(0),
+        pos: field("pos").parse().unwrap(),
+        key: field("flags").starts_with('K'),
+    }
+}
+
+/// An index and the reads that it took.
+#[derive(Debug)]
+pub(crate) struct Indexed {
+    pub(crate) index: TrackIndex,
+    pub(crate) wants: Vec<Want>,
+    pub(crate) has_base_data_offset: bool,
+}
+
+/// Indexes a file in memory with 2 s segments.
+pub(crate) fn index(file: &[u8]) -> Result<Indexed, Error> {
+    index_of(file, file.len() as u64, 2000)
+}
+
+/// Indexes a file that is said to have `file_size` bytes. Every want is held to lie in the file, and
+/// their number to be bounded by it.
+pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> Result<Indexed, Error> {
+    let mut indexer = Indexer::new(file_size, IndexOptions { segment_target_ms });
+    let mut wants = Vec::new();
+    loop {
+        match indexer.step()? {
+            Step::Done(index) => {
+                let has_base_data_offset = indexer.has_base_data_offset();
+                return Ok(Indexed { index, wants, has_base_data_offset });
+            }
+            Step::Want(want) => {
+                assert!(want.len > 0 && want.offset + want.len <= file_size, "{want:?} of {file_size}");
+                assert_eq!(indexer.step(), Ok(Step::Want(want)), "a step without bytes changes nothing");
+                wants.push(want);
+                // Two reads for each of the smallest boxes there could be, twice over for a sidx that
+                // is given up.
+                assert!(wants.len() as u64 <= 16 + file_size / 2, "the indexer loops");
+                let start = usize::try_from(want.offset).unwrap().min(file.len());
+                let end = usize::try_from(want.offset + want.len).unwrap().min(file.len());
+                indexer.feed(&file[start..end]);
+            }
+        }
+    }
+}
+
+/// The events of a stream pushed in pieces that end at these places, and how it ended.
+pub(crate) fn scan(
+    stream: &[u8],
+    info: Option<&TrackInfo>,
+    cuts: &[usize],
+) -> (Vec<Event>, Result<(), Error>) {
+    let mut scanner = info.map_or_else(ChunkScanner::new, ChunkScanner::with_header);
+    let mut events = Vec::new();
+    let mut from = 0;
+    for to in cuts.iter().copied().chain([stream.len()]) {
+        let to = to.clamp(from, stream.len());
+        scanner.push(&stream[from..to]);
+        from = to;
+        loop {
+            match scanner.next_event() {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(scanner.next_event(), Err(error.clone()), "a fault stays");
+                    assert_eq!(scanner.finish(), Err(error), "to the end");
+                    break;
+                }
+            }
+        }
+    }
+    (events, scanner.finish())
+}
