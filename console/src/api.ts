@@ -114,6 +114,8 @@ export async function fetchClockOffsetMs(edge: string): Promise<number> {
 /** What the stream of records tells its listener. */
 export interface RecordListener {
   record(record: ResponseRecord): void;
+  /** So many records were left out because this page was too slow for them. */
+  lost(count: number): void;
   /** Whether the stream is up; the browser reconnects by itself. */
   connected(up: boolean): void;
 }
@@ -127,6 +129,9 @@ export function followRecords(listener: RecordListener): void {
     const record = parseRecord(event.data);
     if (record) listener.record(record);
   };
+  source.addEventListener("lost", (event: MessageEvent<string>) => {
+    listener.lost((JSON.parse(event.data) as { count: number }).count);
+  });
 }
 
 function parseRecord(line: string): ResponseRecord | undefined {

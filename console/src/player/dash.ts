@@ -2,13 +2,19 @@
 
 import type { MediaPlayerErrorEvent } from "dashjs";
 
-import { type Engine, type EngineLoader, type Sample, shortUrl, type Task } from "./engine";
+import { type Engine, type LibraryLoader, type Sample, shortUrl, type Task } from "./engine";
 
 /** `LogLevel.LOG_LEVEL_NONE`, a constant of the types alone. */
 const LOG_LEVEL_NONE = 0;
 
-export const loadDash: EngineLoader = async (task: Task): Promise<Engine> => {
+type Library = typeof import("dashjs");
+
+export const loadDash: LibraryLoader = async () => {
   const dashjs = await import("dashjs");
+  return (task) => start(dashjs, task);
+};
+
+function start(dashjs: Library, task: Task): Engine {
   const player = dashjs.MediaPlayer().create();
   player.updateSettings({
     debug: { logLevel: LOG_LEVEL_NONE },
@@ -50,7 +56,7 @@ export const loadDash: EngineLoader = async (task: Task): Promise<Engine> => {
     },
     destroy: () => player.destroy(),
   };
-};
+}
 
 /** dash.js's messages are sentences with whole URLs; the host is known here. */
 function inWords(message: string): string {

@@ -35,8 +35,11 @@ export interface Task {
   troubled(message: string): void;
 }
 
-/** Loads a player's library, then starts it. */
-export type EngineLoader = (task: Task) => Promise<Engine>;
+/** Starts a player. Throws an `Error` with words for the viewer where it cannot. */
+export type EngineStarter = (task: Task) => Engine;
+
+/** Loads a player's library: once, however often it is asked for. */
+export type LibraryLoader = () => Promise<EngineStarter>;
 
 /** Path of an absolute URL, for a message that has no room for all of it. */
 export function shortUrl(url: string | undefined): string {

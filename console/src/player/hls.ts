@@ -2,13 +2,19 @@
 
 import type { ErrorData } from "hls.js";
 
-import { type Engine, type EngineLoader, type Sample, shortUrl, type Task } from "./engine";
+import { type Engine, type LibraryLoader, type Sample, shortUrl, type Task } from "./engine";
 
 /** Media errors that hls.js is asked to recover from, for one presentation, before it is given up. */
 const RECOVERIES_MAX = 2;
 
-export const loadHls: EngineLoader = async (task: Task): Promise<Engine> => {
+type Library = typeof import("hls.js").default;
+
+export const loadHls: LibraryLoader = async () => {
   const { default: Hls } = await import("hls.js");
+  return (task) => start(Hls, task);
+};
+
+function start(Hls: Library, task: Task): Engine {
   if (!Hls.isSupported()) throw new Error("this browser has no Media Source Extensions");
 
   const hls = new Hls({
@@ -53,7 +59,7 @@ export const loadHls: EngineLoader = async (task: Task): Promise<Engine> => {
     },
     destroy: () => hls.destroy(),
   };
-};
+}
 
 /** `manifestLoadError` and the like as words, with the status and the path where there are any. */
 function inWords(data: ErrorData): string {

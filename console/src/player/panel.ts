@@ -5,14 +5,14 @@
 import type { Format, Presentation } from "../choice";
 import * as format from "../format";
 import { el, setAttribute, setText } from "../ui/element";
-import type { Engine, EngineLoader, Sample } from "./engine";
+import type { Engine, LibraryLoader, Sample } from "./engine";
 import { loadDash } from "./dash";
 import { HISTORY_S, HISTORY_STEP_MS, History } from "./history";
 import { loadHls } from "./hls";
 import { type Account, idle, type Phase, report, type Signal, step } from "./quality";
 import { drawSparkline } from "./sparkline";
 
-const PLAYERS: Record<Format, { library: string; label: string; load: EngineLoader }> = {
+const PLAYERS: Record<Format, { library: string; label: string; load: LibraryLoader }> = {
   hls: { library: "hls.js", label: "HLS", load: loadHls },
   dash: { library: "dash.js", label: "DASH", load: loadDash },
 };
@@ -61,7 +61,7 @@ export class PlayerPanel {
     this.#on = on;
     const id = (name: string) => ({ "data-testid": `${which}-${name}` });
 
-    this.#video = el("video", { ...id("video"), playsinline: "", controls: "" });
+    this.#video = el("video", { ...id("video"), playsinline: "" });
     // As a property: the attribute alone is read only when the page is parsed.
     this.#video.muted = true;
     this.#state = el("span", { class: "state", role: "status", ...id("state") });
@@ -108,6 +108,8 @@ export class PlayerPanel {
     this.#video.addEventListener("error", () => this.#mediaFailed());
     this.#watchFrames();
     this.#showPower();
+    // Fetched ahead; a failure shows when a player is started with it.
+    if (on) PLAYERS[which].load().catch(() => undefined);
   }
 
   get on(): boolean {
@@ -117,6 +119,7 @@ export class PlayerPanel {
   /** Plays this from now on; null: nothing. */
   play(source: Source | null): void {
     this.#source = source;
+    this.#curves.latency.element.hidden = source?.presentation.kind !== "live";
     this.#restart();
   }
 
@@ -130,15 +133,15 @@ export class PlayerPanel {
 
     figure(latency, format.seconds(sample.live_latency_s), sample.live_latency_s);
     figure(startup, format.millis(quality.startup_ms), quality.startup_ms);
-    const stalled = quality.stalls > 0 ? `${quality.stalls} · ${format.millis(quality.stalled_ms)}` : "0";
-    figure(stalls, quality.startup_ms === null && quality.stalls === 0 ? format.NONE : stalled, quality.stalls);
+    figure(stalls, this.#engine ? String(quality.stalls) : format.NONE, quality.stalls);
+    setAttribute(stalls, "data-beside", quality.stalls > 0 ? format.millis(quality.stalled_ms) : null);
     setAttribute(stalls, "data-stalled-ms", quality.stalled_ms.toFixed(0));
     setAttribute(stalls, "data-alert", quality.stalls > 0 ? "" : null);
     const estimate = sample.estimate_bits_per_s;
     figure(bandwidth, estimate === null ? format.NONE : format.bitsPerS(estimate), estimate);
     const chosen = sample.rendition;
-    const words = chosen ? `${chosen.height}p · ${format.bitsPerS(chosen.bits_per_s)}` : format.NONE;
-    figure(rendition, words, chosen?.height ?? null);
+    figure(rendition, chosen ? `${chosen.height}p` : format.NONE, chosen?.height ?? null);
+    setAttribute(rendition, "data-beside", chosen ? format.bitsPerS(chosen.bits_per_s) : null);
     figure(buffer, format.seconds(buffer_s, 1), buffer_s);
     this.#showState(quality.phase, now_ms);
   }
@@ -160,6 +163,7 @@ export class PlayerPanel {
     this.#run += 1;
     this.#engine?.destroy();
     this.#engine = null;
+    this.#video.controls = false;
     this.#video.removeAttribute("src");
     this.#video.load();
     this.#failure = "";
@@ -171,10 +175,13 @@ export class PlayerPanel {
 
   async #start(source: Source): Promise<void> {
     const run = this.#run;
-    const { load } = PLAYERS[this.#format];
-    this.#signal("request");
     try {
-      const engine = await load({
+      // What is measured is delivery: the clock starts when the library is there.
+      const begin = await PLAYERS[this.#format].load();
+      if (run !== this.#run) return;
+      this.#video.controls = true;
+      this.#signal("request");
+      this.#engine = begin({
         video: this.#video,
         url: source.edge + source.presentation[this.#format],
         live: source.presentation.kind === "live",
@@ -184,8 +191,6 @@ export class PlayerPanel {
           if (run === this.#run) this.#trouble = { message, until_ms: performance.now() + TROUBLE_SHOWN_MS };
         },
       });
-      if (run === this.#run) this.#engine = engine;
-      else engine.destroy();
     } catch (error) {
       if (run === this.#run) this.#fail(error instanceof Error ? error.message : String(error));
     }
@@ -227,7 +232,7 @@ export class PlayerPanel {
 
   #stateInWords(phase: Phase, now_ms: number): string {
     if (phase === "failed") return this.#failure;
-    if (phase === "idle") return "nothing to play";
+    if (phase === "idle") return this.#source ? "loading" : "nothing to play";
     if (this.#trouble && now_ms < this.#trouble.until_ms) return `${phase}: ${this.#trouble.message}`;
     this.#trouble = null;
     const rate = this.#video.playbackRate;

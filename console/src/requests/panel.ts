@@ -40,6 +40,8 @@ export class RequestsPanel {
 
   #paused = false;
   #missed = 0;
+  /** Records that the server left out because this page was too slow for them, since it was opened. */
+  #lost = 0;
   #connected = false;
   #drawing = false;
 
@@ -64,6 +66,10 @@ export class RequestsPanel {
   follow(): void {
     followRecords({
       record: (record) => this.#take(record),
+      lost: (count) => {
+        this.#lost += count;
+        this.#drawLink();
+      },
       connected: (up) => {
         this.#connected = up;
         this.#drawLink();
@@ -112,7 +118,8 @@ export class RequestsPanel {
 
   #drawLink(): void {
     const paused = this.#missed > 0 ? `paused, ${this.#missed} since` : "paused";
-    setText(this.#link, !this.#connected ? "connecting" : this.#paused ? paused : "as they happen");
+    const lost = this.#lost > 0 ? `, ${this.#lost} lost` : "";
+    setText(this.#link, !this.#connected ? "connecting" : (this.#paused ? paused : "as they happen") + lost);
     setAttribute(this.#link, "data-phase", !this.#connected ? "starting" : this.#paused ? "paused" : "playing");
   }
 }

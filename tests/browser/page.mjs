@@ -1,0 +1,94 @@
+// The console in a browser: opening it, watching a player, and what the browser complained of.
+
+import { mkdir } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { chromium } from "playwright-core";
+
+const OUT = resolve(dirname(fileURLToPath(import.meta.url)), "../out");
+
+/** A silent, offline browser that may start players by itself; it takes an empty profile. */
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--autoplay-policy=no-user-gesture-required",
+];
+
+/** How often a player is looked at. */
+const LOOK_EVERY_MS = 250;
+
+export function launch() {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+}
+
+/** Opens the console. `complaints` fills with every error the page logs or throws. */
+export async function openConsole(browser, url, { colorScheme = "light" } = {}) {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme });
+  const complaints = [];
+  page.on("console", (message) => {
+    if (message.type() === "error") complaints.push(`${message.text()} (${message.location().url})`);
+  });
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  await page.goto(url);
+  return { page, complaints };
+}
+
+/** Leaves a picture of the page in tests/out. */
+export async function picture(page, name) {
+  await mkdir(OUT, { recursive: true });
+  await page.screenshot({ path: join(OUT, `${name}.png`) });
+}
+
+/** Waits for the first frame of a player. */
+export async function started(page, format, timeout_ms = 20_000) {
+  const startup = page.locator(`[data-testid=${format}-startup][data-value]`);
+  await startup.waitFor({ timeout: timeout_ms }).catch(async () => {
+    throw new Error(`no first frame within ${timeout_ms} ms: ${await page.getByTestId(`${format}-state`).textContent()}`);
+  });
+}
+
+/**
+ * Looks at a player until its playhead has advanced by `advance_s`, or twice that time and 10 s has passed.
+ * Gives a look each `LOOK_EVERY_MS`: time, playhead, and the figures under the player.
+ */
+export function watch(page, format, advance_s) {
+  return page.evaluate(
+    ({ format, advance_s, every_ms }) => {
+      const find = (name) => document.querySelector(`[data-testid=${format}-${name}]`);
+      const value = (name) => {
+        const text = find(name).getAttribute("data-value");
+        return text === null ? null : Number(text);
+      };
+      const look = () => ({
+        at_ms: performance.now(),
+        playhead_s: find("video").currentTime,
+        phase: find("state").getAttribute("data-phase"),
+        state: find("state").textContent,
+        latency_s: value("latency"),
+        stalls: value("stalls"),
+        stalled_ms: Number(find("stalls").getAttribute("data-stalled-ms")),
+        height: value("rendition"),
+      });
+      const first = look();
+      const looks = [first];
+      return new Promise((done) => {
+        const timer = setInterval(() => {
+          const now = look();
+          looks.push(now);
+          const advanced = now.playhead_s - first.playhead_s >= advance_s;
+          const late = now.at_ms - first.at_ms > (advance_s * 2 + 10) * 1000;
+          if (!advanced && !late && now.phase !== "failed" && now.phase !== "ended") return;
+          clearInterval(timer);
+          done(looks);
+        }, every_ms);
+      });
+    },
+    { format, advance_s, every_ms: LOOK_EVERY_MS },
+  );
+}

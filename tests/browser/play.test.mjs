@@ -1,0 +1,173 @@
+// A media file and live sources, played by a browser through the edge.
+//
+// One player at a time where latency is asserted: two would share what is left of the machine.
+
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, it } from "node:test";
+
+import { pushObjects, pushTracks } from "./ffmpeg.mjs";
+import { launch, openConsole, picture, started, watch } from "./page.mjs";
+import { BROKEN, startThalweg } from "./thalweg.mjs";
+
+/** How much media has to be played without a stall. */
+const PLAYED_S = 20;
+
+/** Live latency on loopback, and for how long at the end of the watch it has to hold throughout. */
+const DASH_LATENCY_S_MAX = 3;
+const LATENCY_HELD_S = 15;
+
+/** HLS of whole segments: three segments of 2 s behind the live edge, and the one that is being made. */
+const HLS_LATENCY_S_MAX = 10;
+
+let thalweg;
+let browser;
+let open = null;
+
+before(async () => {
+  thalweg = await startThalweg();
+  browser = await launch();
+});
+
+after(async () => {
+  await browser?.close();
+  const status = await thalweg?.stop();
+  assert.equal(status, 0, `thalweg did not end cleanly:\n${thalweg?.log.join("\n")}`);
+});
+
+/** Every page a test opens is closed after it, and was free of errors. */
+afterEach(async () => {
+  const { page, complaints } = open ?? {};
+  open = null;
+  await page?.close();
+  assert.deepEqual(complaints ?? [], []);
+});
+
+async function openPage(query, options) {
+  open = await openConsole(browser, thalweg.console + query, options);
+  return open.page;
+}
+
+/** The playhead advanced by what was asked, and no stall was counted or seen. */
+function assertPlayed(looks) {
+  const [first, last] = [looks[0], looks.at(-1)];
+  const advanced_s = last.playhead_s - first.playhead_s;
+  const told = `${last.state} after ${advanced_s.toFixed(2)} s of media in ${((last.at_ms - first.at_ms) / 1000).toFixed(2)} s`;
+  assert.ok(advanced_s >= PLAYED_S, told);
+  assert.equal(last.stalls, 0, `${last.stalls} stalls, ${last.stalled_ms} ms: ${told}`);
+}
+
+function assertLatency(looks, latency_s_max) {
+  const end_ms = looks.at(-1).at_ms;
+  const held = looks.filter(({ at_ms }) => end_ms - at_ms <= LATENCY_HELD_S * 1000);
+  assert.ok(held.length > LATENCY_HELD_S, `only ${held.length} looks`);
+  for (const { latency_s } of held) {
+    assert.ok(latency_s !== null && latency_s > 0 && latency_s < latency_s_max, latencies(looks));
+  }
+}
+
+function latencies(looks) {
+  return `live latency: ${looks.map(({ latency_s }) => latency_s?.toFixed(2) ?? "none").join(" ")}`;
+}
+
+function latencyRange(looks) {
+  const values = looks.flatMap(({ latency_s }) => latency_s ?? []);
+  return `live latency ${Math.min(...values).toFixed(2)} to ${Math.max(...values).toFixed(2)} s`;
+}
+
+/** Plays a channel with one player and reports its latency. */
+async function playLive(test, channel, format, latency_s_max) {
+  const page = await openPage(`?play=live:${channel}&only=${format}`);
+  await started(page, format);
+  const looks = await watch(page, format, PLAYED_S);
+  await picture(page, `live-${channel}-${format}`);
+  test.diagnostic(latencyRange(looks));
+  assertPlayed(looks);
+  assertLatency(looks, latency_s_max);
+}
+
+describe("on demand", () => {
+  it("plays as HLS and as DASH", async () => {
+    const page = await openPage("?play=vod:sample");
+    await Promise.all([started(page, "hls"), started(page, "dash")]);
+    const [hls, dash] = await Promise.all([watch(page, "hls", PLAYED_S), watch(page, "dash", PLAYED_S)]);
+    await picture(page, "vod-sample");
+    assertPlayed(hls);
+    assertPlayed(dash);
+  });
+});
+
+describe("the sample as a live channel", () => {
+  it("plays as low-latency DASH", (test) => playLive(test, "demo", "dash", DASH_LATENCY_S_MAX));
+  it("plays as HLS", (test) => playLive(test, "demo", "hls", HLS_LATENCY_S_MAX));
+});
+
+for (const [form, channel, push] of [
+  ["objects", "objects", pushObjects],
+  ["one long track each", "tracks", pushTracks],
+]) {
+  describe(`a channel that ffmpeg pushes as ${form}`, () => {
+    let source;
+    before(() => {
+      source = push(thalweg.origin, channel);
+    });
+    after(async () => {
+      const running = source.running;
+      await source.stop();
+      assert.ok(running, `ffmpeg ended by itself:\n${source.log.join("")}`);
+    });
+    it("plays as low-latency DASH", (test) => playLive(test, channel, "dash", DASH_LATENCY_S_MAX));
+    it("plays as HLS", (test) => playLive(test, channel, "hls", HLS_LATENCY_S_MAX));
+  });
+}
+
+describe("the console", () => {
+  it("shows the requests as they happen", async () => {
+    const page = await openPage("?play=vod:sample&only=hls");
+    await started(page, "hls");
+    const rows = page.getByTestId("records").locator("tr");
+    const playlist = rows.filter({ hasText: "/vod/sample/master.m3u8" }).first();
+    await playlist.waitFor();
+    // The kernel's name of the congestion control, read back from the socket.
+    assert.match(await playlist.locator(".cc").textContent(), /^[a-z][a-z0-9_]*$/);
+    assert.match(await playlist.locator(".cache").textContent(), /^(hit|join|miss|validated)$/);
+    assert.equal(await playlist.locator(".status").textContent(), "200");
+
+    await page.getByTestId("records-filter").fill("master.m3u8");
+    assert.equal(await rows.filter({ hasNotText: "master.m3u8" }).count(), 0);
+    await page.getByTestId("records-pause").click();
+    const paused = await rows.count();
+    const again = page.waitForResponse((response) => response.url().endsWith("/master.m3u8"));
+    await page.getByTestId("hls-restart").click();
+    await again;
+    await page.getByTestId("records-state").filter({ hasText: "since" }).waitFor();
+    assert.equal(await rows.count(), paused);
+  });
+
+  it("names what is not served, and goes from one presentation to another", async () => {
+    const page = await openPage("?only=hls");
+    await page.getByTestId("faults").click();
+    assert.match(await page.getByTestId("faults").locator("li").textContent(), new RegExp(`^${BROKEN} .*video\\.mp4`));
+    await page.getByTestId("choice").selectOption("vod:sample");
+    assert.match(page.url(), /\?play=vod:sample&only=hls$/);
+    await started(page, "hls");
+    assert.equal(await page.getByTestId("link-dash").getAttribute("href"), `${thalweg.edge}/vod/sample/manifest.mpd`);
+  });
+
+  it("is light or dark as the viewer's system is, and fits a window of 1280 by 800", async () => {
+    const grounds = [];
+    for (const colorScheme of ["light", "dark"]) {
+      const page = await openPage("?play=live:demo", { colorScheme });
+      await Promise.all([started(page, "hls"), started(page, "dash")]);
+      // Some seconds of curve make a picture worth looking at.
+      await watch(page, "dash", 8);
+      await picture(page, `console-${colorScheme}`);
+      grounds.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+      const overflow = await page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
+      assert.ok(overflow <= 0, `${overflow} px below the fold`);
+      assert.deepEqual(open.complaints, []);
+      await page.close();
+    }
+    const [light, dark] = grounds.map((ground) => Math.max(...ground.match(/\d+/g).slice(0, 3).map(Number)));
+    assert.ok(light > 200 && dark < 60, grounds.join(" "));
+  });
+});
