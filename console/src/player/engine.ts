@@ -8,7 +8,7 @@ export interface Rendition {
 
 /** What a player knows of itself at one moment. */
 export interface Sample {
-  /** Wall clock minus the time of the shown frame; null on demand and before the first frame. */
+  /** Wall clock minus the time of the frame at the playhead; null on demand. */
   live_latency_s: number | null;
   /** The player's estimate of the bandwidth; null before the first. */
   estimate_bits_per_s: number | null;

@@ -26,6 +26,9 @@ const CURVE_FLOOR_S = 2;
 /** How long a failure that the player went on after is shown. */
 const TROUBLE_SHOWN_MS = 8000;
 
+/** The phases in which a frame is on the screen, without which there is no latency to speak of. */
+const SHOWING: readonly Phase[] = ["playing", "stalled", "seeking", "resuming", "paused"];
+
 const NO_SAMPLE: Sample = { live_latency_s: null, estimate_bits_per_s: null, rendition: null };
 
 /** What a run is made of. */
@@ -127,7 +130,7 @@ export class PlayerPanel {
   show(): void {
     const now_ms = performance.now();
     const quality = report(this.#account, now_ms);
-    const sample = this.#engine?.sample() ?? NO_SAMPLE;
+    const sample = this.#sample();
     const { latency, startup, stalls, bandwidth, rendition, buffer } = this.#figures;
     const buffer_s = this.#engine ? bufferAhead(this.#video) : null;
 
@@ -148,9 +151,13 @@ export class PlayerPanel {
 
   /** Takes one sample for the curves and draws them; to be called each `HISTORY_STEP_MS`. */
   remember(): void {
-    const sample = this.#engine?.sample() ?? NO_SAMPLE;
-    this.#curves.latency.push(sample.live_latency_s);
+    this.#curves.latency.push(this.#sample().live_latency_s);
     this.#curves.buffer.push(this.#engine ? bufferAhead(this.#video) : null);
+  }
+
+  #sample(): Sample {
+    const sample = this.#engine?.sample() ?? NO_SAMPLE;
+    return SHOWING.includes(this.#account.phase) ? sample : { ...sample, live_latency_s: null };
   }
 
   #restart(): void {
