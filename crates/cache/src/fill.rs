@@ -70,6 +70,8 @@ pub enum Failure {
     Abandoned,
     /// The backend's side failed; in words for the log.
     Backend(String),
+    /// The backend took longer than it may; in words for the log.
+    BackendTimeout(String),
     /// There was no room to keep more of it.
     NoRoom,
     /// The fill was never needed: the stored response was found to be still good.
@@ -82,7 +84,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Abandoned => f.write_str("the fill was abandoned"),
-            Self::Backend(reason) => f.write_str(reason),
+            Self::Backend(reason) | Self::BackendTimeout(reason) => f.write_str(reason),
             Self::NoRoom => NoRoom.fmt(f),
             Self::Superseded => f.write_str("the stored response was validated instead"),
             Self::NotShared => f.write_str("the content is passed to another client alone"),
@@ -403,6 +405,11 @@ impl<H> fmt::Debug for Reader<H> {
 }
 
 impl<H: Clone> Reader<H> {
+    /// How far the fill has come.
+    pub fn progress(&self) -> Progress {
+        self.buffer.progress()
+    }
+
     /// The head, as soon as it has arrived.
     ///
     /// # Errors
@@ -441,6 +448,14 @@ impl<H> Reader<H> {
     /// When the fill failed and all that had arrived was read.
     pub async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
         poll_fn(|cx| self.poll_next(cx, max)).await
+    }
+
+    /// [`Reader::next`], if it need not wait.
+    pub fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop()), max) {
+            Poll::Ready(next) => Some(next),
+            Poll::Pending => None,
+        }
     }
 
     /// [`Reader::next`] as a poll.

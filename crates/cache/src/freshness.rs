@@ -94,7 +94,10 @@ mod tests {
     #[test]
     fn s_maxage_goes_before_max_age_before_expires() {
         let expires = ("Expires", "Thu, 01 Jan 2026 00:01:40 GMT");
-        check(&[("Cache-Control", "max-age=10, s-maxage=20"), expires], expect!["lifetime 20, age 0, ttl 20, fresh"]);
+        check(
+            &[("Cache-Control", "max-age=10, s-maxage=20"), expires],
+            expect!["lifetime 20, age 0, ttl 20, fresh"],
+        );
         check(&[("Cache-Control", "max-age=10"), expires], expect!["lifetime 10, age 0, ttl 10, fresh"]);
         check(&[expires], expect!["lifetime 100, age 0, ttl 100, fresh"]);
     }

@@ -69,10 +69,8 @@ pub struct Selection(Vec<(Box<str>, Vec<u8>)>);
 impl Selection {
     /// What `response`'s `Vary` names, as `request` has it.
     pub fn of(request: &Fields, response: &Fields) -> Self {
-        let mut names: Vec<String> = response
-            .list("vary")
-            .map(|name| String::from_utf8_lossy(name).to_ascii_lowercase())
-            .collect();
+        let mut names: Vec<String> =
+            response.list("vary").map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
         names.sort_unstable();
         names.dedup();
         Self(names.into_iter().map(|name| (name.as_str().into(), normalised(request, &name))).collect())
@@ -132,7 +130,12 @@ mod tests {
         check(&[], 200, &[("Cache-Control", "no-store, max-age=1")], expect![[r#"No("no-store")"#]]);
         check(&[("Cache-Control", "no-store")], 200, &[("ETag", "\"a\"")], expect![[r#"No("no-store")"#]]);
         check(&[], 200, &[("Cache-Control", "private, max-age=1")], expect![[r#"No("private")"#]]);
-        check(&[], 200, &[("Cache-Control", "max-age=1"), ("Set-Cookie", "a=b")], expect![[r#"No("set-cookie")"#]]);
+        check(
+            &[],
+            200,
+            &[("Cache-Control", "max-age=1"), ("Set-Cookie", "a=b")],
+            expect![[r#"No("set-cookie")"#]],
+        );
         check(&[], 200, &[("Cache-Control", "max-age=1"), ("Vary", "a, *")], expect![[r#"No("vary")"#]]);
         check(&[], 206, &[("Cache-Control", "max-age=1")], expect![[r#"No("status")"#]]);
         check(&[], 500, &[("Cache-Control", "max-age=1")], expect![[r#"No("status")"#]]);

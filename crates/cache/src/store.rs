@@ -170,11 +170,32 @@ impl Cache {
         let (content, writer, reader) = FillBuffer::new();
         slot.pending = Some(content.clone());
         drop(shard);
-        let fill = Fill { cache: self.clone(), key: key.into(), digest, content, writer: Some(writer), stored: None };
+        let fill = Fill {
+            cache: self.clone(),
+            key: key.into(),
+            digest,
+            content,
+            writer: Some(writer),
+            stored: None,
+        };
         match stale {
             Some(stored) => Lookup::Stale(fill, reader, stored),
             None => Lookup::Miss(fill, reader),
         }
+    }
+
+    /// A fetch for one client alone, which the index does not know of.
+    pub fn pass(self: &Arc<Self>) -> (Fill, Reader<Arc<Head>>) {
+        let (content, writer, reader) = FillBuffer::new();
+        let fill = Fill {
+            cache: self.clone(),
+            key: "".into(),
+            digest: 0,
+            content,
+            writer: Some(writer),
+            stored: None,
+        };
+        (fill, reader)
     }
 
     /// What is stored for `request`, fresh or not: for one who knows it was validated just now.
@@ -209,7 +230,8 @@ impl Cache {
             .into_mut();
         slot.pending = None;
         let replaced = |variant: &mut Arc<Stored>| {
-            old.is_some_and(|old| Arc::ptr_eq(old, variant)) || variant.head.selection == stored.head.selection
+            old.is_some_and(|old| Arc::ptr_eq(old, variant))
+                || variant.head.selection == stored.head.selection
         };
         removed.extend(slot.variants.extract_if(.., replaced));
         if slot.variants.len() >= VARIANTS_MAX {
@@ -408,4 +430,3 @@ impl Drop for Fill {
         }
     }
 }
-

@@ -39,7 +39,6 @@ impl Waiters {
     }
 
     /// A change: all who wait, to be woken once the lock is released.
-    #[must_use]
     pub(crate) fn take(&mut self) -> Woken {
         self.change += 1;
         Woken(std::mem::take(&mut self.wakers))

@@ -1,1 +1,42 @@
-//! edge
+//! The edge: takes requests, answers from the cache, fetches from backends, and tells how each response went.
+//!
+//! A request goes through these rooms, in this order:
+//!
+//! - [`worker`]: one thread a core, each with its own runtime and its own listener on the shared port.
+//! - [`connection`]: a client's connection: heads in, one response after the other, its congestion control.
+//! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
+//! - [`fetch`]: the exchange with a backend that fills a `FillBuffer`; it outlives the client that caused it.
+//! - [`reply`]: from a stored head and the request to status, range and fields.
+//! - [`send`]: head and content onto the socket, by `writev` or `sendfile`.
+//! - [`log`]: the record of each response, to the log file and to who follows.
+//!
+//! **Invariant:** all content leaves through a `FillBuffer` reader.
+//! **Invariant:** a failed fill never looks like a complete response: the connection closes before its end.
+
+mod admin;
+mod answer;
+mod backend;
+mod config;
+mod connection;
+mod exchange;
+mod fetch;
+mod log;
+mod reply;
+mod send;
+mod server;
+mod worker;
+
+pub use admin::record_stream;
+pub use backend::{BackendUrl, BackendUrlError};
+pub use config::{Config, LogTo, Timeouts};
+pub use log::Records;
+pub use server::{BindError, Edge};
+
+/// The name by which this cache tells of itself in `Via` and `Cache-Status`.
+const CACHE_NAME: &str = "thalweg";
+
+/// Unix milliseconds.
+fn now_ms() -> u64 {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}

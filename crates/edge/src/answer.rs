@@ -1,0 +1,199 @@
+//! What answers a request: a stored response, a fill to join, a fetch of our own, a pass, or a refusal.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use thalweg_cache::fill::Progress;
+use thalweg_cache::{Failure, Head, Lookup, Reader, Stored};
+use thalweg_http::RequestHead;
+use thalweg_http::cache_status::{CacheStatus, Forward};
+use thalweg_record::CacheResult;
+
+use crate::fetch;
+use crate::now_ms;
+use crate::worker::Worker;
+
+/// How often a request waits for a head that then turns out not to answer it, before it is passed.
+const WAITS_MAX: usize = 4;
+
+/// A response to hand on.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) head: Arc<Head>,
+    pub(crate) content: Reader<Arc<Head>>,
+    pub(crate) cache: CacheResult,
+    /// The backend answered this very request: its conditions and range are not ours to apply.
+    pub(crate) verbatim: bool,
+    forward: Option<Forward>,
+}
+
+/// A response of our own.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    /// What the client is told.
+    pub(crate) reason: &'static str,
+    pub(crate) forward: Option<Forward>,
+}
+
+impl Found {
+    fn stored(stored: &Stored, cache: CacheResult) -> Self {
+        let content = stored.content.reader(0);
+        Self { head: stored.head.clone(), content, cache, verbatim: false, forward: None }
+    }
+
+    fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forward: Forward) -> Self {
+        let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
+        Self { head, content, cache, verbatim: false, forward: Some(forward) }
+    }
+
+    /// `Cache-Status` (RFC 9211).
+    pub(crate) fn status(&self, now_ms: u64) -> CacheStatus<'_> {
+        let shared = self.head.private.is_none();
+        CacheStatus {
+            hit: matches!(self.cache, CacheResult::Hit),
+            forward: match self.cache {
+                CacheResult::Join => Some(Forward::UriMiss),
+                _ => self.forward,
+            },
+            forward_status: match self.cache {
+                CacheResult::Validated => Some(304),
+                CacheResult::Miss | CacheResult::Pass => Some(self.head.status),
+                _ => None,
+            },
+            ttl_s: shared.then(|| self.head.freshness.ttl_s(now_ms)),
+            stored: matches!(self.cache, CacheResult::Miss),
+            collapsed: matches!(self.cache, CacheResult::Join),
+            key: None,
+            detail: self.head.private,
+        }
+    }
+
+    /// The age to tell: of what was stored before, or had an age when it came.
+    pub(crate) fn age_s(&self, now_ms: u64) -> Option<u64> {
+        let age = self.head.freshness.age_s(now_ms);
+        (age > 0 || matches!(self.cache, CacheResult::Hit | CacheResult::Join)).then_some(age)
+    }
+}
+
+impl Refusal {
+    pub(crate) fn own(status: u16, reason: &'static str) -> Self {
+        Self { status, reason, forward: None }
+    }
+
+    pub(crate) fn failed(failure: &Failure, forward: Forward) -> Self {
+        let (status, reason) = match failure {
+            Failure::BackendTimeout(_) => (504, "the backend did not answer in time"),
+            Failure::NoRoom => (503, "no room for the response"),
+            _ => (502, "the backend did not answer"),
+        };
+        Self { status, reason, forward: Some(forward) }
+    }
+}
+
+/// Finds or fetches what answers `request`.
+pub(crate) async fn answer(
+    worker: &Arc<Worker>,
+    key: &str,
+    request: &RequestHead,
+    client: IpAddr,
+) -> Result<Found, Refusal> {
+    for _ in 0..WAITS_MAX {
+        match worker.cache().look_up(key, request, now_ms()) {
+            Lookup::Hit(stored) => return Ok(Found::stored(&stored, CacheResult::Hit)),
+            Lookup::Joined(stored) => return Ok(Found::stored(&stored, CacheResult::Join)),
+            Lookup::Miss(fill, mut content) => {
+                worker.spawn(fetch::run(worker.clone(), fill, fetch::Request::whole(request), client));
+                return match content.head().await {
+                    Ok(head) => Ok(Found::fetched(head, content, Forward::UriMiss)),
+                    Err(failure) => Err(Refusal::failed(&failure, Forward::UriMiss)),
+                };
+            }
+            Lookup::Stale(fill, mut content, stale) => {
+                let validation = fetch::Request::validation(request, stale);
+                worker.spawn(fetch::run(worker.clone(), fill, validation, client));
+                return match (content.head().await, worker.cache().peek(key, &request.fields)) {
+                    (Ok(head), _) => Ok(Found::fetched(head, content, Forward::Stale)),
+                    (Err(Failure::Superseded), Some(stored)) => {
+                        let found = Found::stored(&stored, CacheResult::Validated);
+                        Ok(Found { forward: Some(Forward::Stale), ..found })
+                    }
+                    (Err(failure), _) => Err(Refusal::failed(&failure, Forward::Stale)),
+                };
+            }
+            Lookup::Wait(content) => match joined(worker, key, request, content).await? {
+                Joined::Found(found) => return Ok(found),
+                Joined::OtherVariant => {}
+                Joined::NotShared => break,
+            },
+        }
+    }
+    pass(worker, request, client).await
+}
+
+/// What became of waiting for somebody else's fetch.
+enum Joined {
+    Found(Found),
+    /// It brought what another kind of request selects.
+    OtherVariant,
+    /// It brought nothing that may be shared: everybody goes their own way, at once.
+    NotShared,
+}
+
+async fn joined(
+    worker: &Worker,
+    key: &str,
+    request: &RequestHead,
+    mut content: Reader<Arc<Head>>,
+) -> Result<Joined, Refusal> {
+    let joined =
+        |head, content| Found { head, content, cache: CacheResult::Join, verbatim: false, forward: None };
+    match content.head().await {
+        Ok(head) if head.private.is_some() => Ok(Joined::NotShared),
+        Ok(head) if !head.selection.matches(&request.fields) => Ok(Joined::OtherVariant),
+        Ok(head) if head.freshness.is_fresh(now_ms()) => Ok(Joined::Found(joined(head, content))),
+        Ok(_) => Ok(Joined::NotShared),
+        Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields) {
+            Some(stored) if stored.head.freshness.is_fresh(now_ms()) => {
+                Ok(Joined::Found(Found::stored(&stored, CacheResult::Hit)))
+            }
+            _ => Ok(Joined::NotShared),
+        },
+        Err(failure) => Err(Refusal::failed(&failure, Forward::UriMiss)),
+    }
+}
+
+/// Hands the request on as it is, and its response to this client alone.
+async fn pass(worker: &Arc<Worker>, request: &RequestHead, client: IpAddr) -> Result<Found, Refusal> {
+    let (fill, mut content) = worker.cache().pass();
+    worker.spawn(fetch::run(worker.clone(), fill, fetch::Request::verbatim(request), client));
+    match content.head().await {
+        Ok(head) => Ok(Found {
+            head,
+            content,
+            cache: CacheResult::Pass,
+            verbatim: true,
+            forward: Some(Forward::Miss),
+        }),
+        Err(failure) => Err(Refusal::failed(&failure, Forward::Miss)),
+    }
+}
+
+impl Found {
+    /// Waits until byte `offset`, or the end, has arrived.
+    pub(crate) async fn arrived(&mut self, offset: u64) -> Result<(), Failure> {
+        if offset == u64::MAX {
+            return self.content.ended().await.map(|_| ());
+        }
+        self.content.seek(offset);
+        self.content.next(1).await.map(|_| ())
+    }
+
+    /// Content bytes, if their number is known by now.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.content.progress() {
+            Progress::Complete(length) if !self.verbatim => Some(length),
+            _ => self.head.length,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What an edge is told: resolved values, checked by whoever made them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thalweg_tcp::congestion::CongestionControl;
+
+use crate::backend::BackendUrl;
+
+/// Configuration of an edge.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where fetches go, at least one.
+    pub backends: Vec<BackendUrl>,
+    /// Hosts that are served; any if empty. Others get 421.
+    pub hosts: Vec<String>,
+    /// Bytes of content kept in memory.
+    pub memory_bytes: u64,
+    /// Worker threads; `None`: one for each core that this process may use.
+    pub threads: Option<NonZeroUsize>,
+    /// Congestion control of each client connection; `None`: the system's.
+    pub congestion_control: Option<CongestionControl>,
+    /// Where the admin interface listens.
+    pub admin: Option<SocketAddr>,
+    /// Where the request log goes.
+    pub log: LogTo,
+    /// How long anything may take.
+    pub timeouts: Timeouts,
+    /// What a request's head may take up.
+    pub head: thalweg_http::Limits,
+    /// Client connections at a time, of all workers; more are closed as they come.
+    pub connections_max: usize,
+}
+
+/// Where the request log goes. Who follows over the admin interface gets it in any case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum LogTo {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// Standard output.
+    Stdout,
+    /// Appended to a file.
+    File(PathBuf),
+}
+
+/// How long anything may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// Until a backend accepts a connection.
+    pub connect: Duration,
+    /// From a request's last byte to the end of the backend's head.
+    pub first_byte: Duration,
+    /// Between two reads of a backend's content.
+    pub between_bytes: Duration,
+    /// A client's connection without a request.
+    pub idle: Duration,
+    /// From the first byte of a request's head to its last.
+    pub head: Duration,
+    /// While a client takes nothing of what is sent to it.
+    pub send_stall: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            first_byte: Duration::from_secs(15),
+            between_bytes: Duration::from_secs(15),
+            idle: Duration::from_secs(75),
+            head: Duration::from_secs(10),
+            send_stall: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::UNSPECIFIED, 8080).into(),
+            backends: Vec::new(),
+            hosts: Vec::new(),
+            memory_bytes: 1 << 30,
+            threads: None,
+            congestion_control: None,
+            admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
+            log: LogTo::Off,
+            timeouts: Timeouts::default(),
+            head: thalweg_http::Limits::default(),
+            connections_max: 16_000,
+        }
+    }
+}

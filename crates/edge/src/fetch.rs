@@ -1,0 +1,206 @@
+//! A fetch: one exchange with a backend, and the fill of what it brings.
+//!
+//! It runs as a task of its own, so that it outlives the client that caused it, and it hears of clients only
+//! through the `FillBuffer`.
+
+use std::sync::Arc;
+
+use thalweg_cache::storage::{Selection, Storable, storable};
+use thalweg_cache::{Failure, Fill, Head, Stored, freshness::Freshness};
+use thalweg_http::cache_control::CacheControl;
+use thalweg_http::{Fields, Method, RequestHead, date, framing, write};
+
+use crate::CACHE_NAME;
+use crate::backend::ConnectError;
+use crate::exchange::{Exchange, ExchangeError};
+use crate::now_ms;
+use crate::worker::Worker;
+
+/// Fields of a client's request that are about the client's own copy or part, not about what is fetched to be
+/// stored (RFC 9111 §4.3.1).
+const CONDITIONAL: [&str; 6] =
+    ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
+
+/// What is fetched.
+#[derive(Debug)]
+pub(crate) struct Request {
+    head: RequestHead,
+    /// Passed on with its own conditions and range, its response not to be stored.
+    verbatim: bool,
+    /// What is asked about.
+    stale: Option<Arc<Stored>>,
+}
+
+impl Request {
+    /// All of it, to be stored if it may be: HEAD is answered from GET.
+    pub(crate) fn whole(head: &RequestHead) -> Self {
+        Self { head: RequestHead { method: Method::Get, ..head.clone() }, verbatim: false, stale: None }
+    }
+
+    /// Whether `stale` is still good, else all of what replaced it.
+    pub(crate) fn validation(head: &RequestHead, stale: Arc<Stored>) -> Self {
+        Self { stale: Some(stale), ..Self::whole(head) }
+    }
+
+    /// Exactly what the client asked for.
+    pub(crate) fn verbatim(head: &RequestHead) -> Self {
+        Self { head: head.clone(), verbatim: true, stale: None }
+    }
+
+    /// The head that goes to the backend.
+    fn write(&self, client: std::net::IpAddr) -> Vec<u8> {
+        let mut fields = Fields::new();
+        fields.push("Host", self.head.authority.as_str());
+        let mut rest = self.head.fields.clone();
+        rest.remove_hop_by_hop();
+        rest.remove("host");
+        rest.remove("content-length");
+        if !self.verbatim {
+            rest.remove_where(|name, _| {
+                CONDITIONAL.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
+            });
+        }
+        for (name, value) in rest.iter() {
+            fields.push(name, value);
+        }
+        if let Some(stale) = &self.stale {
+            for (condition, validator) in [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")]
+            {
+                if let Some(value) = stale.head.fields.get(validator) {
+                    fields.push(condition, value);
+                }
+            }
+        }
+        fields.append("X-Forwarded-For", client.to_string());
+        fields.append("Via", format!("1.1 {CACHE_NAME}"));
+        let mut out = Vec::new();
+        write::write_request_head(&mut out, self.head.method_str(), self.head.target.as_str(), &fields);
+        out
+    }
+}
+
+/// Fetches and fills. Whatever happens, the fill ends.
+pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, request: Request, client: std::net::IpAddr) {
+    let asked_ms = now_ms();
+    let mut exchange = match start(&worker, &request, client).await {
+        Ok(exchange) => exchange,
+        Err(failure) => {
+            tracing::debug!(target = %request.head.target, %failure, "fetch failed");
+            return fill.fail(failure);
+        }
+    };
+    if let Some(stale) = request.stale.as_ref().filter(|_| exchange.head.status == 304) {
+        let head = brought_up_to_date(&request.head, &stale.head, &exchange.head.fields, asked_ms);
+        fill.validated(stale, head);
+        return worker.finish(exchange);
+    }
+    let head = take_head(&request, &exchange, asked_ms);
+    let too_large = head.length.is_some_and(|length| length > worker.cache().content_bytes_max());
+    match head.private {
+        None if too_large => fill.pass(Head { private: Some("too-large"), ..head }),
+        None => fill.store(head),
+        Some(_) => fill.pass(head),
+    }
+    match copy(&mut exchange, &mut fill).await {
+        Ok(()) => {
+            fill.complete();
+            worker.finish(exchange);
+        }
+        Err(failure) => {
+            tracing::debug!(target = %request.head.target, %failure, "fill failed");
+            fill.fail(failure);
+        }
+    }
+}
+
+/// Content from the backend into the fill, as it comes.
+async fn copy(exchange: &mut Exchange, fill: &mut Fill) -> Result<(), Failure> {
+    loop {
+        fill.room().await?;
+        match exchange.next().await? {
+            Some(bytes) => fill.append(bytes).map_err(|_| Failure::NoRoom)?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Sends the request, once more if a connection that had been idle turns out to be closed.
+async fn start(worker: &Worker, request: &Request, client: std::net::IpAddr) -> Result<Exchange, Failure> {
+    let head = request.write(client);
+    let timeouts = worker.timeouts();
+    let connection = worker.connect(false).await?;
+    let reused = connection.reused;
+    match Exchange::start(connection, request.head.method, &head, timeouts).await {
+        Err(error) if reused && error.before_response && request.head.method.is_idempotent() => {
+            let connection = worker.connect(true).await?;
+            Ok(Exchange::start(connection, request.head.method, &head, timeouts).await?)
+        }
+        started => Ok(started?),
+    }
+}
+
+/// The head to keep, of a response as it came.
+fn take_head(request: &Request, exchange: &Exchange, asked_ms: u64) -> Head {
+    let mut fields = exchange.head.fields.clone();
+    // Framing was checked before the head was handed out; a HEAD response says what GET would have.
+    let length = framing::content_length(&fields).ok().flatten();
+    fields.remove_hop_by_hop();
+    fields.remove("content-length");
+    let mut head = head_of(&request.head, exchange.head.status, fields, length, asked_ms);
+    if request.verbatim {
+        head.private = Some("pass");
+    }
+    head
+}
+
+/// Judges a response by its fields, of which `Age` goes into the freshness.
+fn head_of(
+    request: &RequestHead,
+    status: u16,
+    mut fields: Fields,
+    length: Option<u64>,
+    asked_ms: u64,
+) -> Head {
+    let now_ms = now_ms();
+    if !fields.contains("date") {
+        fields.push("Date", date::format(now_ms / 1000));
+    }
+    let directives = CacheControl::from_fields(&fields);
+    let freshness = Freshness::of(&fields, &directives, asked_ms, now_ms);
+    let private = match storable(request, status, &fields, &directives, &freshness) {
+        Storable::Yes => None,
+        Storable::No(reason) => Some(reason),
+    };
+    let selection = Selection::of(&request.fields, &fields);
+    fields.remove("age");
+    Head { status, fields, length, freshness, selection, private }
+}
+
+/// The stored head with the fields of a 304 in place of its own (RFC 9111 §3.2, §4.3.4).
+fn brought_up_to_date(request: &RequestHead, stored: &Head, news: &Fields, asked_ms: u64) -> Head {
+    /// About the 304 itself, or about content that did not come with it.
+    const NOT_TAKEN: [&str; 4] = ["content-length", "content-encoding", "content-type", "content-range"];
+    let mut news = news.clone();
+    news.remove_hop_by_hop();
+    let mut fields = stored.fields.clone();
+    let taken = |name: &str| !NOT_TAKEN.iter().any(|not| not.eq_ignore_ascii_case(name));
+    for (name, _) in news.iter().filter(|(name, _)| taken(name)) {
+        fields.remove(name);
+    }
+    for (name, value) in news.iter().filter(|(name, _)| taken(name)) {
+        fields.push(name, value);
+    }
+    head_of(request, stored.status, fields, stored.length, asked_ms)
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        if error.timeout { Self::BackendTimeout(error.reason) } else { Self::Backend(error.reason) }
+    }
+}
+
+impl From<ExchangeError> for Failure {
+    fn from(error: ExchangeError) -> Self {
+        if error.timeout { Self::BackendTimeout(error.reason) } else { Self::Backend(error.reason) }
+    }
+}

@@ -1,0 +1,144 @@
+//! The request log: one record a response, from the workers to a file and to whoever follows.
+//!
+//! Workers never wait for it: records go through a bounded queue, and what does not fit is counted as lost.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+
+use thalweg_record::ResponseRecord;
+use tokio::sync::broadcast;
+
+use crate::config::LogTo;
+
+/// Records that wait for the log thread.
+const QUEUE_MAX: usize = 16 * 1024;
+/// Records that a follower may lag behind.
+const FOLLOWER_LAG_MAX: usize = 1024;
+
+/// The workers' end.
+#[derive(Debug)]
+pub(crate) struct Log {
+    queue: SyncSender<ResponseRecord>,
+    to_file: bool,
+    records: Records,
+}
+
+/// The followers' end: every record from now on.
+#[derive(Debug, Clone)]
+pub struct Records {
+    followers: broadcast::Sender<Arc<ResponseRecord>>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Records {
+    /// Follows from here on. Who lags is told how much it missed.
+    pub fn follow(&self) -> broadcast::Receiver<Arc<ResponseRecord>> {
+        self.followers.subscribe()
+    }
+
+    /// Records that found the queue full.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+}
+
+/// What writes the log, on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    queue: Receiver<ResponseRecord>,
+    out: Option<Out>,
+    records: Records,
+}
+
+#[derive(Debug)]
+enum Out {
+    Stdout(io::Stdout),
+    File(File),
+}
+
+impl Out {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stdout(out) => out.write_all(lines).and_then(|()| out.flush()),
+            Self::File(file) => file.write_all(lines),
+        }
+    }
+}
+
+/// A log that goes to `to`.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
+    let out = match to {
+        LogTo::Off => None,
+        LogTo::Stdout => Some(Out::Stdout(io::stdout())),
+        LogTo::File(path) => Some(Out::File(OpenOptions::new().create(true).append(true).open(path)?)),
+    };
+    let (sender, queue) = sync_channel(QUEUE_MAX);
+    let (followers, _) = broadcast::channel(FOLLOWER_LAG_MAX);
+    let records = Records { followers, lost: Arc::default() };
+    let log = Log { queue: sender, to_file: out.is_some(), records: records.clone() };
+    Ok((log, LogWriter { queue, out, records }))
+}
+
+impl Log {
+    /// Whether anybody wants records: else they are not even made.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.to_file || self.records.followers.receiver_count() > 0
+    }
+
+    pub(crate) fn put(&self, record: ResponseRecord) {
+        if self.queue.try_send(record).is_err() {
+            self.records.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+}
+
+impl LogWriter {
+    /// Writes until all workers are gone. Lines are gathered while more records wait, so a burst costs few writes.
+    pub(crate) fn run(mut self) {
+        let mut lines = Vec::new();
+        while let Ok(first) = self.queue.recv() {
+            self.take(first, &mut lines);
+            loop {
+                match self.queue.try_recv() {
+                    Ok(record) if lines.len() < LINES_BYTES_MAX => self.take(record, &mut lines),
+                    Ok(record) => {
+                        self.flush(&mut lines);
+                        self.take(record, &mut lines);
+                    }
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                }
+            }
+            self.flush(&mut lines);
+        }
+    }
+
+    fn take(&self, record: ResponseRecord, lines: &mut Vec<u8>) {
+        if self.out.is_some() {
+            record.append_json_line(lines);
+        }
+        // No follower is no error.
+        let _ = self.records.followers.send(Arc::new(record));
+    }
+
+    fn flush(&mut self, lines: &mut Vec<u8>) {
+        if let Some(out) = &mut self.out
+            && let Err(error) = out.write(lines)
+        {
+            tracing::error!(%error, "cannot write the request log");
+        }
+        lines.clear();
+    }
+}
+
+/// Bytes of lines that are gathered into one write.
+const LINES_BYTES_MAX: usize = 64 * 1024;

@@ -1,0 +1,164 @@
+//! From a response's head and a request to what goes out: status, range, fields (RFC 9110 §13, §14, §15).
+
+use std::ops::Range;
+
+use thalweg_cache::Head;
+use thalweg_cache::fill::Progress;
+use thalweg_http::cache_status::CacheStatus;
+use thalweg_http::range::{self, Answer, ByteRange};
+use thalweg_http::validators::{Outcome, Preconditions, range_applies};
+use thalweg_http::{Fields, Method, RequestHead, Version, date, number, status};
+
+use crate::CACHE_NAME;
+
+/// What of a response's content answers a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// These bytes, as a 206.
+    Range(Range<u64>),
+    /// Nothing: 304.
+    NotModified,
+    /// Nothing: 412.
+    PreconditionFailed,
+    /// Nothing: 416, for content of this length.
+    Unsatisfiable(u64),
+    /// Not known before the byte at this offset, or the end, has arrived.
+    After(u64),
+}
+
+/// Which part of a response with `head` answers `request`.
+///
+/// `Range` counts for GET and complete 200 responses (RFC 9110 §14.2); several ranges are answered with all of
+/// the content, which §14.2 allows.
+pub(crate) fn part(request: &RequestHead, head: &Head, progress: Progress) -> Part {
+    if head.status != 200 {
+        return Part::Whole;
+    }
+    let etag = head.fields.get("etag");
+    let last_modified = head.fields.get("last-modified").and_then(date::parse);
+    match Preconditions::from_fields(&request.fields).evaluate(etag, last_modified, request.method) {
+        Outcome::Proceed => {}
+        Outcome::NotModified => return Part::NotModified,
+        Outcome::Failed => return Part::PreconditionFailed,
+    }
+    let Some(byte_range) = requested_range(request, head, etag, last_modified) else { return Part::Whole };
+    let (arrived, length) = match progress {
+        Progress::Complete(length) => (length, Some(length)),
+        Progress::Filling(arrived) | Progress::Failed(arrived) => (arrived, head.length),
+        Progress::AwaitingHead => (0, head.length),
+    };
+    match range::resolve_arriving(byte_range, arrived, length) {
+        Answer::Range(range) => Part::Range(range),
+        Answer::Unsatisfiable => Part::Unsatisfiable(length.unwrap_or(arrived)),
+        Answer::Undecided => match byte_range {
+            // All that comes, at once, is a better answer than all of it at the end.
+            ByteRange::From(0) => Part::Whole,
+            ByteRange::FromTo(_, last) => Part::After(last),
+            ByteRange::From(_) | ByteRange::Suffix(_) => Part::After(u64::MAX),
+        },
+    }
+}
+
+fn requested_range(
+    request: &RequestHead,
+    head: &Head,
+    etag: Option<&[u8]>,
+    last_modified: Option<u64>,
+) -> Option<ByteRange> {
+    if request.method != Method::Get {
+        return None;
+    }
+    let byte_range = range::parse(request.fields.get("range")?)?.single()?;
+    let date = head.fields.get("date").and_then(date::parse);
+    range_applies(request.fields.get("if-range"), etag, last_modified, date).then_some(byte_range)
+}
+
+/// How the content of a reply is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delimited {
+    /// There is none, and no field says how much there would be.
+    None,
+    /// By `Content-Length`; with HEAD it says how much there would be.
+    Length(u64),
+    /// By the chunked coding.
+    Chunked,
+    /// By the end of the connection: for HTTP/1.0.
+    Close,
+}
+
+/// A reply's head, to be written.
+#[derive(Debug)]
+pub(crate) struct ReplyHead<'a> {
+    pub(crate) status: u16,
+    pub(crate) fields: &'a Fields,
+    pub(crate) age_s: Option<u64>,
+    pub(crate) delimited: Delimited,
+    pub(crate) content_range: Option<String>,
+    pub(crate) cache_status: CacheStatus<'a>,
+    pub(crate) version: Version,
+    pub(crate) keep_alive: bool,
+}
+
+impl ReplyHead<'_> {
+    /// Writes the head to `out`, which is cleared before.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(b"HTTP/1.1 ");
+        number::write(out, u64::from(self.status));
+        out.push(b' ');
+        out.extend_from_slice(status::reason(self.status).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        if self.status == 304 {
+            self.write_fields_of_304(out);
+        } else {
+            out.extend_from_slice(self.fields.text());
+        }
+        if let Some(age) = self.age_s {
+            line(out, b"Age: ", |out| number::write(out, age));
+        }
+        match self.delimited {
+            Delimited::Length(length) => line(out, b"Content-Length: ", |out| number::write(out, length)),
+            Delimited::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Delimited::None | Delimited::Close => {}
+        }
+        if let Some(content_range) = &self.content_range {
+            line(out, b"Content-Range: ", |out| out.extend_from_slice(content_range.as_bytes()));
+        }
+        line(out, b"Via: 1.1 ", |out| out.extend_from_slice(CACHE_NAME.as_bytes()));
+        line(out, b"Cache-Status: ", |out| self.cache_status.write(CACHE_NAME, out));
+        match (self.keep_alive, self.version) {
+            (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
+            (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+            (true, Version::Http11) => {}
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Only what brings a stored response up to date (RFC 9110 §15.4.5).
+    fn write_fields_of_304(&self, out: &mut Vec<u8>) {
+        const KEPT: [&str; 8] = [
+            "cache-control",
+            "content-location",
+            "date",
+            "etag",
+            "expires",
+            "last-modified",
+            "vary",
+            "access-control-allow-origin",
+        ];
+        for (name, value) in self.fields.iter() {
+            if KEPT.iter().any(|kept| kept.eq_ignore_ascii_case(name)) {
+                out.extend_from_slice(name.as_bytes());
+                line(out, b": ", |out| out.extend_from_slice(value));
+            }
+        }
+    }
+}
+
+fn line(out: &mut Vec<u8>, start: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(start);
+    value(out);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,121 @@
+//! Onto the socket: small content with its head in one `writev`, large content by `sendfile` from the memfd.
+//!
+//! Every wait is for the client to take something and ends after the stall limit: a client that takes nothing
+//! costs a connection, never a thread.
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use rustix::net::SendFlags;
+use thalweg_cache::{Arena, Piece};
+use thalweg_http::chunked::{CHUNK_END, SIZE_LINE_BYTES, encode_size};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// From this size on content goes by `sendfile`. Below, copying it beside its head into one `writev` costs less
+/// than a second system call.
+pub(crate) const SENDFILE_BYTES_MIN: usize = 32 * 1024;
+/// The most content of one chunk of the chunked coding.
+pub(crate) const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// The sending half of a client's connection.
+#[derive(Debug)]
+pub(crate) struct Sender<'a> {
+    stream: &'a TcpStream,
+    stall: Duration,
+}
+
+impl<'a> Sender<'a> {
+    pub(crate) fn new(stream: &'a TcpStream, stall: Duration) -> Self {
+        Self { stream, stall }
+    }
+
+    /// A head alone. With `more` it waits in the kernel for the content that follows at once.
+    pub(crate) async fn head(&self, head: &[u8], more: bool) -> io::Result<()> {
+        self.bytes(head, more).await
+    }
+
+    /// A head with the first of its content, of a known length.
+    pub(crate) async fn head_and_piece(&self, head: &[u8], piece: &Piece) -> io::Result<()> {
+        if piece.len() < SENDFILE_BYTES_MIN {
+            return self.parts([head, piece.as_slice(), &[]]).await;
+        }
+        self.head(head, true).await?;
+        self.piece(piece).await
+    }
+
+    /// Content of a known length.
+    pub(crate) async fn piece(&self, piece: &Piece) -> io::Result<()> {
+        match piece.in_file() {
+            Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
+                self.file(arena, offset, piece.len()).await
+            }
+            _ => self.bytes(piece.as_slice(), false).await,
+        }
+    }
+
+    /// Content as one chunk.
+    pub(crate) async fn chunk(&self, piece: &Piece) -> io::Result<()> {
+        let mut buffer = [0; SIZE_LINE_BYTES];
+        let size = encode_size(piece.len() as u64, &mut buffer);
+        match piece.in_file() {
+            Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
+                self.bytes(size, true).await?;
+                self.file(arena, offset, piece.len()).await?;
+                self.bytes(CHUNK_END, false).await
+            }
+            _ => self.parts([size, piece.as_slice(), CHUNK_END]).await,
+        }
+    }
+
+    pub(crate) async fn bytes(&self, mut bytes: &[u8], more: bool) -> io::Result<()> {
+        let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
+        while !bytes.is_empty() {
+            let sent = self.io(|| Ok(rustix::net::send(self.stream, bytes, flags)?)).await?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
+    }
+
+    async fn parts(&self, parts: [&[u8]; 3]) -> io::Result<()> {
+        let mut slices = parts.map(IoSlice::new);
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let sent = self.io(|| self.stream.try_write_vectored(left)).await?;
+            if sent == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            IoSlice::advance_slices(&mut left, sent);
+        }
+        Ok(())
+    }
+
+    async fn file(&self, arena: &Arena, mut offset: u64, mut len: usize) -> io::Result<()> {
+        while len > 0 {
+            let sent = self
+                .io(|| Ok(rustix::fs::sendfile(self.stream, arena.file(), Some(&mut offset), len)?))
+                .await?;
+            if sent == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            len -= sent;
+        }
+        Ok(())
+    }
+
+    /// Tries, and waits for the client only where the socket is full.
+    async fn io<R>(&self, mut attempt: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        loop {
+            match self.stream.try_io(Interest::WRITABLE, &mut attempt) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match tokio::time::timeout(self.stall, self.stream.writable()).await {
+                        Ok(ready) => ready?,
+                        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+}

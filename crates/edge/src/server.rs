@@ -1,0 +1,181 @@
+//! The edge as a whole: sockets bound and files opened first, threads after, everything ended at the end.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use thalweg_cache::Cache;
+use tokio::sync::watch;
+
+use crate::admin;
+use crate::backend::Backends;
+use crate::config::{Config, LogTo};
+use crate::log::{self, LogWriter, Records};
+use crate::worker::{Shared, Worker};
+
+/// Connections that wait to be accepted, for each worker; the kernel lowers it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// What could not be had before the edge starts.
+#[derive(Debug)]
+pub enum BindError {
+    /// The clients' address.
+    Listen(SocketAddr, io::Error),
+    /// The admin interface's address.
+    Admin(SocketAddr, io::Error),
+    /// The request log.
+    Log(LogTo, io::Error),
+    /// The memory for content.
+    Memory(u64, io::Error),
+    /// The congestion control of client connections.
+    CongestionControl(thalweg_tcp::Error),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Admin(address, error) => write!(f, "cannot listen on {address} (admin): {error}"),
+            Self::Log(LogTo::File(path), error) => {
+                write!(f, "cannot open the log {}: {error}", path.display())
+            }
+            Self::Log(_, error) => write!(f, "cannot open the log: {error}"),
+            Self::Memory(bytes, error) => {
+                write!(f, "cannot have {bytes} bytes of memory for content: {error}")
+            }
+            Self::CongestionControl(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// An edge with its sockets bound.
+#[derive(Debug)]
+pub struct Edge {
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+    admin: Option<TcpListener>,
+    log: LogWriter,
+    address: SocketAddr,
+}
+
+impl Edge {
+    /// Binds and opens all that the edge needs; starts nothing.
+    ///
+    /// # Errors
+    /// What could not be had.
+    pub fn bind(config: Config) -> Result<Self, BindError> {
+        if let Some(name) = config.congestion_control {
+            thalweg_tcp::congestion::check(name).map_err(BindError::CongestionControl)?;
+        }
+        let threads =
+            config.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+        let listeners =
+            listen(config.listen, threads).map_err(|error| BindError::Listen(config.listen, error))?;
+        let address = listeners[0].local_addr().map_err(|error| BindError::Listen(config.listen, error))?;
+        let admin = match config.admin {
+            Some(at) => Some(listen_alone(at).map_err(|error| BindError::Admin(at, error))?),
+            None => None,
+        };
+        let cache =
+            Cache::new(config.memory_bytes).map_err(|error| BindError::Memory(config.memory_bytes, error))?;
+        let (log, writer) =
+            log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
+        let backends = Backends::new(&config.backends);
+        let shared = Arc::new(Shared { config, cache, backends, log, connections: AtomicUsize::new(0) });
+        Ok(Self { shared, listeners, admin, log: writer, address })
+    }
+
+    /// Where clients connect.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the admin interface listens.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// The records of all responses, to follow.
+    pub fn records(&self) -> Records {
+        self.shared.log.records().clone()
+    }
+
+    /// Serves until `stop` resolves, then ends the responses under way, within a second.
+    ///
+    /// # Errors
+    /// When a thread or its runtime cannot be had.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let (stopping, stopped) = watch::channel(false);
+        let log = thread::Builder::new().name("edge-log".into()).spawn(|| self.log.run())?;
+        let mut workers = Vec::new();
+        for (number, listener) in self.listeners.into_iter().enumerate() {
+            let (shared, stopped) = (self.shared.clone(), stopped.clone());
+            let worker = thread::Builder::new()
+                .name(format!("edge-{number}"))
+                .spawn(move || Worker::run(shared, listener, stopped))?;
+            workers.push(worker);
+        }
+        let admin = match self.admin {
+            Some(listener) => Some(tokio::spawn(admin::serve(listener, self.shared.clone())?)),
+            None => None,
+        };
+        drop(self.shared);
+        stop.await;
+        stopping.send_replace(true);
+        if let Some(admin) = admin {
+            admin.abort();
+            let _ = admin.await;
+        }
+        let joined = tokio::task::spawn_blocking(move || {
+            let mut ended = Ok(());
+            for worker in workers {
+                ended = ended.and(worker.join().unwrap_or_else(|_| Err(panicked())));
+            }
+            // The log ends once no worker can put anything into it.
+            let _ = log.join();
+            ended
+        });
+        joined.await.unwrap_or_else(|_| Err(panicked()))
+    }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("a worker of the edge panicked")
+}
+
+/// One listener for each worker on the same port; the kernel spreads the connections over them.
+fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    // With SO_REUSEPORT another process could hold the port and nobody would be told: ask without it first.
+    let address = listen_alone(address)?.local_addr()?;
+    (0..count)
+        .map(|_| {
+            let socket = socket(address)?;
+            socket.set_reuse_port(true)?;
+            bind(socket, address)
+        })
+        .collect()
+}
+
+fn listen_alone(address: SocketAddr) -> io::Result<TcpListener> {
+    bind(socket(address)?, address)
+}
+
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}

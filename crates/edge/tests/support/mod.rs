@@ -1,0 +1,255 @@
+//! A real edge on a port of its own, clients on real sockets, and a backend whose every byte the test sends itself.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use thalweg_edge::{BackendUrl, Config, Edge, Records};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A test that waits longer than this has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct TestEdge {
+    pub address: SocketAddr,
+    pub records: Records,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<std::io::Result<()>>,
+}
+
+pub fn config(backend: SocketAddr) -> Config {
+    Config {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        backends: vec![BackendUrl::at(backend)],
+        memory_bytes: 64 << 20,
+        threads: NonZeroUsize::new(2),
+        admin: None,
+        ..Config::default()
+    }
+}
+
+impl TestEdge {
+    pub fn start(config: Config) -> Self {
+        let edge = Edge::bind(config).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let (address, records) = (edge.local_addr(), edge.records());
+        let running = tokio::spawn(edge.run(async {
+            let _ = stopped.await;
+        }));
+        Self { address, records, stop: Some(stop), running }
+    }
+
+    pub async fn before(backend: &Backend) -> Self {
+        Self::start(config(backend.address))
+    }
+
+    pub async fn client(&self) -> Client {
+        Client { stream: TcpStream::connect(self.address).await.unwrap(), input: Vec::new() }
+    }
+
+    /// One request on a connection of its own.
+    pub async fn get(&self, path: &str, fields: &str) -> Response {
+        let mut client = self.client().await;
+        client.request("GET", path, fields).await;
+        client.response().await
+    }
+
+    pub async fn stop(mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    }
+}
+
+pub struct Client {
+    pub stream: TcpStream,
+    input: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    pub head: String,
+    pub content: Vec<u8>,
+    /// The content ended as its framing says it must.
+    pub whole: bool,
+}
+
+impl Response {
+    pub fn field(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+
+    pub fn cache_status(&self) -> &str {
+        self.field("cache-status").unwrap()
+    }
+}
+
+pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+impl Client {
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    pub async fn request(&mut self, method: &str, path: &str, fields: &str) {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: media.example\r\n{fields}\r\n");
+        self.send(head.as_bytes()).await;
+    }
+
+    pub async fn head(&mut self) -> String {
+        loop {
+            if let Some(end) = self.input.windows(4).position(|four| four == b"\r\n\r\n") {
+                let rest = self.input.split_off(end + 4);
+                return String::from_utf8(std::mem::replace(&mut self.input, rest)).unwrap();
+            }
+            assert!(
+                self.more().await,
+                "the connection ended in a head: {:?}",
+                String::from_utf8_lossy(&self.input)
+            );
+        }
+    }
+
+    /// False at the end of the connection, clean or not.
+    async fn more(&mut self) -> bool {
+        let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.input)).await;
+        matches!(read.expect("nothing came"), Ok(n) if n > 0)
+    }
+
+    /// The next content of a chunked response, of at least one byte; `None` at its end, an error if it breaks off.
+    pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, ()> {
+        loop {
+            if let Some(line) = self.input.windows(2).position(|two| two == b"\r\n") {
+                let size = usize::from_str_radix(str::from_utf8(&self.input[..line]).unwrap(), 16).unwrap();
+                let end = line + 2 + size + 2;
+                if self.input.len() >= end {
+                    assert_eq!(&self.input[end - 2..end], b"\r\n");
+                    let chunk = self.input[line + 2..end - 2].to_vec();
+                    self.input.drain(..end);
+                    return Ok((size > 0).then_some(chunk));
+                }
+            }
+            if !self.more().await {
+                return Err(());
+            }
+        }
+    }
+
+    pub async fn exactly(&mut self, len: usize) -> Vec<u8> {
+        while self.input.len() < len {
+            assert!(self.more().await, "the connection ended after {} of {len} bytes", self.input.len());
+        }
+        let rest = self.input.split_off(len);
+        std::mem::replace(&mut self.input, rest)
+    }
+
+    pub async fn is_closed(&mut self) -> bool {
+        self.input.is_empty() && !self.more().await
+    }
+
+    pub async fn response(&mut self) -> Response {
+        self.response_to("GET").await
+    }
+
+    pub async fn response_to(&mut self, method: &str) -> Response {
+        let head = self.head().await;
+        let status = head[9..12].parse().unwrap();
+        let mut response = Response { status, head, content: Vec::new(), whole: true };
+        if method == "HEAD" || status == 304 || status == 204 {
+            return response;
+        }
+        if let Some(length) = response.field("content-length") {
+            let length: usize = length.parse().unwrap();
+            while self.input.len() < length && response.whole {
+                response.whole = self.more().await;
+            }
+            response.content = self.input.drain(..length.min(self.input.len())).collect();
+        } else if response.field("transfer-encoding").is_some() {
+            loop {
+                match self.chunk().await {
+                    Ok(Some(chunk)) => response.content.extend(chunk),
+                    Ok(None) => break,
+                    Err(()) => {
+                        response.whole = false;
+                        break;
+                    }
+                }
+            }
+        } else {
+            while self.more().await {}
+            response.content = std::mem::take(&mut self.input);
+        }
+        response
+    }
+}
+
+pub struct Backend {
+    pub address: SocketAddr,
+    listener: TcpListener,
+}
+
+/// One connection that the edge made.
+pub struct Fetch {
+    pub client: Client,
+    pub request: String,
+}
+
+impl Backend {
+    pub async fn new() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        Self { address: listener.local_addr().unwrap(), listener }
+    }
+
+    /// The next connection, with its request.
+    pub async fn fetch(&self) -> Fetch {
+        let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
+        let (stream, _) = accepted.expect("the edge did not come").unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut client = Client { stream, input: Vec::new() };
+        let request = client.head().await;
+        Fetch { client, request }
+    }
+
+    /// Whether the edge has come once more.
+    pub async fn is_asked_again(&self) -> bool {
+        tokio::time::timeout(Duration::ZERO, self.listener.accept()).await.is_ok()
+    }
+}
+
+impl Fetch {
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.client.send(bytes.as_ref()).await;
+    }
+
+    pub async fn chunk(&mut self, content: &[u8]) {
+        let mut chunk = format!("{:x}\r\n", content.len()).into_bytes();
+        chunk.extend_from_slice(content);
+        chunk.extend_from_slice(b"\r\n");
+        self.send(chunk).await;
+    }
+
+    /// A whole response with its length.
+    pub async fn respond(&mut self, status: &str, fields: &str, content: &[u8]) {
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n", content.len());
+        self.send([head.as_bytes(), content].concat()).await;
+    }
+
+    /// The next request on the same connection.
+    pub async fn next(&mut self) {
+        self.request = self.client.head().await;
+    }
+}
+
+/// The byte at each offset.
+pub fn content(from: usize, len: usize) -> Vec<u8> {
+    (from..from + len).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
