@@ -227,7 +227,10 @@ impl<'a> Inside<'a, '_> {
     fn decode<T: Decode>(&self, kind: &[u8; 4]) -> Result<T> {
         let kind = FourCc(*kind);
         let config = self.find(kind)?.ok_or_else(|| self.entry.fault(Fault::Missing(kind)))?;
-        T::decode(&mut &*config.bytes)
-            .map_err(|error| config.fault(Fault::CodecConfiguration(error.to_string())))
+        T::decode(&mut &*config.bytes).map_err(|error| match error {
+            // As ffmpeg writes av1C, empty, when it does not wait for the first packet.
+            mp4_atom::Error::OverDecode(_) => config.invalid("codec configuration is cut off"),
+            other => config.fault(Fault::CodecConfiguration(other.to_string())),
+        })
     }
 }

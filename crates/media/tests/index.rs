@@ -1,5 +1,5 @@
-//! The index of files: those that ffmpeg makes, held against ffprobe's opinion of the same files, and
-//! those built box by box for what other packagers make and what is wrong with files.
+//! The index of files built box by box: what packagers other than ffmpeg make, how segments are cut, and
+//! what is wrong with files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -8,9 +8,8 @@ mod support;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use support::build::{FragmentParts, HeaderParts, boxed, full, sidx, words};
-use support::{AUDIO, VIDEO, VIDEO_B, ffmpeg, ffprobe, ffprobe_frames, index, index_of};
+use support::{VIDEO, ffmpeg, index, index_of};
 use thalweg_media::track::TrackIndex;
-use thalweg_media::write::rebase_on_moof;
 
 /// One line a segment.
 fn segments(index: &TrackIndex) -> String {
@@ -23,175 +22,11 @@ fn segments(index: &TrackIndex) -> String {
     text
 }
 
-/// Times alone, for files whose sizes are the encoder's affair.
-fn times(index: &TrackIndex) -> String {
-    let scale = f64::from(index.info.timescale);
-    let seconds = |time: u64| time as f64 / scale;
-    let times = index.segments.iter().map(|s| format!("{:.3}+{:.3}", seconds(s.time), seconds(s.duration)));
-    format!("{:?} {}", index.frame_rate, times.collect::<Vec<_>>().join(" "))
-}
-
 fn check(file: &[u8], expect: Expect) {
     expect.assert_eq(&match index(file) {
         Ok(indexed) => segments(&indexed.index),
         Err(error) => error.to_string(),
     });
-}
-
-/// Indexes a file of ffmpeg's, and holds every segment against what ffprobe says of its samples.
-fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
-    let file = ffmpeg(args);
-    let indexed = index(&file).unwrap_or_else(|error| panic!("{args}: {error}"));
-    let packets = ffprobe(&file);
-    let all = &indexed.index.segments;
-    // With negative composition offsets ffmpeg's demuxer moves all times up, so that none is presented
-    // before it is decoded; the specification does not. `expect` has the time of the first.
-    let moved = packets.iter().map(|p| p.pts).min().unwrap() as u64 - all[0].time;
-    let mut seen = 0;
-    let mut end = 0;
-    for (i, segment) in all.iter().enumerate() {
-        assert!(segment.offset >= end, "{args}: segments overlap");
-        end = segment.offset + segment.size;
-        let inside = packets.iter().filter(|p| (segment.offset..end).contains(&p.pos));
-        let inside: Vec<_> = inside.copied().collect();
-        assert!(inside[0].key, "{args}: a segment begins with a sync sample");
-        seen += inside.len();
-        let first = inside.iter().map(|p| p.pts).min().unwrap() as u64;
-        assert_eq!(segment.time + moved, first, "{args}");
-        match all.get(i + 1) {
-            Some(next) => assert_eq!(segment.time + segment.duration, next.time, "{args}: no gap"),
-            None => {
-                // The muxer may have cut the last sample short; ffprobe tells whole frames.
-                let whole = inside.iter().map(|p| p.duration).sum::<i64>() as u64;
-                let last = inside.last().unwrap().duration as u64;
-                assert!((whole - last..=whole).contains(&segment.duration), "{args}");
-            }
-        }
-        // The segment stands on its own after the header.
-        let mut cut = file[segment.offset as usize..end as usize].to_vec();
-        if indexed.has_base_data_offset {
-            rebase_on_moof(&mut cut, segment.offset).unwrap();
-        }
-        let alone = [&file[..indexed.index.header_size as usize], &cut].concat();
-        assert_eq!(ffprobe_frames(&alone), inside.len(), "{args}");
-    }
-    assert_eq!(seen, packets.len(), "{args}: every sample is in a segment");
-    expect.assert_eq(&times(&indexed.index));
-    file
-}
-
-#[test]
-fn ffmpeg_a_fragment_a_segment() {
-    for flags in [
-        "+cmaf",
-        "+cmaf+global_sidx",
-        "+cmaf+empty_moov+default_base_moof+frag_keyframe",
-        "frag_keyframe+empty_moov+default_base_moof",
-        "frag_keyframe+empty_moov",
-        "+dash+frag_keyframe",
-        "+dash+frag_keyframe+global_sidx",
-    ] {
-        let expect = expect!["Some((25, 1)) 0.000+2.000 2.000+2.000 4.000+1.000"];
-        check_ffmpeg(&format!("{VIDEO} -movflags {flags}"), expect);
-    }
-}
-
-#[test]
-fn ffmpeg_chunks_become_segments() {
-    for flags in [
-        "+cmaf+frag_keyframe -write_prft wallclock",
-        "+cmaf+empty_moov+default_base_moof+frag_keyframe",
-        "+cmaf+frag_keyframe+global_sidx",
-        "+dash+frag_keyframe",
-    ] {
-        let expect = expect!["Some((25, 1)) 0.000+2.000 2.000+2.000 4.000+1.000"];
-        check_ffmpeg(&format!("{VIDEO} -frag_duration 500000 -movflags {flags}"), expect);
-    }
-}
-
-#[test]
-fn ffmpeg_reordered_frames() {
-    // dash and plain fragments put the reordering delay into composition offsets: presentation begins
-    // two frames late. cmaf takes it off with negative offsets.
-    for flags in ["+dash+frag_keyframe", "+dash+frag_keyframe+global_sidx", "frag_keyframe+empty_moov"] {
-        let expect = expect!["Some((25, 1)) 0.080+2.000 2.080+2.000 4.080+1.000"];
-        check_ffmpeg(&format!("{VIDEO_B} -movflags {flags}"), expect);
-    }
-    for flags in ["+cmaf", "+cmaf+global_sidx", "+cmaf+frag_keyframe -frag_duration 500000"] {
-        let expect = expect!["Some((25, 1)) 0.000+2.000 2.000+2.000 4.000+1.000"];
-        check_ffmpeg(&format!("{VIDEO_B} -movflags {flags}"), expect);
-    }
-}
-
-#[test]
-fn ffmpeg_fragments_out_of_step_with_sync_samples() {
-    // Cut by the clock every 0.52 s, and the sidx claims that each begins with a sync sample. Only the
-    // first does, so that there is one segment.
-    let args = format!("{VIDEO} -frag_duration 500000 -movflags +cmaf+global_sidx");
-    let file = check_ffmpeg(&args, expect!["Some((25, 1)) 0.000+5.000"]);
-    assert!(index(&file).unwrap().index.segments.len() == 1);
-}
-
-#[test]
-fn ffmpeg_audio_keeps_step_with_video() {
-    for flags in ["+cmaf", "+cmaf+global_sidx", "+dash"] {
-        let expect = expect!["None 0.000+2.048 2.048+2.048 4.096+0.925"];
-        check_ffmpeg(&format!("{AUDIO} -frag_duration 500000 -movflags {flags}"), expect);
-    }
-}
-
-#[test]
-fn ffmpeg_fractional_frame_rate() {
-    let args = "-f lavfi -i testsrc2=size=64x64:rate=30000/1001 -t 2 -c:v libx264 -preset ultrafast -g 30 \
-                -movflags +cmaf";
-    check_ffmpeg(args, expect!["Some((30000, 1001)) 0.000+2.002"]);
-}
-
-#[test]
-fn ffmpeg_delayed_track() {
-    // With frag_discont the delay is in the decode times.
-    let args = format!("-itsoffset 0.5 {AUDIO} -frag_duration 500000 -movflags +cmaf+frag_discont");
-    check_ffmpeg(&args, expect!["None 0.479+2.048 2.527+2.048 4.575+0.427"]);
-}
-
-#[test]
-fn few_bytes_are_read() {
-    // 40 s, so that there is enough to pass over.
-    let long = |flags: &str| {
-        let args =
-            "-f lavfi -i testsrc2=size=320x180:rate=25 -t 40 -c:v libx264 -preset ultrafast -g 50 -bf 0";
-        ffmpeg(&format!("{args} -keyint_min 50 -sc_threshold 0 {flags}"))
-    };
-    let cost = |file: &[u8]| {
-        let indexed = index(file).unwrap();
-        let bytes: u64 = indexed.wants.iter().map(|want| want.len).sum();
-        assert!(file.len() as u64 > 2_000_000);
-        format!("{} segments, {} reads, {bytes} bytes", indexed.index.segments.len(), indexed.wants.len())
-    };
-    expect!["20 segments, 21 reads, 94636 bytes"].assert_eq(&cost(&long("-movflags +cmaf")));
-    expect!["20 segments, 10 reads, 49580 bytes"].assert_eq(&cost(&long("-movflags +cmaf+global_sidx")));
-    let chunked = long("-frag_duration 500000 -movflags +cmaf+frag_keyframe");
-    expect!["20 segments, 81 reads, 341536 bytes"].assert_eq(&cost(&chunked));
-}
-
-#[test]
-fn truncated_anywhere_is_a_fault() {
-    for flags in ["+cmaf", "+cmaf+global_sidx"] {
-        let file = ffmpeg(&format!("{VIDEO} -movflags {flags}"));
-        let mfra = find_last(&file, b"mfra") - 4;
-        let whole = index(&file).unwrap().index;
-        let borders: Vec<u64> = whole.segments.iter().map(|s| s.offset + s.size).collect();
-        for keep in (0..file.len()).step_by(997).chain([mfra + 1, mfra - 1]) {
-            let known = index_of(&file[..keep], keep as u64, 2000);
-            let shrunk = index_of(&file[..keep], file.len() as u64, 2000);
-            for indexed in [known, shrunk] {
-                let error = indexed.expect_err("a truncated file is no file");
-                assert!(!borders.contains(&(keep as u64)), "{error}");
-            }
-        }
-        // mfra is no part of the media: without it the file is whole.
-        assert_eq!(index(&file[..mfra]).unwrap().index, whole);
-    }
 }
 
 #[test]
@@ -216,10 +51,6 @@ fn truncation_is_named() {
     check(&file[..490], expect!["offset 486: box '????': truncated, needs 8 bytes, 4 left"]);
     check(&file[..24], expect!["offset 0: box 'ftyp': has no 'moov' box"]);
     check(&[], expect!["offset 0: box 'ftyp': not an MP4 (ISO BMFF) file"]);
-}
-
-fn find_last(file: &[u8], kind: &[u8; 4]) -> usize {
-    file.windows(4).rposition(|w| w == kind).unwrap()
 }
 
 #[test]

@@ -1,0 +1,198 @@
+//! The CMAF header: codec strings of what ffmpeg encodes, and what moov says of the track.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use expect_test::{Expect, expect};
+use support::build::{HeaderParts, boxed, full, sound, visual, words};
+use support::ffmpeg;
+use thalweg_media::header;
+use thalweg_media::track::Media;
+
+fn check(file: &[u8], expect: Expect) {
+    expect.assert_eq(&match header::parse(file, 0) {
+        Ok(info) => {
+            let media = match info.media {
+                Media::Video { width, height } => format!("{width}x{height}"),
+                Media::Audio { sample_rate, channels } => format!("{sample_rate} Hz, {channels} channels"),
+                Media::Text => "text".to_owned(),
+            };
+            let language = info.language.unwrap_or_else(|| "-".to_owned());
+            format!("{} {media} /{} {language} {}", info.codec, info.timescale, info.edit_media_time)
+        }
+        Err(error) => error.to_string(),
+    });
+}
+
+#[test]
+fn ffmpeg_video() {
+    let check = |args: &str, expect: Expect| {
+        let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -frames:v 2";
+        check(&ffmpeg(&format!("{input} -movflags +cmaf {args}")), expect);
+    };
+    check("-c:v libx264 -pix_fmt yuv420p", expect!["avc1.64000a 128x72 /12800 - 0"]);
+    check(
+        "-c:v libx264 -profile:v baseline -pix_fmt yuv420p -tag:v avc3",
+        expect!["avc3.42c00a 128x72 /12800 - 0"],
+    );
+    check(
+        "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p -tag:v hvc1",
+        expect!["hvc1.1.6.L30.90 128x72 /12800 - 0"],
+    );
+    check(
+        "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p10 -tag:v hev1",
+        expect!["hev1.2.4.L30.90 128x72 /12800 - 0"],
+    );
+    // Without delay_moov ffmpeg leaves av1C empty.
+    check(
+        "-c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p",
+        expect!["offset 507: box 'av1C': codec configuration is cut off"],
+    );
+    check(
+        "-movflags +cmaf+delay_moov -c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p",
+        expect!["av01.0.00M.08 128x72 /12800 - 0"],
+    );
+    check(
+        "-movflags +cmaf+delay_moov -c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p10",
+        expect!["av01.0.00M.10 128x72 /12800 - 0"],
+    );
+    check("-c:v libvpx-vp9 -deadline realtime -pix_fmt yuv420p", expect!["vp09.00.10.08 128x72 /12800 - 0"]);
+    check(
+        "-c:v libx264 -pix_fmt yuv420p -vf setsar=4/3 -metadata:s:v language=ger",
+        expect!["avc1.64000a 171x72 /12800 de 0"],
+    );
+    check("-c:v mpeg4", expect!["offset 417: box 'mp4v': codec 'mp4v' is not supported"]);
+}
+
+#[test]
+fn ffmpeg_audio() {
+    let check = |args: &str, expect: Expect| {
+        let input = "-f lavfi -i sine=440:sample_rate=48000 -t 0.1";
+        check(&ffmpeg(&format!("{input} {args} -movflags +cmaf+delay_moov")), expect);
+    };
+    check("-c:a aac", expect!["mp4a.40.2 48000 Hz, 1 channels /48000 - 0"]);
+    check(
+        "-c:a aac -ar 44100 -ac 6 -metadata:s:a language=swe",
+        expect!["mp4a.40.2 44100 Hz, 6 channels /44100 sv 0"],
+    );
+    check("-c:a aac -ar 96000 -ac 2", expect!["mp4a.40.2 96000 Hz, 2 channels /96000 - 0"]);
+    check("-c:a libopus -ac 2", expect!["opus 48000 Hz, 2 channels /48000 - 0"]);
+    check("-c:a flac -ac 2 -strict -2", expect!["fLaC 48000 Hz, 2 channels /48000 - 0"]);
+    check("-c:a ac3 -ac 6", expect!["ac-3 48000 Hz, 6 channels /48000 - 0"]);
+    check("-c:a eac3 -ac 6", expect!["ec-3 48000 Hz, 6 channels /48000 - 0"]);
+    check("-c:a libmp3lame -ac 2", expect!["mp4a.6b 48000 Hz, 2 channels /48000 - 0"]);
+}
+
+#[test]
+fn text() {
+    let text = |handler: &[u8; 4], entry: &[u8; 4]| HeaderParts {
+        handler: *handler,
+        sample_entry: boxed(entry, &[0; 16]),
+        ..HeaderParts::video(1000)
+    };
+    check(&text(b"text", b"wvtt").build(), expect!["wvtt text /1000 - 0"]);
+    check(&text(b"subt", b"stpp").build(), expect!["stpp text /1000 - 0"]);
+    check(&text(b"text", b"tx3g").build(), expect!["offset 345: box 'tx3g': codec 'tx3g' is not supported"]);
+    check(&text(b"meta", b"mett").build(), expect!["offset 280: box 'hdlr': neither video, audio nor text"]);
+}
+
+#[test]
+fn language() {
+    let mut parts = HeaderParts::video(1000);
+    parts.language = 0x15c7;
+    check(&parts.build(), expect!["avc1.64001f 640x360 /1000 en 0"]);
+    parts.in_mdia = full(b"elng", 0, 0, b"en-GB\0");
+    check(&parts.build(), expect!["avc1.64001f 640x360 /1000 en-GB 0"]);
+}
+
+#[test]
+fn size_as_shown() {
+    let avcc = boxed(b"avcC", &[1, 0x4d, 0x40, 0x28, 0xff, 0xe0, 0]);
+    let pasp = boxed(b"pasp", &words(&[16, 11]));
+    let mut parts = HeaderParts::video(1000);
+    parts.sample_entry = visual(b"avc1", (704, 576), &[avcc, pasp].concat());
+    parts.tkhd_size = (1025, 576);
+    check(&parts.build(), expect!["avc1.4d4028 1025x576 /1000 - 0"]);
+    parts.tkhd_size = (0, 0);
+    check(&parts.build(), expect!["avc1.4d4028 1024x576 /1000 - 0"]);
+}
+
+#[test]
+fn edit_list() {
+    let with = |version: u8, entries: &[u8], count: u32| {
+        let elst = full(b"elst", version, 0, &[&count.to_be_bytes()[..], entries].concat());
+        HeaderParts { in_trak: boxed(b"edts", &elst), ..HeaderParts::video(90_000) }.build()
+    };
+    let shift = words(&[0, 7200, 0x1_0000]);
+    check(&with(0, &shift, 1), expect!["avc1.64001f 640x360 /90000 - 7200"]);
+    let wide = [&0u64.to_be_bytes()[..], &(1u64 << 40).to_be_bytes(), &words(&[0x1_0000])].concat();
+    check(&with(1, &wide, 1), expect!["avc1.64001f 640x360 /90000 - 1099511627776"]);
+    // An empty edit of 40 ms of the movie's 1000 a second is taken off; one of 100 ms is too long.
+    let short = [words(&[40, u32::MAX, 0x1_0000]), shift.clone()].concat();
+    check(&with(0, &short, 2), expect!["avc1.64001f 640x360 /90000 - 3600"]);
+    let long = [words(&[100, u32::MAX, 0x1_0000]), shift.clone()].concat();
+    check(
+        &with(0, &long, 2),
+        expect![
+            "offset 454: box 'elst': an empty edit delays the track, which CMAF does not have: put the delay into its timestamps, with ffmpeg's -movflags +frag_discont"
+        ],
+    );
+    check(
+        &with(0, &[shift.clone(), shift.clone()].concat(), 2),
+        expect!["offset 454: box 'elst': more than one edit"],
+    );
+    check(&with(0, &shift, 2), expect!["offset 454: box 'elst': truncated, needs 32 bytes, 28 left"]);
+}
+
+#[test]
+fn quicktime_sound_descriptions() {
+    let dac3 = boxed(b"dac3", &[0x10, 0x3d, 0xc0]);
+    let entry = |version: u16, extra: usize| {
+        let mut entry = sound(b"ac-3", 2, 48_000, &[&vec![0; extra][..], &dac3].concat());
+        entry[16..18].copy_from_slice(&version.to_be_bytes());
+        HeaderParts { sample_entry: entry, ..HeaderParts::audio(48_000) }.build()
+    };
+    check(&entry(0, 0), expect!["ac-3 48000 Hz, 6 channels /48000 - 0"]);
+    check(&entry(1, 0), expect!["ac-3 48000 Hz, 6 channels /48000 - 0"]);
+    check(&entry(1, 16), expect!["ac-3 48000 Hz, 6 channels /48000 - 0"]);
+    check(&entry(2, 36), expect!["ac-3 48000 Hz, 6 channels /48000 - 0"]);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let good = HeaderParts::video(1000);
+    let entry = |entry: Vec<u8>| HeaderParts { sample_entry: entry, ..good.clone() }.build();
+    check(&entry(visual(b"avc1", (8, 8), &[])), expect!["offset 345: box 'avc1': has no 'avcC' box"]);
+    check(
+        &entry(visual(b"avc1", (8, 8), &boxed(b"avcC", &[1, 2]))),
+        expect!["offset 431: box 'avcC': codec configuration is cut off"],
+    );
+    check(
+        &entry(visual(b"encv", (8, 8), &[])),
+        expect!["offset 345: box 'encv': codec 'encv' is not supported"],
+    );
+    check(
+        &entry(boxed(b"avc1", &[0; 20])),
+        expect!["offset 345: box 'avc1': truncated, needs 32 bytes, 28 left"],
+    );
+    check(&entry(Vec::new()), expect!["offset 329: box 'stsd': has no sample entry"]);
+    check(
+        &HeaderParts { timescale: 0, ..good.clone() }.build(),
+        expect!["offset 248: box 'mdhd': timescale is 0"],
+    );
+    check(&good.build()[24..], expect!["offset 0: box 'moov': no ftyp before it"]);
+    check(&boxed(b"ftyp", b"cmf2\0\0\0\0"), expect!["offset 0: box 'ftyp': has no 'moov' box"]);
+    // A second trak.
+    let moov = good.build()[24..].to_vec();
+    let trak_at = 8 + 108;
+    let trak_end = trak_at + u32::from_be_bytes(moov[trak_at..trak_at + 4].try_into().unwrap()) as usize;
+    let twice = [&moov[8..trak_end], &moov[trak_at..trak_end], &moov[trak_end..]].concat();
+    let ftyp = boxed(b"ftyp", b"cmf2\0\0\0\0");
+    check(
+        &[ftyp, boxed(b"moov", &twice)].concat(),
+        expect![
+            "offset 16: box 'moov': 2 tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track"
+        ],
+    );
+}

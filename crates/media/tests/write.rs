@@ -1,0 +1,173 @@
+//! What is written in place, and the golden text of the boxes before and after.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod support;
+
+use expect_test::expect;
+use support::build::{FragmentParts, HeaderParts, boxed, full, sidx, words};
+use support::{VIDEO, ffmpeg, ffprobe, index, scan};
+use thalweg_media::chunk::Event;
+use thalweg_media::dump::dump;
+use thalweg_media::error::Result;
+use thalweg_media::fragment::Fragment;
+use thalweg_media::header;
+use thalweg_media::prft::{PRFT_CAPTURE, Prft};
+use thalweg_media::write::{rebase_on_moof, rewrite_tfdt};
+
+#[test]
+fn dump_of_a_file() {
+    let styp = boxed(b"styp", b"msdh\0\0\0\0msdhlmsg");
+    let prft = Prft { track_id: 1, ntp: 0xeeab_5792_126e_978d, media_time: 500, flags: PRFT_CAPTURE };
+    let file = [
+        HeaderParts::video(1000).build(),
+        sidx(1000, &[(142, 500, 0x9000_0000), (0x8000_0010, 500, 0)]),
+        styp,
+        prft.to_bytes().to_vec(),
+        FragmentParts::new(500, 500).build(),
+        b"\0\0\0\x20free".to_vec(),
+    ];
+    expect![[r#"
+        ftyp 24 cmf2/0+cmf2+iso6
+        moov 462
+          mvhd 108 v0 timescale=1000
+          trak 306
+            tkhd 92 v0 flags=0x7 track_id=1 size=640x360
+            mdia 206
+              mdhd 32 v0 timescale=1000
+              hdlr 33 handler=vide
+              minf 133
+                stbl 125
+                  stsd 117
+                    avc1 101
+          mvex 40
+            trex 32 v0 flags=0x0 track_id=1 duration=0 size=0 sample_flags=0x0
+        sidx 56 timescale=1000 time=0 first_offset=0 media:142/500/sap1 index:16/500
+        styp 24 msdh/0+msdh+lmsg
+        prft 32 flags=24 track_id=1 ntp=0xeeab5792126e978d media_time=500
+        moof 104
+          mfhd 16 v0 flags=0x0 sequence_number=1
+          traf 80
+            tfhd 28 v0 flags=0x20038 track_id=1 duration=50 size=3 sample_flags=0x1010000
+            tfdt 20 v1 flags=0x0 decode_time=500
+            trun 24 v1 flags=0x5 samples=10 data_offset=112 first_sample_flags=0x2000000
+        mdat 38
+        [offset 740: box 'free': truncated, needs 32 bytes, 8 left]
+    "#]]
+    .assert_eq(&dump(&file.concat()));
+}
+
+/// A chunk moved along the timeline differs from what it was in the two fields alone.
+#[test]
+fn rewrite_moves_a_chunk() {
+    let prft = Prft { track_id: 1, ntp: 1, media_time: 2, flags: 0 };
+    let before = [&prft.to_bytes()[..], &FragmentParts::new(500, 500).build()].concat();
+    let mut after = before.clone();
+    rewrite_tfdt(&mut after, 1 << 40, 7).unwrap();
+    let differing: Vec<usize> = (0..before.len()).filter(|i| before[*i] != after[*i]).collect();
+    expect!["[55, 106, 110, 111]"].assert_eq(&format!("{differing:?}"));
+    let info = header::parse(&HeaderParts::video(1000).build(), 0).unwrap();
+    let moved = Fragment::parse(&after[32..136], 32, &info).unwrap();
+    assert_eq!((moved.decode_time, moved.sequence_number), (1 << 40, 7));
+    // And back, byte for byte.
+    rewrite_tfdt(&mut after, 500, 1).unwrap();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn rewrite_refuses_what_does_not_fit() {
+    let tfdt = full(b"tfdt", 0, 0, &words(&[5]));
+    let traf = boxed(b"traf", &[full(b"tfhd", 0, 0, &words(&[1])), tfdt].concat());
+    let mfhd = full(b"mfhd", 0, 0, &words(&[1]));
+    let short = boxed(b"moof", &[mfhd.clone(), traf].concat());
+    let refused = |chunk: &[u8], time: u64| {
+        let mut written = chunk.to_vec();
+        let error = rewrite_tfdt(&mut written, time, 2).unwrap_err().to_string();
+        assert_eq!(written, chunk, "left as it was");
+        error
+    };
+    let mut fits = short.clone();
+    rewrite_tfdt(&mut fits, u64::from(u32::MAX), 2).unwrap();
+    assert_eq!(&fits[fits.len() - 4..], [0xff; 4]);
+    expect!["offset 48: box 'tfdt': 4294967296 is above tfdt of version 0 = 4294967295"]
+        .assert_eq(&refused(&short, 1 << 32));
+    expect!["offset 0: box 'moof': has no 'traf' box"].assert_eq(&refused(&boxed(b"moof", &mfhd), 0));
+    expect!["offset 0: box 'mdat': has no 'moof' box"].assert_eq(&refused(&boxed(b"free", b""), 0));
+    expect!["offset 0: box 'moof': truncated, needs 64 bytes, 63 left"]
+        .assert_eq(&refused(&short[..short.len() - 1], 0));
+}
+
+/// What the demo's live source does: chunks of a file, repeated with later times, are one longer file.
+#[test]
+fn repeated_chunks_play_on() {
+    let file = ffmpeg(&format!("{VIDEO} -frag_duration 500000 -movflags +cmaf+frag_keyframe"));
+    let (events, end) = scan(&file, None, &[]);
+    assert_eq!(end, Ok(()));
+    let mut looped = Vec::new();
+    let mut sequence_number = 0;
+    let period = 5 * 12_800;
+    for round in 0..3 {
+        for event in &events {
+            match event {
+                Event::Header(header) if round == 0 => looped.extend_from_slice(&header.bytes),
+                Event::Header(_) => {}
+                Event::Chunk(chunk) => {
+                    sequence_number += 1;
+                    let mut bytes = chunk.bytes.to_vec();
+                    let time = chunk.fragment.decode_time + round * period;
+                    rewrite_tfdt(&mut bytes, time, sequence_number).unwrap();
+                    looped.extend(bytes);
+                }
+            }
+        }
+    }
+    let packets = ffprobe(&looped);
+    assert_eq!(packets.len(), 375);
+    assert!(packets.iter().zip(0i64..).all(|(p, i)| p.pts == i * 512), "25 a second, without a gap");
+    let times: Vec<_> = index(&looped).unwrap().index.segments.iter().map(|s| s.time / 1280).collect();
+    assert_eq!(times, [0, 20, 40, 70, 90, 120, 140]);
+}
+
+#[test]
+fn rebase_makes_a_segment_stand_alone() {
+    let header = HeaderParts::video(1000).build();
+    let offset = header.len() as u64;
+    let mut parts = FragmentParts::new(0, 500);
+    parts.base_data_offset = Some(offset);
+    let before = parts.build();
+    let mut after = before.clone();
+    rebase_on_moof(&mut after, offset).unwrap();
+    assert_eq!(after.len(), before.len());
+    expect![[r#"
+        moof 112
+          mfhd 16 v0 flags=0x0 sequence_number=1
+          traf 88
+            tfhd 28 v0 flags=0x20038 track_id=1 duration=50 size=3 sample_flags=0x1010000
+            free 8
+            tfdt 20 v1 flags=0x0 decode_time=0
+            trun 24 v1 flags=0x5 samples=10 data_offset=120 first_sample_flags=0x2000000
+        mdat 38
+    "#]]
+    .assert_eq(&dump(&after));
+    let info = header::parse(&header, 0).unwrap();
+    let was = Fragment::parse(&before[..112], offset, &info).unwrap();
+    let is = Fragment::parse(&after[..112], 0, &info).unwrap();
+    assert_eq!(is, Fragment { has_base_data_offset: false, ..was });
+    // What is sound stays as it is.
+    let again = after.clone();
+    rebase_on_moof(&mut after, 0).unwrap();
+    assert_eq!(after, again);
+}
+
+#[test]
+fn rebase_refuses_what_it_cannot_do() -> Result<()> {
+    let mut far = FragmentParts::new(0, 500);
+    far.base_data_offset = Some(1 << 40);
+    let error = rebase_on_moof(&mut far.build(), 0).unwrap_err();
+    expect!["offset 88: box 'trun': its data is too far from its moof"].assert_eq(&error.to_string());
+    let mut cut = FragmentParts::new(0, 500).build();
+    cut.pop();
+    let error = rebase_on_moof(&mut cut, 1000).unwrap_err();
+    expect!["offset 1104: box 'mdat': truncated, needs 38 bytes, 37 left"].assert_eq(&error.to_string());
+    rebase_on_moof(&mut [], 0)
+}
