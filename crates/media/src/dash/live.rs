@@ -22,7 +22,8 @@ const LATENCY_MARGIN_MS: u64 = 1000;
 const PLAYBACK_RATE_MIN: &str = "0.96";
 const PLAYBACK_RATE_MAX: &str = "1.04";
 
-/// The dynamic MPD of a channel. URLs are relative to it: `TRACK/init-EPOCH.mp4`, `TRACK/NUMBER.m4s`.
+/// The dynamic MPD of a channel. URLs are relative to it: `TRACK/init-NUMBER.mp4` with
+/// the first number of the epoch, `TRACK/NUMBER.m4s`.
 pub fn live(live: &Live) -> String {
     let segment_us = max_us(live, |e| e.segment_duration);
     let chunk_us = max_us(live, |e| e.chunk_duration);
@@ -118,7 +119,7 @@ fn write_template(xml: &mut Xml, epoch: &Epoch, times: &Times) {
     xml.attr("duration", times.of(epoch.segment_duration))
         .attr("startNumber", epoch.start_number)
         .attr("media", "$RepresentationID$/$Number$.m4s")
-        .attr("initialization", format_args!("$RepresentationID$/init-{}.mp4", epoch.id))
+        .attr("initialization", format_args!("$RepresentationID$/init-{}.mp4", epoch.start_number))
         .end();
 }
 

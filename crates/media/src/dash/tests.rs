@@ -216,49 +216,49 @@ fn live_over_a_discontinuity() {
     check(
         &super::live(&channel()),
         expect![[r#"
-        <?xml version="1.0" encoding="UTF-8"?>
-        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019,http://www.dashif.org/guidelines/low-latency-live-v5" type="dynamic" availabilityStartTime="2026-11-20T23:35:18.250Z" publishTime="2026-11-20T23:36:30.250Z" minimumUpdatePeriod="PT2S" minBufferTime="PT0.5S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S" maxSegmentDuration="PT2S">
-          <ServiceDescription id="0">
-            <Latency referenceId="0" target="2000" max="4000" min="1000"/>
-            <PlaybackRate max="1.04" min="0.96"/>
-          </ServiceDescription>
-          <Period id="0" start="PT0S" duration="PT60S">
-            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
-              <ProducerReferenceTime id="0" inband="true" type="encoder" wallClockTime="2026-11-20T23:35:18.250Z" presentationTime="128000"/>
-              <Resync type="0" dT="6400"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="12800" presentationTimeOffset="128000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="25600" startNumber="0" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-0.mp4"/>
-              <Representation id="stream0" bandwidth="9000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
-            </AdaptationSet>
-            <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
-              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
-              <ProducerReferenceTime id="1" inband="true" type="encoder" wallClockTime="2026-11-20T23:35:18.250Z" presentationTime="480000"/>
-              <Resync type="1" dT="24000"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="48000" presentationTimeOffset="480000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="96000" startNumber="0" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-0.mp4"/>
-              <Representation id="stream1" bandwidth="9000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
-            </AdaptationSet>
-          </Period>
-          <Period id="1" start="PT61.2S">
-            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
-              <ProducerReferenceTime id="0" inband="true" type="encoder" wallClockTime="2026-11-20T23:36:19.450Z" presentationTime="128000"/>
-              <Resync type="0" dT="6400"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="12800" presentationTimeOffset="128000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="25600" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-1.mp4"/>
-              <Representation id="stream0" bandwidth="9000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
-            </AdaptationSet>
-            <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
-              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
-              <ProducerReferenceTime id="1" inband="true" type="encoder" wallClockTime="2026-11-20T23:36:19.450Z" presentationTime="480000"/>
-              <Resync type="1" dT="24000"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="48000" presentationTimeOffset="480000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="96000" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-1.mp4"/>
-              <Representation id="stream1" bandwidth="9000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
-            </AdaptationSet>
-          </Period>
-          <UTCTiming schemeIdUri="urn:mpeg:dash:utc:http-iso:2014" value="/time"/>
-        </MPD>
-    "#]],
+            <?xml version="1.0" encoding="UTF-8"?>
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019,http://www.dashif.org/guidelines/low-latency-live-v5" type="dynamic" availabilityStartTime="2026-11-20T23:35:18.250Z" publishTime="2026-11-20T23:36:30.250Z" minimumUpdatePeriod="PT2S" minBufferTime="PT0.5S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S" maxSegmentDuration="PT2S">
+              <ServiceDescription id="0">
+                <Latency referenceId="0" target="2000" max="4000" min="1000"/>
+                <PlaybackRate max="1.04" min="0.96"/>
+              </ServiceDescription>
+              <Period id="0" start="PT0S" duration="PT60S">
+                <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <ProducerReferenceTime id="0" inband="true" type="encoder" wallClockTime="2026-11-20T23:35:18.250Z" presentationTime="128000"/>
+                  <Resync type="0" dT="6400"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="12800" presentationTimeOffset="128000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="25600" startNumber="0" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-0.mp4"/>
+                  <Representation id="stream0" bandwidth="9000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
+                </AdaptationSet>
+                <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <ProducerReferenceTime id="1" inband="true" type="encoder" wallClockTime="2026-11-20T23:35:18.250Z" presentationTime="480000"/>
+                  <Resync type="1" dT="24000"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="48000" presentationTimeOffset="480000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="96000" startNumber="0" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-0.mp4"/>
+                  <Representation id="stream1" bandwidth="9000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
+                </AdaptationSet>
+              </Period>
+              <Period id="1" start="PT61.2S">
+                <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <ProducerReferenceTime id="0" inband="true" type="encoder" wallClockTime="2026-11-20T23:36:19.450Z" presentationTime="128000"/>
+                  <Resync type="0" dT="6400"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="12800" presentationTimeOffset="128000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="25600" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-30.mp4"/>
+                  <Representation id="stream0" bandwidth="9000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
+                </AdaptationSet>
+                <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <ProducerReferenceTime id="1" inband="true" type="encoder" wallClockTime="2026-11-20T23:36:19.450Z" presentationTime="480000"/>
+                  <Resync type="1" dT="24000"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="48000" presentationTimeOffset="480000" availabilityTimeOffset="1.5" availabilityTimeComplete="false" duration="96000" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-30.mp4"/>
+                  <Representation id="stream1" bandwidth="9000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
+                </AdaptationSet>
+              </Period>
+              <UTCTiming schemeIdUri="urn:mpeg:dash:utc:http-iso:2014" value="/time"/>
+            </MPD>
+        "#]],
     );
 }
 
@@ -272,32 +272,32 @@ fn live_with_the_time_of_the_encoder_and_long_chunks() {
     check(
         &super::live(&channel),
         expect![[r#"
-        <?xml version="1.0" encoding="UTF-8"?>
-        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019,http://www.dashif.org/guidelines/low-latency-live-v5" type="dynamic" availabilityStartTime="2026-11-20T23:35:18.250Z" publishTime="2026-11-20T23:36:30.250Z" minimumUpdatePeriod="PT2S" minBufferTime="PT2S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT5S" maxSegmentDuration="PT2S">
-          <ServiceDescription id="0">
-            <Latency referenceId="0" target="5000" max="10000" min="2500"/>
-            <PlaybackRate max="1.04" min="0.96"/>
-          </ServiceDescription>
-          <Period id="1" start="PT61.2S">
-            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
-              <ProducerReferenceTime id="0" inband="true" type="encoder" wallClockTime="2026-11-20T23:36:19.000Z" presentationTime="134400"/>
-              <Resync type="0" dT="25600"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="12800" presentationTimeOffset="128000" duration="25600" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-1.mp4"/>
-              <Representation id="stream0" bandwidth="9000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
-            </AdaptationSet>
-            <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
-              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
-              <ProducerReferenceTime id="1" inband="false" type="encoder" wallClockTime="2026-11-20T23:36:19.000Z" presentationTime="504000"/>
-              <Resync type="1" dT="96000"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="48000" presentationTimeOffset="480000" duration="96000" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-1.mp4"/>
-              <Representation id="stream1" bandwidth="9000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
-            </AdaptationSet>
-          </Period>
-          <UTCTiming schemeIdUri="urn:mpeg:dash:utc:http-iso:2014" value="/time"/>
-        </MPD>
-    "#]],
+            <?xml version="1.0" encoding="UTF-8"?>
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019,http://www.dashif.org/guidelines/low-latency-live-v5" type="dynamic" availabilityStartTime="2026-11-20T23:35:18.250Z" publishTime="2026-11-20T23:36:30.250Z" minimumUpdatePeriod="PT2S" minBufferTime="PT2S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT5S" maxSegmentDuration="PT2S">
+              <ServiceDescription id="0">
+                <Latency referenceId="0" target="5000" max="10000" min="2500"/>
+                <PlaybackRate max="1.04" min="0.96"/>
+              </ServiceDescription>
+              <Period id="1" start="PT61.2S">
+                <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <ProducerReferenceTime id="0" inband="true" type="encoder" wallClockTime="2026-11-20T23:36:19.000Z" presentationTime="134400"/>
+                  <Resync type="0" dT="25600"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="12800" presentationTimeOffset="128000" duration="25600" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-30.mp4"/>
+                  <Representation id="stream0" bandwidth="9000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
+                </AdaptationSet>
+                <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <ProducerReferenceTime id="1" inband="false" type="encoder" wallClockTime="2026-11-20T23:36:19.000Z" presentationTime="504000"/>
+                  <Resync type="1" dT="96000"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="48000" presentationTimeOffset="480000" duration="96000" startNumber="30" media="$RepresentationID$/$Number$.m4s" initialization="$RepresentationID$/init-30.mp4"/>
+                  <Representation id="stream1" bandwidth="9000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
+                </AdaptationSet>
+              </Period>
+              <UTCTiming schemeIdUri="urn:mpeg:dash:utc:http-iso:2014" value="/time"/>
+            </MPD>
+        "#]],
     );
 }
 

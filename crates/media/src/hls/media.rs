@@ -38,7 +38,7 @@ pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     let mut current = None;
     for (epoch, segment) in listed {
         if current != Some(epoch.id) {
-            write_epoch(&mut out, current, epoch.id);
+            write_epoch(&mut out, current, epoch);
             current = Some(epoch.id);
         }
         let timescale = epoch.track(track).map_or(1, |t| t.info.timescale);
@@ -69,11 +69,11 @@ fn listed<'a>(live: &'a Live, track: &str, depth_us: u64) -> Option<Vec<(&'a Epo
 
 /// A new header, and one discontinuity for every epoch since the last: a track that missed an epoch
 /// keeps the same EXT-X-DISCONTINUITY-SEQUENCE as the others (§6.2.1).
-fn write_epoch(out: &mut String, last: Option<u64>, id: u64) {
-    for _ in last.unwrap_or(id)..id {
+fn write_epoch(out: &mut String, last: Option<u64>, epoch: &Epoch) {
+    for _ in last.unwrap_or(epoch.id)..epoch.id {
         out.push_str("#EXT-X-DISCONTINUITY\n");
     }
-    let _ = writeln!(out, "#EXT-X-MAP:URI=\"init-{id}.mp4\"");
+    let _ = writeln!(out, "#EXT-X-MAP:URI=\"init-{}.mp4\"", epoch.start_number);
 }
 
 fn head(target: u64) -> String {

@@ -173,33 +173,33 @@ fn a_live_media_playlist_over_a_discontinuity() {
     check(
         &media::live(&channel(), "stream1", 60_000_000).unwrap(),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-TARGETDURATION:2
-        #EXT-X-MEDIA-SEQUENCE:27
-        #EXT-X-DISCONTINUITY-SEQUENCE:0
-        #EXT-X-MAP:URI="init-0.mp4"
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:12.250Z
-        #EXTINF:2.000000,
-        27.m4s
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:14.250Z
-        #EXTINF:2.000000,
-        28.m4s
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:16.250Z
-        #EXTINF:2.000000,
-        29.m4s
-        #EXT-X-DISCONTINUITY
-        #EXT-X-MAP:URI="init-1.mp4"
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:19.450Z
-        #EXTINF:2.000000,
-        30.m4s
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
-        #EXTINF:2.000000,
-        31.m4s
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
-        #EXTINF:2.000000,
-        32.m4s
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-MEDIA-SEQUENCE:27
+            #EXT-X-DISCONTINUITY-SEQUENCE:0
+            #EXT-X-MAP:URI="init-0.mp4"
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:12.250Z
+            #EXTINF:2.000000,
+            27.m4s
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:14.250Z
+            #EXTINF:2.000000,
+            28.m4s
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:16.250Z
+            #EXTINF:2.000000,
+            29.m4s
+            #EXT-X-DISCONTINUITY
+            #EXT-X-MAP:URI="init-30.mp4"
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:19.450Z
+            #EXTINF:2.000000,
+            30.m4s
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
+            #EXTINF:2.000000,
+            31.m4s
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
+            #EXTINF:2.000000,
+            32.m4s
+        "##]],
     );
 }
 
@@ -208,19 +208,19 @@ fn a_live_playlist_lists_no_more_than_its_depth() {
     check(
         &media::live(&channel(), "stream0", 4_000_000).unwrap(),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-TARGETDURATION:2
-        #EXT-X-MEDIA-SEQUENCE:31
-        #EXT-X-DISCONTINUITY-SEQUENCE:1
-        #EXT-X-MAP:URI="init-1.mp4"
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
-        #EXTINF:2.000000,
-        31.m4s
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
-        #EXTINF:2.000000,
-        32.m4s
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-MEDIA-SEQUENCE:31
+            #EXT-X-DISCONTINUITY-SEQUENCE:1
+            #EXT-X-MAP:URI="init-30.mp4"
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
+            #EXTINF:2.000000,
+            31.m4s
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
+            #EXTINF:2.000000,
+            32.m4s
+        "##]],
     );
 }
 
@@ -231,28 +231,28 @@ fn a_track_that_missed_an_epoch_keeps_the_discontinuity_sequence() {
     check(
         &media::live(&channel, "stream0", 8_000_000).unwrap(),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-TARGETDURATION:2
-        #EXT-X-MEDIA-SEQUENCE:29
-        #EXT-X-DISCONTINUITY-SEQUENCE:0
-        #EXT-X-MAP:URI="init-0.mp4"
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:16.250Z
-        #EXTINF:2.000000,
-        29.m4s
-        #EXT-X-DISCONTINUITY
-        #EXT-X-DISCONTINUITY
-        #EXT-X-MAP:URI="init-2.mp4"
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:19.450Z
-        #EXTINF:2.000000,
-        30.m4s
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
-        #EXTINF:2.000000,
-        31.m4s
-        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
-        #EXTINF:2.000000,
-        32.m4s
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-MEDIA-SEQUENCE:29
+            #EXT-X-DISCONTINUITY-SEQUENCE:0
+            #EXT-X-MAP:URI="init-0.mp4"
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:16.250Z
+            #EXTINF:2.000000,
+            29.m4s
+            #EXT-X-DISCONTINUITY
+            #EXT-X-DISCONTINUITY
+            #EXT-X-MAP:URI="init-30.mp4"
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:19.450Z
+            #EXTINF:2.000000,
+            30.m4s
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
+            #EXTINF:2.000000,
+            31.m4s
+            #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
+            #EXTINF:2.000000,
+            32.m4s
+        "##]],
     );
 }
 

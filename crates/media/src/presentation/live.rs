@@ -44,7 +44,8 @@ pub struct Epoch {
     pub chunk_duration: u64,
     /// Wall clock at which a media time was encoded, where the ingest source says so (prft).
     pub produced: Option<Produced>,
-    /// Number of the first segment.
+    /// Number of the first segment; it also names the epoch's CMAF headers, `init-NUMBER.mp4`, since
+    /// no other run of a channel has the same.
     pub start_number: u64,
     /// Tracks, each with the segments that are complete and in the window.
     pub tracks: Vec<LiveTrack>,

@@ -1,0 +1,2 @@
+//! Live channels.
+pub(crate) mod channel;

@@ -1,0 +1,419 @@
+//! A live channel as a state machine: headers and chunks in, segments out, no I/O and no clock.
+//!
+//! A source's chunks are cut into segments on a grid of media time that all tracks of an *epoch*
+//! share: segment *n* begins at `media_start + (n − start_number) × segment`. The grid is learned from
+//! the video's sync samples. Only decode times (tfdt) are trusted: neither the names of uploads nor
+//! their borders nor the source's own manifest.
+//!
+//! What happens to the bytes is told as [`Effect`]s, in order; the caller keeps them.
+//!
+//! **Invariant:** a chunk that was taken is in exactly one segment, and a track's segments, in order of
+//! their numbers, hold its chunks in the order they came.
+//!
+//! **Invariant:** what was published of an epoch (start, numbers, durations) does not change.
+//!
+//! | a chunk of a track comes | and so |
+//! |---|---|
+//! | where the last one ended | it goes on |
+//! | behind, by less than two segments | it is a duplicate, dropped |
+//! | further behind, or far ahead and late or early by the clock | a new epoch, which the other tracks enter with their own jump |
+//! | ahead by more than half a segment, in time by the clock | a new epoch, which the others enter at that media time |
+//! | after a changed header | the same |
+//! | again and again a segment late | the same: the source has paused, its clock has not |
+
+mod cut;
+mod epoch;
+mod gather;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod track;
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::fmt;
+use thalweg_media::chunk::Chunk;
+use thalweg_media::presentation::{Kind, micros, rescale};
+use thalweg_media::prft::Prft;
+use thalweg_media::track::TrackInfo;
+
+use epoch::{Epoch, Follow};
+pub(crate) use snapshot::{HeaderLookup, Lookup};
+use track::Track;
+
+/// Tracks of one channel.
+pub(crate) const TRACKS_MAX: usize = 32;
+/// Bytes of all tracks that wait for the segment duration to be learned.
+pub(crate) const PENDING_BYTES_MAX: u64 = 64 << 20;
+/// Longest segment: a source that sends no sync sample for so long cannot be joined by anyone.
+pub(crate) const SEGMENT_US_MAX: i64 = 30_000_000;
+/// A segment that has had no chunk for so long is completed as it is, so that nobody waits for ever.
+pub(crate) const SEGMENT_IDLE_US: i64 = 3_000_000;
+/// How long an epoch waits for the other tracks once the video is known.
+const GATHER_GRACE_US: i64 = 1_000_000;
+
+/// What a channel is run with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// Least duration of a segment, in milliseconds.
+    pub(crate) segment_target_ms: u32,
+    /// How far back a viewer may go, in milliseconds.
+    pub(crate) window_ms: u64,
+}
+
+/// A chunk as the channel looks at it.
+#[derive(Debug, Clone)]
+pub(crate) struct ChunkIn {
+    /// The whole chunk.
+    pub(crate) bytes: Bytes,
+    /// Decode time in the track's timescale.
+    pub(crate) time: u64,
+    /// Duration in the track's timescale.
+    pub(crate) duration: u64,
+    /// Whether decoding can start with it.
+    pub(crate) sync: bool,
+    /// The duration of every frame, where all have the same.
+    pub(crate) sample_duration: Option<u32>,
+    /// When it was encoded.
+    pub(crate) prft: Option<Prft>,
+    /// The source says that it is the track's last.
+    pub(crate) last: bool,
+}
+
+impl ChunkIn {
+    fn end(&self) -> u64 {
+        self.time + self.duration
+    }
+
+    fn half(&self) -> u64 {
+        self.duration / 2
+    }
+}
+
+impl From<Chunk> for ChunkIn {
+    fn from(chunk: Chunk) -> ChunkIn {
+        ChunkIn {
+            time: chunk.fragment.decode_time,
+            duration: chunk.fragment.duration,
+            sync: chunk.fragment.starts_with_sync,
+            sample_duration: chunk.fragment.sample_duration,
+            prft: chunk.prft,
+            last: chunk.is_last(),
+            bytes: chunk.bytes,
+        }
+    }
+}
+
+/// What the caller has to do with bytes, or may want to log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// A segment begins.
+    Begin { track: usize, number: u64 },
+    /// Its next chunk.
+    Append { track: usize, number: u64, bytes: Bytes },
+    /// It is whole.
+    Complete { track: usize, number: u64 },
+    /// It has left the window.
+    Evict { track: usize, number: u64 },
+    /// Something worth a line in the log.
+    Note(Note),
+}
+
+/// Why an epoch began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It is the first.
+    First,
+    /// A header that differs from the last one.
+    Header,
+    /// Timestamps that have nothing to do with the last ones.
+    Jump,
+    /// Timestamps that left something out.
+    Gap,
+    /// The source has fallen behind the clock and stays there.
+    Late,
+}
+
+/// Worth a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// An epoch began with a chunk of `track`.
+    Epoch { id: u64, track: usize, cause: Cause },
+    /// An epoch is published: segments of this duration, in microseconds.
+    Published { id: u64, segment_us: u64 },
+    /// A segment begins without a sync sample: the source's key frames are not where they were.
+    Irregular { track: usize, number: u64 },
+    /// A chunk was left out because its times fit neither the channel nor its own track.
+    Misfit { track: usize, time: u64 },
+}
+
+/// What became of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is in a segment, or waits for its epoch to open.
+    Taken,
+    /// It had come before.
+    Duplicate,
+    /// Decoding cannot start with it and nothing came before it.
+    NotSync,
+    /// Its times do not fit the channel.
+    Misfit,
+}
+
+/// Why a channel refuses what it is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// [`TRACKS_MAX`].
+    TooManyTracks,
+    /// The name belongs to a track of another kind.
+    OtherKind { track: String },
+    /// [`SEGMENT_US_MAX`].
+    NoSyncSample { track: String },
+    /// [`PENDING_BYTES_MAX`].
+    TooMuchPending,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::TooManyTracks => write!(f, "more than {TRACKS_MAX} tracks in one channel"),
+            Refusal::OtherKind { track } => {
+                write!(
+                    f,
+                    "track {track} was of another kind of media before: give each track a name of its own"
+                )
+            }
+            Refusal::NoSyncSample { track } => {
+                let s = SEGMENT_US_MAX / 1_000_000;
+                write!(f, "track {track}: no second sync sample in {s} s: encode with shorter GOPs")
+            }
+            Refusal::TooMuchPending => write!(
+                f,
+                "{} MiB before the segment duration could be learned from two sync samples",
+                PENDING_BYTES_MAX >> 20
+            ),
+        }
+    }
+}
+
+/// A live channel. Times called `now` and `…_us` are microseconds since 1970, UTC.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    settings: Settings,
+    tracks: Vec<Track>,
+    /// Oldest first; only the last can be gathering.
+    epochs: VecDeque<Epoch>,
+    next_epoch: u64,
+    /// Start of the first epoch, once it is published.
+    availability_start_us: Option<i64>,
+    target_duration_s: u64,
+    /// When the structure that manifests show last changed.
+    published_us: i64,
+    effects: Vec<Effect>,
+}
+
+impl Channel {
+    pub(crate) fn new(settings: Settings) -> Channel {
+        Channel {
+            settings,
+            tracks: Vec::new(),
+            epochs: VecDeque::new(),
+            next_epoch: 0,
+            availability_start_us: None,
+            target_duration_s: 0,
+            published_us: 0,
+            effects: Vec::new(),
+        }
+    }
+
+    /// A CMAF header of the track called `name`; the index that effects and chunks name it by.
+    pub(crate) fn header(&mut self, name: &str, bytes: Bytes, info: TrackInfo) -> Result<usize, Refusal> {
+        if let Some(index) = self.tracks.iter().position(|t| t.name == name) {
+            let track = &mut self.tracks[index];
+            if Kind::of(&track.info) != Kind::of(&info) {
+                return Err(Refusal::OtherKind { track: name.to_owned() });
+            }
+            track.set_header(bytes, info);
+            return Ok(index);
+        }
+        if self.tracks.len() == TRACKS_MAX {
+            return Err(Refusal::TooManyTracks);
+        }
+        self.tracks.push(Track::new(name, bytes, info));
+        Ok(self.tracks.len() - 1)
+    }
+
+    /// A chunk of a track. The effects are in [`Channel::take_effects`].
+    pub(crate) fn chunk(&mut self, track: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
+        let last = chunk.last;
+        let outcome = match self.decide(track, &chunk, now) {
+            Decision::Drop(outcome) => {
+                if outcome == Outcome::Misfit {
+                    self.note(Note::Misfit { track, time: chunk.time });
+                }
+                outcome
+            }
+            Decision::Stay => self.accept(track, chunk, now)?,
+            Decision::Join => {
+                self.join(track, now);
+                self.accept(track, chunk, now)?
+            }
+            Decision::Begin(cause, follow) => {
+                self.begin_epoch(track, cause, follow, now);
+                self.join(track, now);
+                self.accept(track, chunk, now)?
+            }
+        };
+        if last {
+            self.ended(track);
+        }
+        self.evict(now);
+        Ok(outcome)
+    }
+
+    /// The source has ended the track, or its connection.
+    pub(crate) fn ended(&mut self, track: usize) {
+        self.complete_current(track);
+    }
+
+    /// Time has passed: nobody waits for a source that hangs, and the window moves on without it.
+    pub(crate) fn tick(&mut self, now: i64) {
+        for track in 0..self.tracks.len() {
+            if self.tracks[track].current.as_ref().is_some_and(|c| now - c.touched_us >= SEGMENT_IDLE_US) {
+                self.complete_current(track);
+            }
+        }
+        self.try_open(now);
+        self.forget_expected(now);
+        self.evict(now);
+    }
+
+    /// What is to be done since the last call.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The name of a track.
+    pub(crate) fn track_name(&self, track: usize) -> &str {
+        &self.tracks[track].name
+    }
+
+    /// The header that chunks of a track uploaded without one belong to.
+    pub(crate) fn track_info(&self, name: &str) -> Option<(usize, &TrackInfo)> {
+        let index = self.tracks.iter().position(|t| t.name == name)?;
+        Some((index, &self.tracks[index].info))
+    }
+
+    fn note(&mut self, note: Note) {
+        self.effects.push(Effect::Note(note));
+    }
+
+    fn epoch(&self, id: u64) -> Option<&Epoch> {
+        self.epochs.iter().find(|e| e.id == id)
+    }
+
+    /// Takes a chunk into the epoch of its track.
+    fn accept(&mut self, track: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
+        let epoch = self.tracks[track].epoch.and_then(|id| self.epoch(id));
+        let timeline = epoch.and_then(|e| e.timeline.clone());
+        self.tracks[track].edge = chunk.end();
+        match timeline {
+            Some(timeline) => Ok(self.place(track, &timeline, chunk, now)),
+            None => self.gather(track, chunk, now),
+        }
+    }
+
+    /// Where a chunk belongs.
+    fn decide(&self, index: usize, chunk: &ChunkIn, now: i64) -> Decision {
+        let track = &self.tracks[index];
+        let Some(newest) = self.epochs.back() else {
+            return Decision::Begin(Cause::First, Follow::ByJump);
+        };
+        let fits = newest.fits(chunk, track.info.timescale, now);
+        let Some(id) = track.epoch.filter(|&id| self.epoch(id).is_some()) else {
+            return if fits { Decision::Join } else { Decision::Drop(Outcome::Misfit) };
+        };
+        let place = self.relative(track, chunk);
+        if id == newest.id {
+            return self.decide_in_newest(index, chunk, place, fits);
+        }
+        match newest.follow {
+            Follow::ByTime { from_us } => {
+                let end_us = micros(chunk.time + chunk.half(), track.info.timescale);
+                match place {
+                    Place::Duplicate => Decision::Drop(Outcome::Duplicate),
+                    Place::Behind => Decision::Begin(Cause::Jump, Follow::ByJump),
+                    _ if chunk.sync && end_us >= from_us => Decision::Join,
+                    _ => Decision::Stay,
+                }
+            }
+            Follow::ByJump => match place {
+                _ if fits && newest.timeline.is_some() => Decision::Join,
+                Place::InOrder if !track.header_changed => {
+                    if now - newest.begun_us <= 2 * self.segment_us(track) {
+                        Decision::Stay
+                    } else {
+                        Decision::Drop(Outcome::Misfit)
+                    }
+                }
+                _ if newest.timeline.is_none() => Decision::Join,
+                Place::Duplicate => Decision::Drop(Outcome::Duplicate),
+                _ => Decision::Drop(Outcome::Misfit),
+            },
+        }
+    }
+
+    /// Where a chunk belongs whose track is in the newest epoch, and may thus begin another.
+    fn decide_in_newest(&self, index: usize, chunk: &ChunkIn, place: Place, fits: bool) -> Decision {
+        let track = &self.tracks[index];
+        let from_us = micros(chunk.time, track.info.timescale).saturating_sub(1);
+        let by_time = Follow::ByTime { from_us };
+        match place {
+            Place::InOrder if track.header_changed => Decision::Begin(Cause::Header, by_time),
+            Place::InOrder if self.is_late(index, chunk) => Decision::Begin(Cause::Late, by_time),
+            Place::InOrder => Decision::Stay,
+            Place::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
+            Place::Ahead if fits => Decision::Begin(Cause::Gap, by_time),
+            _ => Decision::Begin(Cause::Jump, Follow::ByJump),
+        }
+    }
+
+    /// Where a chunk lies relative to the last one of its track.
+    fn relative(&self, track: &Track, chunk: &ChunkIn) -> Place {
+        let segment = rescale(self.segment_us(track).cast_unsigned(), 1_000_000, track.info.timescale);
+        let (time, edge) = (chunk.time, track.edge);
+        if time + chunk.half() < edge {
+            return if edge - time < 2 * segment { Place::Duplicate } else { Place::Behind };
+        }
+        if time > edge + segment / 2 { Place::Ahead } else { Place::InOrder }
+    }
+
+    /// Duration of a segment in the epoch of `track`, or the least it can be.
+    fn segment_us(&self, track: &Track) -> i64 {
+        let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
+        timeline.map_or(i64::from(self.settings.segment_target_ms) * 1000, timeline::Timeline::segment_us)
+    }
+}
+
+/// Where a chunk lies relative to the last one of its track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    InOrder,
+    Duplicate,
+    Behind,
+    Ahead,
+}
+
+/// What to do with a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// Into the epoch that its track is in.
+    Stay,
+    /// Into the newest epoch, which its track enters with it.
+    Join,
+    /// Into an epoch of its own, which other tracks enter later.
+    Begin(Cause, Follow),
+    /// Nowhere.
+    Drop(Outcome),
+}

@@ -1,0 +1,240 @@
+//! Publishing an epoch: its chunks wait until the duration of a segment is known.
+//!
+//! The reference is a video track; without one, an audio track. The duration of a segment is the time
+//! from the reference's first sync sample to the first that is at least `segment_target` later, or,
+//! of audio, whole chunks that come to it. An epoch whose reference has the header that the last
+//! epoch's had takes over its duration and is published with the first chunk.
+
+use super::epoch::{Epoch, Follow, chunk_us};
+use super::timeline::{Timeline, signed};
+use super::{
+    Cause, Channel, ChunkIn, GATHER_GRACE_US, Note, Outcome, PENDING_BYTES_MAX, Refusal, SEGMENT_US_MAX,
+};
+use thalweg_media::presentation::{Bitrate, Kind, micros, rate, rescale};
+
+/// Slack on a segment's duration that rounding to whole chunks may use before it shows in a playlist.
+const TARGET_SLACK_US_MAX: u64 = 250_000;
+
+/// Least distance of the starts of two epochs: what a manifest can tell apart.
+const EPOCH_US_MIN: i64 = 1000;
+
+/// What an epoch is published with.
+struct Plan {
+    reference: usize,
+    /// Duration of a segment in the reference's timescale.
+    segment: u64,
+}
+
+impl Channel {
+    /// Keeps a chunk until its epoch is published.
+    pub(super) fn gather(&mut self, index: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
+        if self.tracks[index].pending.is_empty() && !chunk.sync {
+            return Ok(Outcome::NotSync);
+        }
+        let pending = self.tracks.iter().flat_map(|t| &t.pending).map(|(c, _)| c.bytes.len() as u64);
+        if pending.sum::<u64>() + chunk.bytes.len() as u64 > PENDING_BYTES_MAX {
+            return Err(Refusal::TooMuchPending);
+        }
+        self.tracks[index].pending.push((chunk, now));
+        self.try_open(now);
+        let track = &self.tracks[index];
+        let span_us = track.pending.first().map_or(0, |(first, _)| {
+            signed(micros(track.edge.saturating_sub(first.time), track.info.timescale))
+        });
+        if span_us > SEGMENT_US_MAX {
+            return Err(Refusal::NoSyncSample { track: track.name.clone() });
+        }
+        Ok(Outcome::Taken)
+    }
+
+    /// Publishes the newest epoch if it is known well enough.
+    pub(super) fn try_open(&mut self, now: i64) {
+        let Some(newest) = self.epochs.back() else { return };
+        if newest.timeline.is_some() {
+            return;
+        }
+        let Some(plan) = self.plan(newest, now) else { return };
+        if !self.takes_over(newest, plan.reference) && !self.all_have_come(newest, &plan) {
+            let ready_us = newest.ready_us.unwrap_or(now);
+            if let Some(newest) = self.epochs.back_mut() {
+                newest.ready_us = Some(ready_us);
+            }
+            if now - ready_us < GATHER_GRACE_US {
+                return;
+            }
+        }
+        self.open(&plan, now);
+    }
+
+    fn plan(&self, epoch: &Epoch, now: i64) -> Option<Plan> {
+        let of_kind = |video: bool| {
+            let mut with_pending = epoch.members.iter().filter(|m| !self.tracks[m.track].pending.is_empty());
+            with_pending.find(|m| (Kind::of(&m.info) == Kind::Video) == video).map(|m| m.track)
+        };
+        if let Some(reference) = of_kind(true) {
+            let taken = self.segment_of_last(epoch, reference);
+            return taken.or_else(|| self.measure(reference)).map(|segment| Plan { reference, segment });
+        }
+        let reference = of_kind(false)?;
+        if self.video_may_come(epoch) && now - epoch.begun_us < self.gather_us_max() {
+            return None;
+        }
+        let segment = self.segment_of_last(epoch, reference).or_else(|| self.whole_chunks(reference))?;
+        Some(Plan { reference, segment })
+    }
+
+    /// Whether a video track is expected in an epoch that has none yet.
+    fn video_may_come(&self, epoch: &Epoch) -> bool {
+        let is_video = |index: usize| Kind::of(&self.tracks[index].info) == Kind::Video;
+        let new = |(_, t): &(usize, &super::Track)| t.epoch.is_none();
+        epoch.expected.iter().any(|&i| is_video(i))
+            || self.tracks.iter().enumerate().filter(new).any(|(i, _)| is_video(i))
+    }
+
+    /// How long an epoch waits for its video.
+    fn gather_us_max(&self) -> i64 {
+        2 * i64::from(self.settings.segment_target_ms) * 1000 + GATHER_GRACE_US
+    }
+
+    /// The last epoch's duration of a segment, where the reference's header is the one it had there.
+    fn segment_of_last(&self, epoch: &Epoch, reference: usize) -> Option<u64> {
+        let last = self.epochs.iter().rev().find(|e| e.id < epoch.id && e.timeline.is_some())?;
+        let timeline = last.timeline.as_ref()?;
+        let same_header = last.member(reference)?.header == self.tracks[reference].header;
+        let exact = rescale(timeline.segment, timeline.timescale, self.tracks[reference].info.timescale);
+        same_header.then_some(exact)
+    }
+
+    fn takes_over(&self, epoch: &Epoch, reference: usize) -> bool {
+        self.segment_of_last(epoch, reference).is_some()
+    }
+
+    /// Time between the reference's first sync sample and the first that is far enough from it.
+    fn measure(&self, reference: usize) -> Option<u64> {
+        let track = &self.tracks[reference];
+        let target = rescale(u64::from(self.settings.segment_target_ms), 1000, track.info.timescale);
+        let first = track.pending.first()?.0.time;
+        let far_enough = |c: &ChunkIn| c.sync && c.time > first && c.time - first + c.half() >= target;
+        let next = track.pending.iter().map(|(c, _)| c).find(|c| far_enough(c))?;
+        Some(next.time - first)
+    }
+
+    /// Whole chunks that come to the least duration of a segment, half a chunk less at most; known
+    /// once that much has come.
+    fn whole_chunks(&self, reference: usize) -> Option<u64> {
+        let track = &self.tracks[reference];
+        let target = rescale(u64::from(self.settings.segment_target_ms), 1000, track.info.timescale);
+        let first = &track.pending.first()?.0;
+        let chunk = first.duration.max(1);
+        let segment = chunk * ((target.saturating_sub(first.half())).div_ceil(chunk)).max(1);
+        (track.edge - first.time >= segment).then_some(segment)
+    }
+
+    /// Whether every track of the channel has come as far as the reference's first segment.
+    fn all_have_come(&self, epoch: &Epoch, plan: &Plan) -> bool {
+        let reference = &self.tracks[plan.reference];
+        let Some((first, _)) = reference.pending.first() else { return false };
+        let end_us = micros(first.time + plan.segment, reference.info.timescale);
+        self.tracks.iter().enumerate().all(|(index, track)| {
+            let text = Kind::of(&track.info) == Kind::Text;
+            let slack_us = track.pending.last().map_or(0, |(c, _)| micros(c.half(), track.info.timescale));
+            let here = epoch.member(index).is_some();
+            text || here && micros(track.edge, track.info.timescale) + slack_us >= end_us
+        })
+    }
+
+    fn open(&mut self, plan: &Plan, now: i64) {
+        let Some(timeline) = self.timeline(plan) else { return };
+        let chunk_us_max = rescale(timeline.chunk, timeline.timescale, 1_000_000);
+        let segment_us = timeline.segment_us();
+        let target_us = segment_us.cast_unsigned() + (chunk_us_max / 2).min(TARGET_SLACK_US_MAX);
+        // Fixed by the first epoch; a later one with longer segments has to raise it (RFC 8216bis §4.4.3.1).
+        self.target_duration_s = self.target_duration_s.max((target_us + 500_000) / 1_000_000).max(1);
+        self.availability_start_us.get_or_insert(timeline.start_us);
+        self.published_us = now;
+        let last_end = self.last_published().and_then(|e| self.content_end_us(e.id));
+        if let Some(last) = self.epochs.iter_mut().rev().find(|e| e.timeline.is_some()) {
+            last.end_us = Some(last_end.unwrap_or(timeline.start_us).min(timeline.start_us));
+        }
+        let Some(newest) = self.epochs.back_mut() else { return };
+        newest.timeline = Some(timeline.clone());
+        let id = newest.id;
+        self.note(Note::Published { id, segment_us: segment_us.cast_unsigned() });
+        for index in 0..self.tracks.len() {
+            if self.tracks[index].epoch == Some(id) {
+                self.flush(index, &timeline);
+            }
+        }
+    }
+
+    /// Moves what waited into segments.
+    fn flush(&mut self, index: usize, timeline: &Timeline) {
+        let pending = std::mem::take(&mut self.tracks[index].pending);
+        self.tracks[index].next_number = self.tracks[index].next_number.max(timeline.start_number);
+        let bitrate = self.bitrate(index, &pending);
+        if let Some(member) =
+            self.epochs.back_mut().and_then(|e| e.members.iter_mut().find(|m| m.track == index))
+        {
+            member.bitrate = bitrate;
+        }
+        for (chunk, received_us) in pending {
+            self.place(index, timeline, chunk, received_us);
+        }
+    }
+
+    /// The bitrate that the track had in the last epoch, or that of what has come of it in this one.
+    fn bitrate(&self, index: usize, pending: &[(ChunkIn, i64)]) -> Bitrate {
+        let track = &self.tracks[index];
+        let same = |m: &&super::epoch::Member| m.header == track.header;
+        if let Some(member) = self.epochs.iter().rev().skip(1).find_map(|e| e.member(index)).filter(same) {
+            return member.bitrate;
+        }
+        let bytes = pending.iter().map(|(c, _)| c.bytes.len() as u64).sum();
+        let duration = pending.iter().map(|(c, _)| c.duration).sum();
+        rate::measure_sizes(&[(bytes, duration)], track.info.timescale)
+    }
+
+    fn last_published(&self) -> Option<&Epoch> {
+        self.epochs.iter().rev().find(|e| e.timeline.is_some())
+    }
+
+    fn timeline(&self, plan: &Plan) -> Option<Timeline> {
+        let newest = self.epochs.back()?;
+        let reference = &self.tracks[plan.reference];
+        let timescale = reference.info.timescale;
+        let media_start = reference.pending.first()?.0.time;
+        let members = || newest.members.iter().map(|m| &self.tracks[m.track]);
+        let pending = || members().flat_map(|t| t.pending.iter().map(|(c, at)| (c, *at, t.info.timescale)));
+        let chunk_us_max = pending().map(|(c, _, timescale)| chunk_us(c, timescale)).max()?;
+        let media_start_us = signed(micros(media_start, timescale));
+        // When the media time of a chunk's end was live, by the chunk that came soonest after it.
+        let arrived =
+            pending().map(|(c, at, timescale)| at - signed(micros(c.end(), timescale)) + media_start_us);
+        let mut start_us = arrived.min()?;
+        let start_number;
+        match self.last_published() {
+            None => {
+                start_us = start_us.div_euclid(1000) * 1000;
+                start_number = first_number(start_us, micros(plan.segment, timescale));
+            }
+            Some(last) => {
+                let timed = matches!(newest.follow, Follow::ByTime { .. }) && newest.cause != Cause::Late;
+                let clock = last.timeline.as_ref()?;
+                start_us = match self.content_end_us(last.id) {
+                    _ if timed => clock.wall_us(media_start, timescale),
+                    content_end => start_us.max(content_end.unwrap_or(start_us)),
+                };
+                start_us = start_us.max(clock.start_us + EPOCH_US_MIN);
+                start_number = self.tracks.iter().map(|t| t.next_number).max().unwrap_or(0);
+            }
+        }
+        let chunk = rescale(chunk_us_max, 1_000_000, timescale).min(plan.segment);
+        Some(Timeline { timescale, media_start, segment: plan.segment, chunk, start_us, start_number })
+    }
+}
+
+/// The first number of a channel follows from the time of day, so that a channel that begins again, after
+/// the origin was restarted, names no segment by a name that caches still know.
+fn first_number(start_us: i64, segment_us: u64) -> u64 {
+    start_us.max(0).cast_unsigned() / segment_us.max(1)
+}

@@ -1,0 +1,157 @@
+//! What requests ask of a channel: the model of its manifests, a segment, a header.
+
+use super::epoch::{Epoch, Member};
+use super::timeline::{Timeline, signed};
+use super::{Channel, SEGMENT_IDLE_US};
+use bytes::Bytes;
+use thalweg_media::presentation::live::{self, Live, LiveSegment, LiveTrack, Produced};
+use thalweg_media::presentation::utc::Utc;
+use thalweg_media::presentation::{micros, rescale};
+
+/// A source's clock that is further off than this is not believed.
+const PRFT_SKEW_US_MAX: i64 = 10_000_000;
+
+/// What has become of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// It is there, whole or not, of the track with this index.
+    Here(usize),
+    /// It is about to begin.
+    Soon,
+    /// It has left the window, or is not to be expected.
+    Nowhere,
+}
+
+/// What has become of a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HeaderLookup {
+    /// Its bytes.
+    Here(Bytes),
+    /// The track is expected to enter the epoch.
+    Soon,
+    /// There is none.
+    Nowhere,
+}
+
+impl Channel {
+    /// The channel as manifests show it; `None` before the first epoch is published.
+    pub(crate) fn live(&self) -> Option<Live> {
+        let availability_start_us = self.availability_start_us?;
+        let published = self.epochs.iter().filter_map(|e| Some((e, e.timeline.as_ref()?)));
+        Some(Live {
+            availability_start: Utc::from_micros(availability_start_us),
+            published: Utc::from_micros(self.published_us),
+            window_ms: self.settings.window_ms,
+            target_duration_s: self.target_duration_s,
+            epochs: published
+                .map(|(e, timeline)| self.live_epoch(e, timeline, availability_start_us))
+                .collect(),
+        })
+    }
+
+    /// Milliseconds of a segment of the newest epoch, or the least there can be.
+    pub(crate) fn segment_ms(&self) -> u64 {
+        let timeline = self.epochs.iter().rev().find_map(|e| e.timeline.as_ref());
+        let target = u64::from(self.settings.segment_target_ms);
+        timeline.map_or(target, |t| t.segment_us().cast_unsigned() / 1000)
+    }
+
+    /// When the first epoch began.
+    pub(crate) fn since(&self) -> Option<Utc> {
+        self.availability_start_us.map(Utc::from_micros)
+    }
+
+    /// When the last chunk of any track came, if one is in a segment.
+    fn is_idle(&self, now: i64) -> bool {
+        let current = self.tracks.iter().filter_map(|t| t.current.as_ref()).map(|c| c.touched_us);
+        let whole = self.tracks.iter().filter_map(|t| t.segments.back()).map(|s| s.end_wall_us);
+        current.chain(whole).max().is_none_or(|last| now - last > SEGMENT_IDLE_US)
+    }
+
+    /// Whether a segment is there or about to be.
+    pub(crate) fn segment(&self, track: &str, number: u64, now: i64) -> Lookup {
+        let Some(index) = self.tracks.iter().position(|t| t.name == track) else { return Lookup::Nowhere };
+        let track = &self.tracks[index];
+        let current = track.current.as_ref().is_some_and(|c| c.number == number);
+        if current || track.segments.iter().any(|s| s.number == number) {
+            return Lookup::Here(index);
+        }
+        let Some(newest) = self.epochs.back() else { return Lookup::Nowhere };
+        let Some(timeline) = &newest.timeline else {
+            return if number >= track.next_number { Lookup::Soon } else { Lookup::Nowhere };
+        };
+        let soon = timeline.segment_wall_us(number) <= now + timeline.segment_us();
+        if number >= track.next_number && soon && !self.is_idle(now) { Lookup::Soon } else { Lookup::Nowhere }
+    }
+
+    /// The header of a track in the epoch whose first segment has this number.
+    pub(crate) fn header_of(&self, track: &str, start_number: u64) -> HeaderLookup {
+        let starts = |e: &&Epoch| e.timeline.as_ref().is_some_and(|t| t.start_number == start_number);
+        let index = self.tracks.iter().position(|t| t.name == track);
+        let (Some(index), Some(epoch)) = (index, self.epochs.iter().find(starts)) else {
+            return HeaderLookup::Nowhere;
+        };
+        match epoch.member(index) {
+            Some(member) => HeaderLookup::Here(member.header.clone()),
+            None if epoch.expected.contains(&index) => HeaderLookup::Soon,
+            None => HeaderLookup::Nowhere,
+        }
+    }
+
+    fn live_epoch(&self, epoch: &Epoch, timeline: &Timeline, availability_start_us: i64) -> live::Epoch {
+        let since = |us: i64| u64::try_from(us - availability_start_us).unwrap_or(0);
+        let mut members: Vec<(&Member, bool)> = epoch.members.iter().map(|m| (m, true)).collect();
+        // Tracks that are expected are shown from the start: players do not look for a track that comes later.
+        members.extend(epoch.expected.iter().filter_map(|&t| self.last_member(t)).map(|m| (m, false)));
+        members.sort_by_key(|(m, _)| m.track);
+        let tracks = members.iter().map(|(m, here)| self.live_track(m, here.then_some(epoch.id)));
+        live::Epoch {
+            id: epoch.id,
+            start_us: since(timeline.start_us),
+            end_us: epoch.end_us.map(since),
+            timescale: timeline.timescale,
+            media_start: timeline.media_start,
+            segment_duration: timeline.segment,
+            chunk_duration: timeline.chunk,
+            produced: epoch.members.iter().find_map(|m| produced(m, timeline)),
+            start_number: timeline.start_number,
+            tracks: tracks.collect(),
+        }
+    }
+
+    /// A track as it was in the last epoch that it was in.
+    fn last_member(&self, track: usize) -> Option<&Member> {
+        self.epochs.iter().rev().find_map(|e| e.member(track))
+    }
+
+    fn live_track(&self, member: &Member, epoch: Option<u64>) -> LiveTrack {
+        let track = &self.tracks[member.track];
+        let segments = track.segments.iter().filter(|s| Some(s.epoch) == epoch);
+        let segments = segments.map(|s| LiveSegment {
+            sequence: s.sequence,
+            number: s.number,
+            time: s.time,
+            duration: s.duration,
+        });
+        LiveTrack {
+            name: track.name.clone(),
+            info: member.info.clone(),
+            frame_rate: member.frame_rate,
+            bitrate: member.bitrate,
+            inband_prft: member.prft.is_some(),
+            segments: segments.collect(),
+        }
+    }
+}
+
+/// What the source says of the time at which it encoded, if its clock can be believed.
+fn produced(member: &Member, timeline: &Timeline) -> Option<Produced> {
+    let prft = member.prft?;
+    let wall_us = i64::try_from(prft.unix_time()?.as_micros()).ok()?;
+    let expected_us = timeline.wall_us(prft.media_time, member.info.timescale);
+    if (wall_us - expected_us).abs() > PRFT_SKEW_US_MAX {
+        return None;
+    }
+    let media_time = rescale(micros(prft.media_time, member.info.timescale), 1_000_000, timeline.timescale);
+    Some(Produced { wall: Utc(signed(wall_us.cast_unsigned()) / 1000), media_time })
+}

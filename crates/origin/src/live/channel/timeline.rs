@@ -1,0 +1,99 @@
+//! The grid of an epoch: media time ↔ segment number ↔ wall clock.
+
+use thalweg_media::presentation::micros;
+
+/// The grid of a published epoch; it never changes, but for its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Timeline {
+    /// Units per second of the times below: the timescale of the reference track.
+    pub(super) timescale: u32,
+    /// Media time at which segment `start_number` begins.
+    pub(super) media_start: u64,
+    /// Duration of a segment.
+    pub(super) segment: u64,
+    /// Duration of the longest chunk that was seen before publication.
+    pub(super) chunk: u64,
+    /// Wall clock of `media_start`: the chunk that ends at media time *t* is expected at the wall clock of *t*.
+    pub(super) start_us: i64,
+    /// Number of the first segment.
+    pub(super) start_number: u64,
+}
+
+impl Timeline {
+    pub(super) fn segment_us(&self) -> i64 {
+        signed(micros(self.segment, self.timescale))
+    }
+
+    /// Media time in `timescale` at which segment `number` begins, to the nearest unit.
+    pub(super) fn grid(&self, number: u64, timescale: u32) -> u64 {
+        let steps = u128::from(number.saturating_sub(self.start_number));
+        let time = u128::from(self.media_start) + steps * u128::from(self.segment);
+        let (from, to) = (u128::from(self.timescale), u128::from(timescale));
+        u64::try_from((time * to + from / 2) / from).unwrap_or(u64::MAX)
+    }
+
+    /// Number of the segment whose beginning lies nearest to a media time.
+    pub(super) fn number_at(&self, time: u64, timescale: u32) -> u64 {
+        let (own, other) = (i128::from(self.timescale), i128::from(timescale));
+        // In units of 1 / (timescale of the epoch × timescale of the track), so that nothing is rounded.
+        let since = i128::from(time) * own - i128::from(self.media_start) * other;
+        let segment = i128::from(self.segment) * other;
+        let steps = (2 * since + segment).div_euclid(2 * segment).max(0);
+        self.start_number.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX))
+    }
+
+    /// Wall clock of a media time.
+    pub(super) fn wall_us(&self, time: u64, timescale: u32) -> i64 {
+        self.start_us + signed(micros(time, timescale)) - signed(micros(self.media_start, self.timescale))
+    }
+
+    /// Wall clock at which segment `number` begins.
+    pub(super) fn segment_wall_us(&self, number: u64) -> i64 {
+        self.wall_us(self.grid(number, self.timescale), self.timescale)
+    }
+}
+
+/// Microseconds of media time fit: the parser bounds media times to 2^62.
+pub(super) fn signed(us: u64) -> i64 {
+    i64::try_from(us).unwrap_or(i64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timeline;
+    use proptest::prelude::*;
+
+    fn timeline() -> Timeline {
+        // 60 frames of 1001/30000 s.
+        Timeline {
+            timescale: 30_000,
+            media_start: 3003,
+            segment: 60_060,
+            chunk: 15_015,
+            start_us: 0,
+            start_number: 7,
+        }
+    }
+
+    #[test]
+    fn a_time_belongs_to_the_nearest_border() {
+        let t = timeline();
+        assert_eq!([0, 3003, 33_032, 33_033, 63_063].map(|time| t.number_at(time, 30_000)), [7, 7, 7, 8, 8]);
+    }
+
+    #[test]
+    fn the_grid_does_not_drift_in_another_timescale() {
+        let t = timeline();
+        // After 1,000,000 segments of 2.002 s: 2,002,000.1001 s.
+        assert_eq!(t.grid(1_000_007, 44_100), 88_288_204_414);
+        assert_eq!(t.segment_wall_us(1_000_007), 2_002_000_000_000);
+    }
+
+    proptest! {
+        #[test]
+        fn number_is_the_inverse_of_grid(number in 7u64..1 << 32, timescale in 1000u32..10_000_000) {
+            let t = timeline();
+            prop_assert_eq!(t.number_at(t.grid(number, timescale), timescale), number);
+        }
+    }
+}
