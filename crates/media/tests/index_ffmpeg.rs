@@ -143,14 +143,14 @@ fn few_bytes_are_read() {
     };
     let cost = |file: &[u8]| {
         let indexed = index(file).unwrap();
-        let bytes: u64 = indexed.wants.iter().map(|want| want.len).sum();
-        assert!(file.len() as u64 > 2_000_000);
-        format!("{} segments, {} reads, {bytes} bytes", indexed.index.segments.len(), indexed.wants.len())
+        let (reads, bytes) = (indexed.wants.len(), indexed.wants.iter().map(|want| want.len).sum::<u64>());
+        assert!(file.len() > 2_000_000 && bytes <= 16_384 + 4096 * (reads as u64 - 1));
+        format!("{} segments, {reads} reads", indexed.index.segments.len())
     };
-    expect!["20 segments, 21 reads, 94636 bytes"].assert_eq(&cost(&long("-movflags +cmaf")));
-    expect!["20 segments, 10 reads, 49580 bytes"].assert_eq(&cost(&long("-movflags +cmaf+global_sidx")));
+    expect!["20 segments, 21 reads"].assert_eq(&cost(&long("-movflags +cmaf")));
+    expect!["20 segments, 10 reads"].assert_eq(&cost(&long("-movflags +cmaf+global_sidx")));
     let chunked = long("-frag_duration 500000 -movflags +cmaf+frag_keyframe");
-    expect!["20 segments, 81 reads, 341536 bytes"].assert_eq(&cost(&chunked));
+    expect!["20 segments, 81 reads"].assert_eq(&cost(&chunked));
 }
 
 #[test]
