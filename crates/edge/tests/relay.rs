@@ -35,7 +35,7 @@ async fn all_have(seen: &mut [mpsc::Receiver<usize>], bytes: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everyone_has_each_chunk_before_the_next_is_sent() {
     let backend = Backend::new().await;
-    let edge = TestEdge::before(&backend).await;
+    let edge = TestEdge::with_two_threads(&backend);
     let (mut seen, mut watching) = (Vec::new(), Vec::new());
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -82,7 +82,7 @@ async fn everyone_has_each_chunk_before_the_next_is_sent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backend_that_dies_is_a_failure_to_everyone_and_forgotten() {
     let backend = Backend::new().await;
-    let edge = TestEdge::before(&backend).await;
+    let edge = TestEdge::with_two_threads(&backend);
     let (mut seen, mut watching) = (Vec::new(), Vec::new());
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -116,7 +116,7 @@ async fn a_backend_that_dies_is_a_failure_to_everyone_and_forgotten() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_response_with_a_length_that_breaks_off_is_short() {
     let backend = Backend::new().await;
-    let edge = TestEdge::before(&backend).await;
+    let edge = TestEdge::with_two_threads(&backend);
     let mut client = edge.client().await;
     client.request("GET", "/a", "").await;
     let mut fetch = backend.fetch().await;
@@ -132,7 +132,7 @@ async fn a_response_with_a_length_that_breaks_off_is_short() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_range_is_answered_as_soon_as_it_has_arrived() {
     let backend = Backend::new().await;
-    let edge = TestEdge::before(&backend).await;
+    let edge = TestEdge::with_two_threads(&backend);
     let mut first = edge.client().await;
     first.request("GET", "/a", "").await;
     let mut fetch = backend.fetch().await;
@@ -166,7 +166,7 @@ async fn a_range_is_answered_as_soon_as_it_has_arrived() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_range_of_a_known_length_is_answered_before_its_bytes_arrive() {
     let backend = Backend::new().await;
-    let edge = TestEdge::before(&backend).await;
+    let edge = TestEdge::with_two_threads(&backend);
     let mut client = edge.client().await;
     client.request("GET", "/a", "Range: bytes=50000-\r\n").await;
     let mut fetch = backend.fetch().await;
@@ -182,7 +182,7 @@ async fn a_range_of_a_known_length_is_answered_before_its_bytes_arrive() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fill_goes_on_when_its_client_has_left() {
     let backend = Backend::new().await;
-    let edge = TestEdge::before(&backend).await;
+    let edge = TestEdge::with_two_threads(&backend);
     let mut client = edge.client().await;
     client.request("GET", "/a", "").await;
     let mut fetch = backend.fetch().await;

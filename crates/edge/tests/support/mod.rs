@@ -26,7 +26,8 @@ pub fn config(backend: SocketAddr) -> Config {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         backends: vec![BackendUrl::at(backend)],
         memory_bytes: 64 << 20,
-        threads: NonZeroUsize::new(2),
+        // One thread has one pool of connections and takes requests in the order they come.
+        threads: NonZeroUsize::new(1),
         admin: None,
         ..Config::default()
     }
@@ -43,12 +44,16 @@ impl TestEdge {
         Self { address, records, stop: Some(stop), running }
     }
 
-    pub async fn before(backend: &Backend) -> Self {
+    pub fn before(backend: &Backend) -> Self {
         Self::start(config(backend.address))
     }
 
+    pub fn with_two_threads(backend: &Backend) -> Self {
+        Self::start(Config { threads: NonZeroUsize::new(2), ..config(backend.address) })
+    }
+
     pub async fn client(&self) -> Client {
-        Client { stream: TcpStream::connect(self.address).await.unwrap(), input: Vec::new() }
+        Client::new(TcpStream::connect(self.address).await.unwrap())
     }
 
     /// One request on a connection of its own.
@@ -96,6 +101,10 @@ pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 impl Client {
+    pub fn new(stream: TcpStream) -> Self {
+        Self { stream, input: Vec::new() }
+    }
+
     pub async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
@@ -152,6 +161,13 @@ impl Client {
         std::mem::replace(&mut self.input, rest)
     }
 
+    /// As much of `len` bytes as comes.
+    pub async fn up_to(&mut self, len: usize) -> Vec<u8> {
+        while self.input.len() < len && self.more().await {}
+        let rest = self.input.split_off(len.min(self.input.len()));
+        std::mem::replace(&mut self.input, rest)
+    }
+
     pub async fn is_closed(&mut self) -> bool {
         self.input.is_empty() && !self.more().await
     }
@@ -205,7 +221,11 @@ pub struct Fetch {
 
 impl Backend {
     pub async fn new() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        Self::at((Ipv4Addr::LOCALHOST, 0).into()).await
+    }
+
+    pub async fn at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         Self { address: listener.local_addr().unwrap(), listener }
     }
 
@@ -214,7 +234,7 @@ impl Backend {
         let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
         let (stream, _) = accepted.expect("the edge did not come").unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut client = Client { stream, input: Vec::new() };
+        let mut client = Client::new(stream);
         let request = client.head().await;
         Fetch { client, request }
     }
@@ -228,6 +248,16 @@ impl Backend {
 impl Fetch {
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.client.send(bytes.as_ref()).await;
+    }
+
+    /// As much as the connection takes at once.
+    pub async fn write(&mut self, bytes: &[u8]) -> usize {
+        self.client.stream.write(bytes).await.unwrap()
+    }
+
+    /// False once the edge has gone.
+    pub async fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.client.stream.write_all(bytes).await.is_ok()
     }
 
     pub async fn chunk(&mut self, content: &[u8]) {

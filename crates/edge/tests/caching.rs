@@ -1,0 +1,336 @@
+//! What is reused, validated, passed and refused, over real sockets, by rule.
+
+mod support;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use support::{Backend, Response, TestEdge, config, content, field};
+use thalweg_edge::{BackendUrl, Config, Timeouts};
+use tokio::task::JoinHandle;
+
+/// Sends a request in the background, so that the test can be its backend.
+fn get(edge: &TestEdge, path: &'static str, fields: &'static str) -> JoinHandle<Response> {
+    let address = edge.address;
+    tokio::spawn(async move {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let mut client = support::Client::new(stream);
+        client.request("GET", path, fields).await;
+        client.response().await
+    })
+}
+
+#[tokio::test]
+async fn rfc9111_4_what_is_fresh_is_reused_with_its_age() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let first = get(&edge, "/a", "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", "Cache-Control: s-maxage=60, max-age=0\r\nAge: 7\r\n", b"content").await;
+    let first = first.await.unwrap();
+    assert_eq!(first.cache_status(), "thalweg; fwd=uri-miss; fwd-status=200; ttl=53; stored");
+    assert_eq!(first.field("via"), Some("1.1 thalweg"));
+    let second = edge.get("/a", "").await;
+    assert_eq!(second.content, b"content");
+    assert!(second.cache_status().starts_with("thalweg; hit; ttl=5"), "{}", second.cache_status());
+    assert!(second.field("age").unwrap().parse::<u64>().unwrap() >= 7);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_4_3_what_is_stale_is_validated() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let first = get(&edge, "/a", "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", "Cache-Control: no-cache\r\nETag: \"v1\"\r\nX-Kept: yes\r\n", b"content").await;
+    assert_eq!(first.await.unwrap().content, b"content");
+
+    let second = get(&edge, "/a", "");
+    fetch.next().await;
+    assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
+    fetch
+        .send("HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\nCache-Control: max-age=60\r\nX-New: yes\r\n\r\n")
+        .await;
+    let second = second.await.unwrap();
+    assert_eq!((second.status, &second.content[..]), (200, &b"content"[..]));
+    assert_eq!((second.field("x-kept"), second.field("x-new")), (Some("yes"), Some("yes")));
+    assert!(second.cache_status().contains("fwd=stale; fwd-status=304"), "{}", second.cache_status());
+    assert!(edge.get("/a", "").await.cache_status().contains("hit"), "fresh again");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_4_3_3_a_new_response_replaces_the_stale_one() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let first = get(&edge, "/a", "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", "Cache-Control: max-age=0\r\nETag: \"v1\"\r\n", b"old").await;
+    first.await.unwrap();
+    let second = get(&edge, "/a", "");
+    fetch.next().await;
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\nETag: \"v2\"\r\n", b"new").await;
+    assert_eq!(second.await.unwrap().content, b"new");
+    assert_eq!(edge.get("/a", "").await.content, b"new");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9110_13_conditions_of_the_client_are_answered_here() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let first = get(&edge, "/a", "If-None-Match: \"v1\"\r\n");
+    let mut fetch = backend.fetch().await;
+    assert_eq!(field(&fetch.request, "if-none-match"), None, "the whole is fetched");
+    let fields =
+        "Cache-Control: max-age=60\r\nETag: \"v1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
+    fetch.respond("200 OK", fields, b"content").await;
+    let first = first.await.unwrap();
+    assert_eq!((first.status, first.field("etag")), (304, Some("\"v1\"")));
+    assert_eq!(first.field("content-length"), None);
+    let status = async |fields: &str| edge.get("/a", fields).await.status;
+    assert_eq!(status("If-None-Match: \"v2\"\r\n").await, 200);
+    assert_eq!(status("If-None-Match: W/\"v1\"\r\n").await, 304);
+    assert_eq!(status("If-Modified-Since: Thu, 01 Jan 2026 00:00:00 GMT\r\n").await, 304);
+    assert_eq!(status("If-Modified-Since: Wed, 31 Dec 2025 00:00:00 GMT\r\n").await, 200);
+    assert_eq!(status("If-Match: \"v2\"\r\n").await, 412);
+    assert_eq!(status("Range: bytes=0-2\r\nIf-Range: \"v1\"\r\n").await, 206);
+    assert_eq!(status("Range: bytes=0-2\r\nIf-Range: \"v2\"\r\n").await, 200);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_4_1_variants_are_kept_apart() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut fetch = None;
+    for language in ["de", "fr"] {
+        let fields = if language == "de" { "Accept-Language: de\r\n" } else { "Accept-Language: fr\r\n" };
+        let asked = get(&edge, "/a", fields);
+        match &mut fetch {
+            None => fetch = Some(backend.fetch().await),
+            Some(fetch) => fetch.next().await,
+        }
+        let fetch = fetch.as_mut().unwrap();
+        fetch
+            .respond("200 OK", "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n", language.as_bytes())
+            .await;
+        asked.await.unwrap();
+    }
+    for language in ["de", "fr"] {
+        let hit = edge.get("/a", &format!("Accept-Language: {language}\r\n")).await;
+        assert_eq!(hit.content, language.as_bytes());
+        assert!(hit.cache_status().contains("hit"));
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn what_may_not_be_shared_goes_to_each_client_on_its_own_at_once() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let first = get(&edge, "/a", "");
+    let mut one = backend.fetch().await;
+    let (mut second, mut third) = (edge.client().await, edge.client().await);
+    second.request("GET", "/a", "").await;
+    third.request("GET", "/a", "").await;
+    // The edge takes requests in order: once it has refused this one, the two wait for the head of the first.
+    let mut barrier = edge.client().await;
+    barrier.request("POST", "/", "").await;
+    assert_eq!(barrier.response().await.status, 405);
+    one.send("HTTP/1.1 200 OK\r\nCache-Control: private, max-age=60\r\nContent-Length: 5\r\n\r\n").await;
+    let mut two = backend.fetch().await;
+    let mut three = backend.fetch().await;
+    two.respond("200 OK", "Cache-Control: private\r\n", b"two").await;
+    three.respond("200 OK", "Cache-Control: private\r\n", b"three").await;
+    let others = [second.response().await.content, third.response().await.content];
+    assert!(others.contains(&b"two".to_vec()) && others.contains(&b"three".to_vec()), "{others:?}");
+    one.send("first").await;
+    let first = first.await.unwrap();
+    assert_eq!(first.content, b"first");
+    assert!(first.cache_status().ends_with("detail=private"), "{}", first.cache_status());
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_client_holds_up_what_is_passed_to_it() {
+    const TOTAL: usize = 64 << 20;
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    let mut fetch = backend.fetch().await;
+    fetch
+        .send(format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: {TOTAL}\r\n\r\n"))
+        .await;
+    client.head().await;
+    // The client reads nothing: what the backend can send is bounded by buffers, not by the response.
+    let mut sent = 0;
+    let piece = vec![7; 1 << 20];
+    while let Ok(written) = tokio::time::timeout(Duration::from_millis(500), fetch.write(&piece)).await {
+        sent += written;
+        assert!(sent < TOTAL / 2, "{sent} bytes taken from the backend for a client that reads none");
+    }
+    let sending = tokio::spawn(async move {
+        while sent < TOTAL {
+            sent += fetch.write(&piece[..piece.len().min(TOTAL - sent)]).await;
+        }
+        fetch
+    });
+    assert!(client.exactly(TOTAL).await.iter().all(|byte| *byte == 7));
+    drop(sending.await.unwrap());
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_backend_that_is_down_is_a_502_at_once_and_comes_back() {
+    let backend = Backend::new().await;
+    let address = backend.address;
+    drop(backend);
+    let edge = TestEdge::start(config(address));
+    let down = edge.get("/a", "").await;
+    assert_eq!((down.status, down.field("cache-control")), (502, Some("no-store")));
+    assert_eq!(down.cache_status(), "thalweg; fwd=uri-miss; detail=\"the backend did not answer\"");
+    let backend = Backend::at(address).await;
+    let up = get(&edge, "/a", "");
+    backend.fetch().await.respond("200 OK", "", b"content").await;
+    assert_eq!(up.await.unwrap().status, 200);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_backend_that_does_not_answer_is_a_504_to_all_who_wait() {
+    let backend = Backend::new().await;
+    let timeouts = Timeouts { first_byte: Duration::from_millis(300), ..Timeouts::default() };
+    let edge = TestEdge::start(Config { timeouts, ..config(backend.address) });
+    let waiting = [get(&edge, "/a", ""), get(&edge, "/a", "")];
+    let _silent = backend.fetch().await;
+    for response in waiting {
+        assert_eq!(response.await.unwrap().status, 504);
+    }
+    assert!(!backend.is_asked_again().await);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_backend_takes_over() {
+    let gone = Backend::new().await;
+    let backend = Backend::new().await;
+    let mut config = config(gone.address);
+    config.backends.push(BackendUrl::at(backend.address));
+    drop(gone);
+    let edge = TestEdge::start(config);
+    for path in ["/a", "/b", "/c"] {
+        let asked = get(&edge, path, "");
+        let mut fetch = backend.fetch().await;
+        fetch.respond("200 OK", "Connection: close\r\n", path.as_bytes()).await;
+        assert_eq!(asked.await.unwrap().content, path.as_bytes());
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_the_backend_closed_costs_no_request() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::start(config(backend.address));
+    let first = get(&edge, "/a", "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", "", b"a").await;
+    first.await.unwrap();
+    drop(fetch);
+    let second = get(&edge, "/b", "");
+    backend.fetch().await.respond("200 OK", "", b"b").await;
+    assert_eq!(second.await.unwrap().content, b"b");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn malformed_responses_are_502() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    for response in [
+        "not HTTP at all\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "",
+    ] {
+        let asked = get(&edge, "/a", "");
+        let mut fetch = backend.fetch().await;
+        fetch.send(response).await;
+        drop(fetch);
+        assert_eq!(asked.await.unwrap().status, 502, "{response:?}");
+    }
+    let asked = get(&edge, "/chunked", "");
+    let mut fetch = backend.fetch().await;
+    fetch
+        .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\nzz\r\n")
+        .await;
+    assert!(!asked.await.unwrap().whole);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn interim_responses_are_not_the_response() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let asked = get(&edge, "/a", "");
+    let mut fetch = backend.fetch().await;
+    fetch.send("HTTP/1.1 103 Early Hints\r\nLink: </b>\r\n\r\n").await;
+    fetch.respond("200 OK", "", b"content").await;
+    assert_eq!(asked.await.unwrap().content, b"content");
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_memory_far_too_small_serves_right_bytes_to_slow_readers() {
+    const SIZE: usize = 3 << 20;
+    let backend = Backend::new().await;
+    let edge = TestEdge::start(Config { memory_bytes: 16 << 20, ..config(backend.address) });
+    let serving = tokio::spawn(async move {
+        let mut fetches = Vec::new();
+        for number in 0..12 {
+            let mut fetch = backend.fetch().await;
+            let start: usize = field(&fetch.request, "x-start").unwrap().parse().unwrap();
+            fetches.push(tokio::spawn(async move {
+                let fields = "Cache-Control: max-age=60\r\nConnection: close\r\n";
+                fetch.respond("200 OK", fields, &content(start, SIZE)).await;
+                (number, fetch)
+            }));
+        }
+        for fetch in fetches {
+            fetch.await.unwrap();
+        }
+    });
+    // Each client reads a little of its own response, then all read on: what was evicted, and its slabs reused,
+    // must still reach them as it was.
+    let mut clients = Vec::new();
+    for number in 0..12_usize {
+        let mut client = edge.client().await;
+        client.request("GET", &format!("/{number}"), &format!("X-Start: {}\r\n", number * 1_234_567)).await;
+        let head = client.head().await;
+        if head.starts_with("HTTP/1.1 200") {
+            assert_eq!(client.exactly(1000).await, content(number * 1_234_567, 1000));
+            clients.push((number, client));
+        }
+    }
+    serving.await.unwrap();
+    assert!(clients.len() >= 4, "the memory holds some of them");
+    for (number, mut client) in clients {
+        let start = number * 1_234_567;
+        match client.up_to(SIZE - 1000).await {
+            rest if rest.len() == SIZE - 1000 => assert!(rest == content(start + 1000, SIZE - 1000)),
+            // Without room a fill fails, visibly; what had come was right.
+            rest => assert!(rest == content(start + 1000, rest.len())),
+        }
+    }
+    edge.stop().await;
+}
+
+#[test]
+fn a_port_in_use_is_told() {
+    let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = thalweg_edge::Edge::bind(Config { listen: address, ..config(address) }).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("cannot listen on {address}")), "{error}");
+}
