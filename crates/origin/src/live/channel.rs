@@ -305,6 +305,14 @@ impl Channel {
         Some((index, &self.tracks[index].info))
     }
 
+    /// The name of the only track, if there is exactly one.
+    pub(crate) fn only_track(&self) -> Option<&str> {
+        match self.tracks.as_slice() {
+            [track] => Some(&track.name),
+            _ => None,
+        }
+    }
+
     fn note(&mut self, note: Note) {
         self.effects.push(Effect::Note(note));
     }

@@ -233,8 +233,11 @@ impl Channel {
     }
 }
 
+/// First numbers of channels are below this: `@startNumber` has 32 bits, and a channel runs on from there.
+const FIRST_NUMBERS: u64 = 1 << 31;
+
 /// The first number of a channel follows from the time of day, so that a channel that begins again, after
 /// the origin was restarted, names no segment by a name that caches still know.
 fn first_number(start_us: i64, segment_us: u64) -> u64 {
-    start_us.max(0).cast_unsigned() / segment_us.max(1)
+    start_us.max(0).cast_unsigned() / segment_us.max(1) % FIRST_NUMBERS
 }

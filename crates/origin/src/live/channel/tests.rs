@@ -763,7 +763,7 @@ proptest::proptest! {
         let mut script = Script::both();
         let mut witness = Witness::default();
         let (mut now, mut edges) = (START_US, [0i64; 2]);
-        let mut published: Option<(Utc, Vec<(u64, u64, u64)>)> = None;
+        let mut published: Option<(Utc, Vec<[u64; 3]>)> = None;
         for (serial, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Chunk { track, ahead, sync, wait_ms } => {
@@ -799,10 +799,10 @@ proptest::proptest! {
             if let Some(live) = script.channel.live() {
                 let start = published.as_ref().map_or(live.availability_start, |p| p.0);
                 proptest::prop_assert_eq!(live.availability_start, start, "fixed for life");
-                let epochs: Vec<_> = live.epochs.iter().map(|e| (e.id, e.start_us, e.start_number)).collect();
-                proptest::prop_assert!(epochs.windows(2).all(|w| w[0].1 <= w[1].1 && w[0].2 < w[1].2), "{:?}", epochs);
+                let epochs: Vec<_> = live.epochs.iter().map(|e| [e.id, e.start_us, e.start_number]).collect();
+                proptest::prop_assert!(epochs.windows(2).all(|w| w[0][1] <= w[1][1] && w[0][2] < w[1][2]), "{:?}", epochs);
                 for before in published.iter().flat_map(|p| &p.1) {
-                    let now = epochs.iter().find(|e| e.0 == before.0);
+                    let now = epochs.iter().find(|e| e[0] == before[0]);
                     proptest::prop_assert!(now.is_none_or(|e| e == before), "epochs do not change");
                 }
                 published = Some((start, epochs));

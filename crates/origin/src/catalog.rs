@@ -1,0 +1,103 @@
+//! `/catalog.json`: what there is to play, and what there would be but for a fault.
+
+use serde::Serialize;
+
+use crate::live::Live;
+use crate::vod::{Fault, Library};
+
+/// Presentations that are indexed for one catalogue; the rest of a larger library is not listed.
+const LISTED_MAX: usize = 1000;
+
+/// The wire form.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Catalog {
+    vod: Vec<OnDemand>,
+    live: Vec<Channel>,
+    faults: Vec<Named>,
+}
+
+#[derive(Debug, Serialize)]
+struct OnDemand {
+    name: String,
+    hls: String,
+    dash: String,
+    duration_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Channel {
+    name: String,
+    hls: String,
+    dash: String,
+    /// UTC, ISO 8601.
+    since: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Named {
+    name: String,
+    message: String,
+}
+
+/// The catalogue now. Presentations that were not asked for yet are indexed for it.
+pub(crate) async fn catalog(library: Option<&Library>, live: &Live) -> Catalog {
+    let mut catalog = Catalog::default();
+    if let Some(library) = library {
+        on_demand(library, &mut catalog).await;
+    }
+    for (name, since) in live.published() {
+        let (hls, dash) = urls("live", &name);
+        catalog.live.push(Channel { hls, dash, since: since.to_string(), name });
+    }
+    catalog
+}
+
+async fn on_demand(library: &Library, catalog: &mut Catalog) {
+    let names = match library.names().await {
+        Ok(names) => names,
+        Err(error) => {
+            return catalog.faults.push(Named { name: String::from("media"), message: error.to_string() });
+        }
+    };
+    for name in names.into_iter().take(LISTED_MAX) {
+        match library.get(&name).await {
+            Ok(presentation) => {
+                let duration_s = presentation.media.duration_us() as f64 / 1e6;
+                let (hls, dash) = urls("vod", &name);
+                catalog.vod.push(OnDemand { name, hls, dash, duration_s });
+            }
+            // It was there a moment ago.
+            Err(Fault::Unknown) => {}
+            Err(fault) => catalog.faults.push(Named { name, message: fault.to_string() }),
+        }
+    }
+}
+
+fn urls(root: &str, name: &str) -> (String, String) {
+    let name = encode(name);
+    (format!("/{root}/{name}/master.m3u8"), format!("/{root}/{name}/manifest.mpd"))
+}
+
+/// A path segment: all but unreserved characters percent-encoded (RFC 3986 §2.3).
+fn encode(name: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::urls;
+
+    #[test]
+    fn names_are_encoded() {
+        assert_eq!(urls("vod", "a b/é").0, "/vod/a%20b%2F%C3%A9/master.m3u8");
+    }
+}

@@ -1,0 +1,41 @@
+//! What an origin is told: resolved values, checked by whoever made them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Configuration of an origin.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where edges, clients and ingest sources connect.
+    pub listen: SocketAddr,
+    /// The directory of presentations: each directory in it is served as `/vod/NAME/`. `None`: live channels only.
+    pub media: Option<PathBuf>,
+    /// How much of a live channel can be played back.
+    pub window: Duration,
+    /// Least duration of a live segment, and of a segment on demand where the file has no sidx.
+    pub segment_target: Duration,
+    /// Memory for the windows of all live channels, in bytes.
+    pub live_memory_bytes: u64,
+    /// Live channels; a source of one more is refused.
+    pub channels_max: usize,
+    /// Connections at a time; more wait to be accepted.
+    pub connections_max: usize,
+    /// Bytes of a request's header section.
+    pub head_bytes_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8081)),
+            media: None,
+            window: Duration::from_secs(60),
+            segment_target: Duration::from_secs(2),
+            live_memory_bytes: 512 << 20,
+            channels_max: 64,
+            connections_max: 4096,
+            head_bytes_max: 16 << 10,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a request's path asks for. Pure.
+//!
+//! The names in a route are decoded, checked for traversal, and used for look-ups only.
+
+use thalweg_http::target;
+
+/// Longest path and query that is looked at, in bytes.
+pub(crate) const TARGET_BYTES_MAX: usize = 2048;
+
+/// What a path asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// `/catalog.json`
+    Catalog,
+    /// `/time`
+    Time,
+    /// `/vod/NAME/…`
+    Vod { name: String, what: Item },
+    /// `/live/CHANNEL/…`
+    Live { channel: String, what: Item },
+    /// `/ingest/CHANNEL/…`, with what follows the channel.
+    Ingest { channel: String, path: Vec<String> },
+}
+
+/// What of a presentation or channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// `master.m3u8`
+    Multivariant,
+    /// `manifest.mpd`
+    Mpd,
+    /// `TRACK/media.m3u8`
+    MediaPlaylist { track: String },
+    /// `TRACK/init.mp4`, live `TRACK/init-NUMBER.mp4`
+    Header { track: String, number: Option<u64> },
+    /// `TRACK/NAME.m4s`: the time on demand, the number live.
+    Segment { track: String, name: u64 },
+}
+
+/// Why a path has no route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// 400: it is malformed, or climbs out.
+    Malformed,
+    /// 404: there is nothing of that form.
+    Unknown,
+    /// 414: [`TARGET_BYTES_MAX`].
+    TooLong,
+}
+
+/// The route of a request target in origin-form.
+pub(crate) fn route(target: &str) -> Result<Route, Refused> {
+    if target.len() > TARGET_BYTES_MAX {
+        return Err(Refused::TooLong);
+    }
+    let path_len = target::check(target).map_err(|_| Refused::Malformed)?;
+    let mut segments = Vec::new();
+    for segment in target[1..path_len].split('/') {
+        let decoded = target::decode(segment).and_then(|bytes| String::from_utf8(bytes).ok());
+        segments.push(decoded.filter(|s| !s.contains('/')).ok_or(Refused::Malformed)?);
+    }
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["catalog.json"] => Ok(Route::Catalog),
+        ["time"] => Ok(Route::Time),
+        ["vod", name, rest @ ..] => item(rest).map(|what| Route::Vod { name: (*name).to_owned(), what }),
+        ["live", channel, rest @ ..] => {
+            item(rest).map(|what| Route::Live { channel: (*channel).to_owned(), what })
+        }
+        ["ingest", channel, path @ ..] if !channel.is_empty() => {
+            let path = path.iter().map(|&s| s.to_owned()).collect();
+            Ok(Route::Ingest { channel: (*channel).to_owned(), path })
+        }
+        _ => Err(Refused::Unknown),
+    }
+}
+
+fn item(rest: &[&str]) -> Result<Item, Refused> {
+    let (track, file) = match rest {
+        ["master.m3u8"] => return Ok(Item::Multivariant),
+        ["manifest.mpd"] => return Ok(Item::Mpd),
+        [track, file] if !track.is_empty() => ((*track).to_owned(), *file),
+        _ => return Err(Refused::Unknown),
+    };
+    if file == "media.m3u8" {
+        return Ok(Item::MediaPlaylist { track });
+    }
+    if file == "init.mp4" {
+        return Ok(Item::Header { track, number: None });
+    }
+    if let Some(number) = file.strip_prefix("init-").and_then(|f| f.strip_suffix(".mp4")).and_then(number) {
+        return Ok(Item::Header { track, number: Some(number) });
+    }
+    let name = file.strip_suffix(".m4s").and_then(number).ok_or(Refused::Unknown)?;
+    Ok(Item::Segment { track, name })
+}
+
+/// A number as manifests write it: one name for one segment, so no sign and no leading zeros.
+fn number(text: &str) -> Option<u64> {
+    let canonical = text == "0" || !text.starts_with('0');
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    if canonical && digits { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn paths_and_what_they_ask_for() {
+        let mut out = String::new();
+        for target in [
+            "/catalog.json",
+            "/time?x=1",
+            "/vod/a%20b/master.m3u8",
+            "/vod/a/video_360/0.m4s",
+            "/vod/a/v/init.mp4",
+            "/live/c/manifest.mpd",
+            "/live/c/v/init-897608800.mp4",
+            "/live/c/v/18446744073709551615.m4s",
+            "/ingest/c/live.mpd",
+            "/ingest/c/Streams(video.cmfv)",
+            "/ingest/c",
+            // Nothing of that form.
+            "/",
+            "/vod/a",
+            "/vod/a/",
+            "/vod/a//0.m4s",
+            "/vod/a/v/00.m4s",
+            "/vod/a/v/+1.m4s",
+            "/vod/a/v/18446744073709551616.m4s",
+            "/vod/a/v/1.mp4",
+            "/ingest/",
+            // Not to be looked at.
+            "/vod/../etc/passwd",
+            "/vod/%2e%2e/v/0.m4s",
+            "/vod/a%2Fb/master.m3u8",
+            "/vod/a%00/master.m3u8",
+            "/vod/%ff/master.m3u8",
+            "/vod/%zz/master.m3u8",
+            "vod",
+        ] {
+            out += &format!("{target} → {:?}\n", route(target));
+        }
+        expect![[r#"
+            /catalog.json → Ok(Catalog)
+            /time?x=1 → Ok(Time)
+            /vod/a%20b/master.m3u8 → Ok(Vod { name: "a b", what: Multivariant })
+            /vod/a/video_360/0.m4s → Ok(Vod { name: "a", what: Segment { track: "video_360", name: 0 } })
+            /vod/a/v/init.mp4 → Ok(Vod { name: "a", what: Header { track: "v", number: None } })
+            /live/c/manifest.mpd → Ok(Live { channel: "c", what: Mpd })
+            /live/c/v/init-897608800.mp4 → Ok(Live { channel: "c", what: Header { track: "v", number: Some(897608800) } })
+            /live/c/v/18446744073709551615.m4s → Ok(Live { channel: "c", what: Segment { track: "v", name: 18446744073709551615 } })
+            /ingest/c/live.mpd → Ok(Ingest { channel: "c", path: ["live.mpd"] })
+            /ingest/c/Streams(video.cmfv) → Ok(Ingest { channel: "c", path: ["Streams(video.cmfv)"] })
+            /ingest/c → Ok(Ingest { channel: "c", path: [] })
+            / → Err(Unknown)
+            /vod/a → Err(Unknown)
+            /vod/a/ → Err(Unknown)
+            /vod/a//0.m4s → Err(Unknown)
+            /vod/a/v/00.m4s → Err(Unknown)
+            /vod/a/v/+1.m4s → Err(Unknown)
+            /vod/a/v/18446744073709551616.m4s → Err(Unknown)
+            /vod/a/v/1.mp4 → Err(Unknown)
+            /ingest/ → Err(Unknown)
+            /vod/../etc/passwd → Err(Malformed)
+            /vod/%2e%2e/v/0.m4s → Err(Malformed)
+            /vod/a%2Fb/master.m3u8 → Err(Malformed)
+            /vod/a%00/master.m3u8 → Err(Malformed)
+            /vod/%ff/master.m3u8 → Err(Malformed)
+            /vod/%zz/master.m3u8 → Err(Malformed)
+            vod → Err(Malformed)
+        "#]].assert_eq(&out);
+    }
+
+    #[test]
+    fn a_target_has_a_longest_length() {
+        let long = |n| route(&format!("/{}", "a".repeat(n)));
+        assert_eq!(long(TARGET_BYTES_MAX - 1), Err(Refused::Unknown));
+        assert_eq!(long(TARGET_BYTES_MAX), Err(Refused::TooLong));
+    }
+}

@@ -1,0 +1,147 @@
+//! A directory of presentations. All system calls run on tokio's blocking threads.
+
+use super::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError, is_track};
+use bytes::Bytes;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Local {
+    root: Arc<PathBuf>,
+}
+
+/// An open file.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalReader {
+    key: Arc<str>,
+    file: Arc<File>,
+}
+
+impl Local {
+    pub(super) fn new(root: &Path) -> io::Result<Local> {
+        fs::read_dir(root)?;
+        Ok(Local { root: Arc::new(root.to_owned()) })
+    }
+
+    pub(super) async fn names(&self) -> Result<Vec<String>, StorageError> {
+        let root = self.root.clone();
+        blocking(move || {
+            let mut names = directories(&root).map_err(|e| StorageError::io("media", &e))?;
+            names.sort();
+            Ok(names)
+        })
+        .await
+    }
+
+    pub(super) async fn tracks(&self, name: &str) -> Result<Option<Vec<Object>>, StorageError> {
+        let (root, wanted) = (self.root.clone(), name.to_owned());
+        blocking(move || {
+            let names = directories(&root).map_err(|e| StorageError::io("media", &e))?;
+            let Some(name) = names.into_iter().find(|n| *n == wanted) else { return Ok(None) };
+            let mut objects = Vec::new();
+            walk(&root.join(&name), &name, DEPTH_MAX, &mut objects)?;
+            objects.sort_by(|a: &Object, b| a.key.cmp(&b.key));
+            Ok(Some(objects))
+        })
+        .await
+    }
+
+    pub(super) async fn open(&self, object: &Object) -> Result<LocalReader, StorageError> {
+        let (root, object) = (self.root.clone(), object.clone());
+        blocking(move || {
+            let file = File::open(root.join(&object.key)).map_err(|e| StorageError::io(&object.key, &e))?;
+            let metadata = file.metadata().map_err(|e| StorageError::io(&object.key, &e))?;
+            if validator(&metadata) != object.validator {
+                return Err(StorageError::Changed { key: object.key });
+            }
+            Ok(LocalReader { key: object.key.into(), file: Arc::new(file) })
+        })
+        .await
+    }
+}
+
+impl LocalReader {
+    pub(super) async fn read(&self, offset: u64, len: u64) -> Result<Bytes, StorageError> {
+        let reader = self.clone();
+        blocking(move || {
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+            match reader.file.read_exact_at(&mut bytes, offset) {
+                Ok(()) => Ok(bytes.into()),
+                // It was long enough when it was opened.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                    Err(StorageError::Changed { key: reader.key.to_string() })
+                }
+                Err(e) => Err(StorageError::io(&reader.key, &e)),
+            }
+        })
+        .await
+    }
+}
+
+/// Names of the directories in `root` that are Unicode and not hidden.
+fn directories(root: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !name.starts_with('.') && fs::metadata(entry.path()).is_ok_and(|m| m.is_dir()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Collects the tracks in `directory`, whose key is `prefix`, and in directories below it.
+fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>) -> Result<(), StorageError> {
+    let entries = fs::read_dir(directory).map_err(|e| StorageError::io(prefix, &e))?;
+    for entry in entries {
+        let entry = entry.map_err(|e| StorageError::io(prefix, &e))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name.starts_with('.') {
+            continue;
+        }
+        let key = format!("{prefix}/{name}");
+        let metadata = fs::metadata(entry.path()).map_err(|e| StorageError::io(&key, &e))?;
+        if metadata.is_dir() {
+            if depth > 0 {
+                walk(&entry.path(), &key, depth - 1, objects)?;
+            }
+        } else if metadata.is_file() && is_track(&name) {
+            if objects.len() == OBJECTS_MAX {
+                return Err(StorageError::TooMany { key: prefix.to_owned() });
+            }
+            objects.push(object(key, &metadata));
+        }
+    }
+    Ok(())
+}
+
+fn object(key: String, metadata: &Metadata) -> Object {
+    let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
+    Object {
+        key,
+        size: metadata.len(),
+        modified: modified.min(SystemTime::now()),
+        validator: validator(metadata),
+    }
+}
+
+/// Size, inode, and time of change to the nanosecond: another for every content, even of the same size within one
+/// second.
+fn validator(metadata: &Metadata) -> String {
+    let mtime = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    format!("{:x}-{:x}-{mtime:x}", metadata.len(), metadata.ino())
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+) -> Result<T, StorageError> {
+    // It fails only when the process ends or the work panicked, which the panic hook has told.
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(StorageError::io("media", &io::Error::other(error))))
+}

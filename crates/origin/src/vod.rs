@@ -1,0 +1,140 @@
+//! On demand: presentations in storage, indexed when they are first asked for.
+//!
+//! [`library`] keeps the indices, [`load`] makes them, [`names`] makes URLs of file names; here is what requests
+//! get of them.
+//!
+//! **Invariant:** nothing of the media is read to answer for a manifest, and of a segment only its own bytes.
+
+mod library;
+mod load;
+mod names;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::{Response, StatusCode};
+use thalweg_media::presentation::{Kind, NamedTrack};
+use thalweg_media::{dash, hls};
+
+use crate::answer::{self, Asked, Part, Resource};
+use crate::body::{self, Body};
+use crate::route::Item;
+use crate::storage::Object;
+
+pub(crate) use library::Library;
+pub(crate) use load::{Fault, Presentation};
+
+/// How long manifests may be kept. They change when a file in the directory does, so it is short; their ETag makes
+/// asking again cheap.
+const MANIFEST_CACHE_CONTROL: &str = "public, max-age=10";
+/// How long headers and segments may be kept. Their URL does not change with their file's content, so it is no
+/// longer than an operator is willing to wait after a file was replaced; after it, their ETag is asked for.
+const MEDIA_CACHE_CONTROL: &str = "public, max-age=3600";
+
+const HLS: &str = "application/vnd.apple.mpegurl";
+const DASH: &str = "application/dash+xml";
+
+/// The answer to a GET or HEAD of something of presentation `name`.
+pub(crate) async fn answer(library: &Library, asked: &Asked<'_>, name: &str, what: Item) -> Response<Body> {
+    let presentation = match library.get(name).await {
+        Ok(presentation) => presentation,
+        Err(fault) => return refuse(name, &fault),
+    };
+    match what {
+        Item::Multivariant => {
+            manifest(asked, &presentation, HLS, hls::multivariant(&presentation.media.renditions()))
+        }
+        Item::Mpd => manifest(asked, &presentation, DASH, dash::on_demand(&presentation.media)),
+        Item::MediaPlaylist { track } => match presentation.track(&track) {
+            Some((track, _)) => manifest(asked, &presentation, HLS, hls::media::on_demand(track)),
+            None => no_track(name, &track),
+        },
+        Item::Header { track, number: None } => match presentation.track(&track) {
+            Some((named, object)) => cut(library, asked, named, object, 0, named.index.header_size).await,
+            None => no_track(name, &track),
+        },
+        Item::Segment { track, name: time } => match presentation.track(&track) {
+            Some((named, object)) => match named.segment_at(time) {
+                Some(placed) => {
+                    let segment = placed.segment;
+                    cut(library, asked, named, object, segment.offset, segment.size).await
+                }
+                None => missing(format_args!("no segment of {name}/{track} begins at {time}")),
+            },
+            None => no_track(name, &track),
+        },
+        Item::Header { number: Some(_), .. } => missing("on demand a header is init.mp4"),
+    }
+}
+
+/// `size` bytes of a file as a representation of their own.
+async fn cut(
+    library: &Library,
+    asked: &Asked<'_>,
+    track: &NamedTrack,
+    object: &Object,
+    offset: u64,
+    size: u64,
+) -> Response<Body> {
+    let resource = Resource {
+        content_type: media_type(Kind::of(&track.index.info)),
+        cache_control: String::from(MEDIA_CACHE_CONTROL),
+        etag: Some(format!("\"{}-{offset:x}-{size:x}\"", object.validator)),
+        modified_s: Some(crate::clock::unix_s(object.modified)),
+        size: Some(size),
+    };
+    let (head, part) = answer::head(asked, &resource);
+    let range = match part {
+        Part::Nothing => return answer::finish(head, body::empty()),
+        Part::Whole => 0..size,
+        Part::Range(range) => range,
+    };
+    match library.storage().open(object).await {
+        Ok(reader) => answer::finish(head, body::file(reader, offset + range.start..offset + range.end)),
+        Err(error) => {
+            tracing::error!(%error, "cannot read media");
+            answer::text(StatusCode::INTERNAL_SERVER_ERROR, error)
+        }
+    }
+}
+
+/// RFC 6381 §3.3 names the media type of a segment after the kind of media in it.
+pub(crate) fn media_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Video => "video/mp4",
+        Kind::Audio => "audio/mp4",
+        Kind::Text => "application/mp4",
+    }
+}
+
+fn manifest(
+    asked: &Asked<'_>,
+    presentation: &Arc<Presentation>,
+    content_type: &'static str,
+    content: String,
+) -> Response<Body> {
+    let content = Bytes::from(content);
+    let resource = Resource {
+        content_type,
+        cache_control: String::from(MANIFEST_CACHE_CONTROL),
+        etag: Some(answer::etag_of(&content)),
+        modified_s: Some(presentation.modified_s),
+        size: Some(content.len() as u64),
+    };
+    answer::bytes(asked, &resource, &content)
+}
+
+fn refuse(name: &str, fault: &Fault) -> Response<Body> {
+    match fault {
+        Fault::Unknown => missing(format_args!("no presentation is called {name}")),
+        fault => answer::text(StatusCode::INTERNAL_SERVER_ERROR, fault),
+    }
+}
+
+fn no_track(name: &str, track: &str) -> Response<Body> {
+    missing(format_args!("presentation {name} has no track {track}"))
+}
+
+fn missing(words: impl std::fmt::Display) -> Response<Body> {
+    answer::text(StatusCode::NOT_FOUND, words)
+}

@@ -1,0 +1,137 @@
+//! The indices of presentations, kept while they are asked for.
+//!
+//! **Invariant:** one index is built for all requests that need it at the same time.
+//! **Invariant:** an index is never served for files that were found changed; storage is looked at again after
+//! [`LISTING_MAX_AGE`].
+//!
+//! Lock order: the map, let go, then a slot. The map's lock is not held across an await.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::load::{Fault, Presentation, fingerprint, load};
+use crate::storage::{Storage, StorageError};
+
+/// Presentations whose index, or fault, is kept.
+const SLOTS_MAX: usize = 1024;
+/// Segments in all indices that are kept: at 32 bytes each, 64 MiB.
+const SEGMENTS_MAX: usize = 2 << 20;
+/// How long a listing is believed.
+const LISTING_MAX_AGE: Duration = Duration::from_secs(1);
+
+/// All presentations of an origin.
+#[derive(Debug)]
+pub(crate) struct Library {
+    storage: Storage,
+    segment_target_ms: u32,
+    slots: Mutex<HashMap<String, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    slot: Arc<AsyncMutex<Slot>>,
+    used: Instant,
+    segments: usize,
+}
+
+type Outcome = Result<Arc<Presentation>, Fault>;
+
+/// What is known of one presentation.
+#[derive(Debug, Default)]
+struct Slot {
+    loaded: Option<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    fingerprint: u64,
+    listed: Instant,
+    outcome: Outcome,
+}
+
+impl Library {
+    pub(crate) fn new(storage: Storage, segment_target_ms: u32) -> Library {
+        Library { storage, segment_target_ms, slots: Mutex::default() }
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Names of all presentations, sorted.
+    pub(crate) async fn names(&self) -> Result<Vec<String>, StorageError> {
+        self.storage.names().await
+    }
+
+    /// The presentation of that name.
+    pub(crate) async fn get(&self, name: &str) -> Outcome {
+        let slot = self.slot(name);
+        let mut slot = slot.lock().await;
+        let known = slot.loaded.as_ref().filter(|l| l.listed.elapsed() < LISTING_MAX_AGE);
+        if let Some(loaded) = known {
+            return loaded.outcome.clone();
+        }
+        let outcome = self.refresh(name, &mut slot).await;
+        drop(slot);
+        match &outcome {
+            Err(Fault::Unknown) => drop(self.lock().remove(name)),
+            Ok(presentation) => self.make_room(name, presentation.segments()),
+            Err(_) => self.make_room(name, 0),
+        }
+        outcome
+    }
+
+    /// Looks at the files again, and indexes them if they are others than before.
+    async fn refresh(&self, name: &str, slot: &mut Slot) -> Outcome {
+        let listed = Instant::now();
+        let objects = self.storage.tracks(name).await.map_err(Fault::Storage)?.ok_or(Fault::Unknown)?;
+        let fingerprint = fingerprint(&objects);
+        if let Some(loaded) = slot.loaded.as_mut().filter(|l| l.fingerprint == fingerprint) {
+            loaded.listed = listed;
+            return loaded.outcome.clone();
+        }
+        let started = Instant::now();
+        let outcome = load(&self.storage, name, objects, self.segment_target_ms).await.map(Arc::new);
+        let took_ms = started.elapsed().as_millis();
+        match &outcome {
+            Ok(p) => {
+                let (tracks, segments) = (p.media.tracks().len(), p.segments());
+                tracing::info!(name, tracks, segments, took_ms, "presentation indexed");
+            }
+            Err(fault) => tracing::warn!(name, %fault, "presentation cannot be served"),
+        }
+        // What storage could not say now it may say the next time.
+        if !matches!(outcome, Err(Fault::Storage(_))) {
+            slot.loaded = Some(Loaded { fingerprint, listed, outcome: outcome.clone() });
+        }
+        outcome
+    }
+
+    fn slot(&self, name: &str) -> Arc<AsyncMutex<Slot>> {
+        let mut slots = self.lock();
+        let new = || Entry { slot: Arc::default(), used: Instant::now(), segments: 0 };
+        let entry = slots.entry(name.to_owned()).or_insert_with(new);
+        entry.used = Instant::now();
+        entry.slot.clone()
+    }
+
+    /// Drops the indices that were not used for longest until the others fit.
+    fn make_room(&self, name: &str, segments: usize) {
+        let mut slots = self.lock();
+        if let Some(entry) = slots.get_mut(name) {
+            entry.segments = segments;
+        }
+        while slots.len() > SLOTS_MAX || slots.values().map(|e| e.segments).sum::<usize>() > SEGMENTS_MAX {
+            let others = slots.iter().filter(|(other, _)| *other != name);
+            let Some(oldest) = others.min_by_key(|(_, e)| e.used).map(|(n, _)| n.clone()) else { return };
+            slots.remove(&oldest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

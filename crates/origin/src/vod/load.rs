@@ -1,0 +1,114 @@
+//! Indexing a presentation: ranged reads of its files, and whether its tracks line up.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use futures_util::future::try_join_all;
+use thalweg_media::error::Error as MediaError;
+use thalweg_media::index::{IndexOptions, Indexer, Step};
+use thalweg_media::presentation::{Misaligned, NamedTrack, OnDemand};
+use thalweg_media::track::TrackIndex;
+
+use super::names::track_names;
+use crate::clock::unix_s;
+use crate::storage::{Object, Storage, StorageError};
+
+/// A presentation that can be served.
+#[derive(Debug)]
+pub(crate) struct Presentation {
+    /// Its tracks and times.
+    pub(crate) media: OnDemand,
+    /// The file of each track, in the order of `media.tracks()`.
+    objects: Vec<Object>,
+    /// When the newest file was changed, in seconds since 1970.
+    pub(crate) modified_s: u64,
+}
+
+impl Presentation {
+    /// The track of that name and its file.
+    pub(crate) fn track(&self, name: &str) -> Option<(&NamedTrack, &Object)> {
+        self.media.tracks().iter().zip(&self.objects).find(|(track, _)| track.name == name)
+    }
+
+    /// How many segments are indexed: what it costs to keep.
+    pub(super) fn segments(&self) -> usize {
+        self.media.tracks().iter().map(|t| t.index.segments.len()).sum()
+    }
+}
+
+/// Why a presentation cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// There is none of that name.
+    Unknown,
+    /// Storage does not answer.
+    Storage(StorageError),
+    /// The directory holds no track.
+    NoTracks { name: String },
+    /// A file is not the CMAF track it has to be.
+    Media { key: String, error: MediaError },
+    /// The files do not belong together.
+    Misaligned(Misaligned),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Unknown => f.write_str("no such presentation"),
+            Fault::Storage(error) => error.fmt(f),
+            Fault::NoTracks { name } => {
+                write!(
+                    f,
+                    "{name}: no track; a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft"
+                )
+            }
+            Fault::Media { key, error } => write!(f, "{key}: {error}"),
+            Fault::Misaligned(misaligned) => misaligned.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Indexes the presentation `name` that consists of `objects`.
+pub(super) async fn load(
+    storage: &Storage,
+    name: &str,
+    objects: Vec<Object>,
+    segment_target_ms: u32,
+) -> Result<Presentation, Fault> {
+    if objects.is_empty() {
+        return Err(Fault::NoTracks { name: name.to_owned() });
+    }
+    let options = IndexOptions { segment_target_ms };
+    let indices = try_join_all(objects.iter().map(|object| index(storage, object, options))).await?;
+    let names = track_names(name, objects.iter().map(|o| o.key.as_str()));
+    let tracks = names.into_iter().zip(&objects).zip(indices);
+    let tracks = tracks.map(|((name, object), index)| NamedTrack { name, file: object.key.clone(), index });
+    let media = OnDemand::new(tracks.collect()).map_err(Fault::Misaligned)?;
+    let modified_s = objects.iter().map(|o| unix_s(o.modified)).max().unwrap_or(0);
+    Ok(Presentation { media, objects, modified_s })
+}
+
+/// Indexes one file, reading what the indexer asks for and no more.
+async fn index(storage: &Storage, object: &Object, options: IndexOptions) -> Result<TrackIndex, Fault> {
+    let reader = storage.open(object).await.map_err(Fault::Storage)?;
+    let mut indexer = Indexer::new(object.size, options);
+    let fault = |error| Fault::Media { key: object.key.clone(), error };
+    loop {
+        match indexer.step().map_err(fault)? {
+            Step::Want(want) => {
+                let bytes = reader.read(want.offset, want.len).await.map_err(Fault::Storage)?;
+                indexer.feed(&bytes);
+            }
+            Step::Done(index) => return Ok(index),
+        }
+    }
+}
+
+/// Another number for every set of files or change of one.
+pub(super) fn fingerprint(objects: &[Object]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    objects.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,44 @@
+//! Names of tracks in URLs, made of their files' names. Pure.
+
+/// A name for each key, below the presentation's directory `name`, all different and made only of RFC 3986's
+/// unreserved characters: `sample/hd/video.mp4` becomes `hd-video`.
+pub(super) fn track_names<'a>(name: &str, keys: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for key in keys {
+        let below = key.strip_prefix(name).unwrap_or(key).trim_start_matches('/');
+        let stem = below.rsplit_once('.').map_or(below, |(stem, _)| stem);
+        let safe = safe(stem);
+        let mut candidate = safe.clone();
+        let mut number = 2;
+        while names.contains(&candidate) {
+            candidate = format!("{safe}-{number}");
+            number += 1;
+        }
+        names.push(candidate);
+    }
+    names
+}
+
+/// Everything but letters, digits, `_` and `-` becomes `-`; never empty.
+fn safe(stem: &str) -> String {
+    let mapped: String = stem
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' })
+        .collect();
+    if mapped.is_empty() { String::from("track") } else { mapped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::track_names;
+
+    #[test]
+    fn names_are_safe_and_different() {
+        let keys =
+            ["a/video.mp4", "a/video.m4a", "a/hd/video.mp4", "a/hd-video.mp4", "a/é $Time$.mp4", "a/.mp4"];
+        assert_eq!(
+            track_names("a", keys.into_iter()),
+            ["video", "video-2", "hd-video", "hd-video-2", "---Time-", "track"]
+        );
+    }
+}
