@@ -1,2 +1,90 @@
-//! The `thalweg` program.
-fn main() {}
+//! The `thalweg` program: command line, config, and the roles in one process.
+//!
+//! Exit status: 0 done, 1 failed, 2 wrong use. Wrong use is told before anything is bound.
+
+mod advice;
+mod cli;
+mod config;
+mod console;
+mod log;
+mod roles;
+mod shutdown;
+mod source;
+mod units;
+
+use std::io::{IsTerminal, stderr, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use tracing_subscriber::EnvFilter;
+
+use cli::{Cli, Command};
+use config::{Config, Faults};
+
+/// Exit status of wrong use, the same as clap's.
+const WRONG_USE: u8 = 2;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is::<Faults>() => {
+            eprintln!("{failure}");
+            ExitCode::from(WRONG_USE)
+        }
+        Err(failure) => {
+            eprintln!("thalweg: {failure:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Up { config } => {
+            start_logging();
+            roles::run(&Config::from_file(&config)?, true)
+        }
+        Command::Edge(flags) => {
+            start_logging();
+            roles::run(&Config::from_edge_flags(&flags)?, false)
+        }
+        Command::Origin(flags) => {
+            start_logging();
+            roles::run(&Config::from_origin_flags(&flags)?, false)
+        }
+        Command::Source { media, to } => {
+            start_logging();
+            roles::run(&Config::from_source(media, to), false)
+        }
+        Command::Check { settings: true, .. } => {
+            print!("{}", config::reference());
+            Ok(())
+        }
+        Command::Check { file, .. } => {
+            let file = file.expect("clap requires the file or --settings");
+            roles::check(&Config::from_file(&file)?)?;
+            println!("{}: no fault found", file.display());
+            Ok(())
+        }
+        Command::Log { file, lines, admin, json } => {
+            let from = match &file {
+                Some(path) if path == Path::new("-") => log::From::Stdin,
+                Some(path) => log::From::File(path, lines),
+                None => log::From::Admin(admin),
+            };
+            log::run(from, json)
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "thalweg", &mut stdout());
+            Ok(())
+        }
+    }
+}
+
+/// Events to standard error, one line each.
+fn start_logging() {
+    let filter = EnvFilter::try_from_env("THALWEG_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let colour = stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(colour).init();
+}

@@ -1,0 +1,120 @@
+//! The command line: commands, their flags, and the help that teaches them.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::config::{Edge, Flags, IngestUrl, Origin, Value};
+
+/// Everything after the program's name.
+#[derive(Debug, Parser)]
+#[command(
+    name = "thalweg",
+    version,
+    about = "Streaming media along the fastest line the network has",
+    after_help = "Exit status: 0 done, 1 failed, 2 wrong use.\n\
+                  Messages go to standard error; THALWEG_LOG=debug shows more of them, \
+                  THALWEG_LOG=thalweg_edge=debug those of one part."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run every role that a config file names, in one process
+    #[command(after_help = "\
+Example, the sample that comes with Thalweg on demand and as a live channel:
+  thalweg up --config demo.toml
+
+Settings of the file: thalweg check --settings
+Stops cleanly on SIGINT (Ctrl-C) and SIGTERM.")]
+    Up {
+        /// The config file
+        #[arg(long, value_name = "FILE", default_value = "thalweg.toml")]
+        config: PathBuf,
+    },
+
+    /// Run an edge: an HTTP cache that relays a response to everyone while it is still arriving
+    #[command(after_help = "\
+Example: an edge with BBR in front of an origin, its log for people in another terminal:
+  thalweg edge --listen 0.0.0.0:8080 --backend http://127.0.0.1:8081 --congestion-control bbr
+  thalweg log")]
+    Edge(Flags<Edge>),
+
+    /// Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
+    #[command(after_help = "\
+Example: each directory in /srv/media is a presentation of fragmented MP4 files
+  thalweg origin --listen 127.0.0.1:8081 --media /srv/media
+  curl http://127.0.0.1:8081/vod/NAME/master.m3u8
+
+A live source pushes to http://127.0.0.1:8081/ingest/CHANNEL/, and the channel is
+  http://127.0.0.1:8081/live/CHANNEL/manifest.mpd")]
+    Origin(Flags<Origin>),
+
+    /// Push a presentation to an origin as a live channel: in a loop, in real time
+    #[command(after_help = "\
+Example: the sample as channel `demo` of the origin on this machine
+  thalweg source --media assets/sample --to http://127.0.0.1:8081/ingest/demo
+
+Each track is one long PUT of CMAF chunks (DASH-IF Live Media Ingest, interface 1).
+Its timestamps go on over the loop; a lost connection is made again.")]
+    Source {
+        /// The presentation: a directory of CMAF tracks
+        #[arg(long, value_name = "DIR/NAME")]
+        media: PathBuf,
+        /// The publishing point
+        #[arg(long, value_name = "http://HOST:PORT/ingest/CHANNEL", value_parser = IngestUrl::from_text)]
+        to: IngestUrl,
+    },
+
+    /// Check a config file without running it, or print what can be set
+    #[command(after_help = "\
+Examples:
+  thalweg check thalweg.toml
+  thalweg check --settings
+
+Each fault is one line with file, line and column; the exit status is 2 then.")]
+    Check {
+        /// The config file
+        #[arg(value_name = "FILE.toml", required_unless_present = "settings")]
+        file: Option<PathBuf>,
+        /// Print every section and setting with its default and bounds
+        #[arg(long, conflicts_with = "file")]
+        settings: bool,
+    },
+
+    /// Follow the request log, with what the kernel said of each connection
+    #[command(after_help = "\
+Examples:
+  thalweg log                          what the edge on this machine does now
+  thalweg log /var/log/thalweg.json    a log file's last lines and what is added, over rotations
+  thalweg log - < thalweg.json         standard input, to its end
+  thalweg log --json | jq 'select(.ttfb_us > 50000)'")]
+    Log {
+        /// A log file, or - for standard input; without it the edge is asked
+        #[arg(value_name = "FILE|-", conflicts_with = "admin")]
+        file: Option<PathBuf>,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+        /// How many of a file's last lines to begin with
+        #[arg(long, value_name = "N", default_value_t = 10, requires = "file")]
+        lines: usize,
+        /// Print the records as they are, one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Print a completion script for a shell
+    #[command(after_help = "\
+Example for bash:
+  thalweg completions bash > ~/.local/share/bash-completion/completions/thalweg")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}

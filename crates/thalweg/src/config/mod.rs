@@ -1,0 +1,220 @@
+//! Configuration: raw text to resolved settings, everything checked before a port is bound.
+//!
+//! [`sections`] declares every setting once; [`file`] reads them from `thalweg.toml`, [`flags`] from the command line,
+//! [`reference`] prints them. This file says what must hold between settings.
+//!
+//! **Invariant:** a [`Config`] has been checked: each role has what it needs, and every fault of a file was told at
+//! once, each with its line and column.
+
+mod declare;
+mod file;
+mod flags;
+mod place;
+mod reference;
+mod sections;
+mod value;
+
+pub(crate) use flags::Flags;
+pub(crate) use place::{Fault, Faults, Place};
+pub(crate) use reference::reference;
+pub(crate) use sections::{Console, Edge, Origin, Source};
+pub(crate) use value::{Congestion, IngestUrl, LogTarget, Value};
+
+use declare::Section;
+pub(crate) use declare::Set;
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The roles to run, and how.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The file as the user named it; empty where flags took its place.
+    pub(crate) file: String,
+    pub(crate) edge: Option<Edge>,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) console: Option<Console>,
+    pub(crate) sources: Vec<Source>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// Every fault there is, as [`Faults`].
+    pub(crate) fn from_file(path: &Path) -> Result<Self, Faults> {
+        let name = path.display().to_string();
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(fault) => {
+                return Err(Faults::alone(format!("{name}: cannot read the file: {fault}")));
+            }
+        };
+        Self::from_text(&name, &text, path.parent().unwrap_or(Path::new("")))
+    }
+
+    fn from_text(name: &str, text: &str, base: &Path) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let file = file::read(text, base, &mut faults);
+        if faults.is_empty() {
+            check_file(&file, &mut faults);
+        }
+        if !faults.is_empty() {
+            return Err(Faults::new(name, faults));
+        }
+        Ok(Self {
+            file: name.to_owned(),
+            edge: file.edge.map(|(_, edge)| edge),
+            origin: file.origin.map(|(_, origin)| origin),
+            console: file.console.map(|(_, console)| console),
+            sources: file.sources.into_iter().map(|(_, source)| source).collect(),
+        })
+    }
+
+    /// An edge alone, by its flags.
+    ///
+    /// # Errors
+    /// Every fault there is, as [`Faults`].
+    pub(crate) fn from_edge_flags(flags: &Flags<Edge>) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let edge = flags.read(&mut faults);
+        if let Some(edge) = &edge {
+            check_edge(edge, Place::Command, false, &mut faults);
+        }
+        Self::alone(faults, Self { edge, ..Self::none() })
+    }
+
+    /// An origin alone, by its flags.
+    ///
+    /// # Errors
+    /// Every fault there is, as [`Faults`].
+    pub(crate) fn from_origin_flags(flags: &Flags<Origin>) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let origin = flags.read(&mut faults);
+        if let Some(origin) = &origin {
+            check_origin(origin, &mut faults);
+        }
+        Self::alone(faults, Self { origin, ..Self::none() })
+    }
+
+    /// A source alone.
+    pub(crate) fn from_source(media: PathBuf, to: IngestUrl) -> Self {
+        let declared =
+            |name| Source::SETTINGS.iter().find(|setting| setting.name == name).expect("it is declared");
+        let media = Set { value: media, place: Place::Command, setting: declared("media") };
+        let to = Some(Set { value: to, place: Place::Command, setting: declared("to") });
+        Self { sources: vec![Source { media, channel: None, to }], ..Self::none() }
+    }
+
+    fn alone(faults: Vec<Fault>, config: Self) -> Result<Self, Faults> {
+        if faults.is_empty() { Ok(config) } else { Err(Faults::new("", faults)) }
+    }
+
+    fn none() -> Self {
+        Self { file: String::new(), edge: None, origin: None, console: None, sources: Vec::new() }
+    }
+}
+
+/// What must hold between the sections of a file.
+fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
+    if file.edge.is_none() && file.origin.is_none() && file.console.is_none() && file.sources.is_empty() {
+        let message = "the file names no role: write [edge], [origin], [console] or [[source]]".to_owned();
+        faults.push(Fault { place: Place::File { line: 1, column: 1 }, setting: None, message });
+    }
+    if let Some((place, edge)) = &file.edge {
+        check_edge(edge, *place, file.origin.is_some(), faults);
+    }
+    if let Some((_, origin)) = &file.origin {
+        check_origin(origin, faults);
+    }
+    if let Some((place, _)) = &file.console
+        && file.edge.is_none()
+    {
+        let message = "a console shows the edge of the same file: write [edge]".to_owned();
+        faults.push(Fault { place: *place, setting: None, message });
+    }
+    check_sources(file, faults);
+    check_listeners(file, faults);
+}
+
+fn check_edge(edge: &Edge, place: Place, has_origin: bool, faults: &mut Vec<Fault>) {
+    if edge.backends.is_none() && !has_origin {
+        let message = match place {
+            Place::File { .. } => "the edge has no backend: set backends, or write [origin]",
+            _ => "the edge has no backend: give --backend http://HOST:PORT",
+        };
+        faults.push(Fault { place, setting: None, message: message.to_owned() });
+    }
+}
+
+fn check_origin(origin: &Origin, faults: &mut Vec<Fault>) {
+    if let Some(media) = &origin.media {
+        check_directory(media, faults);
+    }
+    if origin.window.value.duration < 2 * origin.segment_target.value.duration {
+        faults.push(origin.window.fault("shorter than two segments".to_owned()));
+    }
+}
+
+fn check_sources(file: &file::File, faults: &mut Vec<Fault>) {
+    let mut channels = HashSet::new();
+    for (place, source) in &file.sources {
+        check_directory(&source.media, faults);
+        let message = match (&source.channel, &source.to) {
+            (Some(_), Some(_)) => {
+                "channel and to exclude each other: to names the publishing point whole".to_owned()
+            }
+            (None, None) => "the source has nowhere to push: set channel or to".to_owned(),
+            (Some(_), None) if file.origin.is_none() => {
+                "channel is one of the origin in the same file: write [origin], or set to instead".to_owned()
+            }
+            (Some(channel), None) if !channels.insert(&channel.value.0) => {
+                format!("another source pushes channel {:?} already", channel.value.0)
+            }
+            (Some(_), None) | (None, Some(_)) => continue,
+        };
+        faults.push(Fault { place: *place, setting: None, message });
+    }
+}
+
+/// Two roles of one file on one port would fail when the second binds: it is known before.
+fn check_listeners(file: &file::File, faults: &mut Vec<Fault>) {
+    let edge = file.edge.iter().flat_map(|(_, edge)| [&edge.listen, &edge.admin]);
+    let origin = file.origin.iter().map(|(_, origin)| &origin.listen);
+    let console = file.console.iter().map(|(_, console)| &console.listen);
+    let mut seen: Vec<&Set<SocketAddr>> = Vec::new();
+    for listener in edge.chain(origin).chain(console) {
+        if let Some(before) = seen.iter().find(|before| collide(before.value, listener.value)) {
+            // The one that stands in the file is the one to change.
+            let by_default = listener.place == Place::Default;
+            let (wrong, other) = if by_default { (*before, listener) } else { (listener, *before) };
+            let Set { value, setting, .. } = other;
+            faults.push(
+                wrong.fault(format!("{}.{} listens on {value} already", setting.section, setting.name)),
+            );
+        }
+        seen.push(listener);
+    }
+}
+
+fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    /// An unspecified address is every one of its family; an IPv6 socket takes IPv4 too.
+    fn covers(a: SocketAddr, b: SocketAddr) -> bool {
+        a.ip() == b.ip() || (a.ip().is_unspecified() && (a.is_ipv6() || b.is_ipv4()))
+    }
+    a.port() == b.port() && a.port() != 0 && (covers(a, b) || covers(b, a))
+}
+
+fn check_directory(directory: &Set<PathBuf>, faults: &mut Vec<Fault>) {
+    let path = directory.value.display();
+    let message = match fs::read_dir(&directory.value) {
+        Ok(_) => return,
+        Err(fault) => format!("cannot read directory {path}: {fault}"),
+    };
+    faults.push(directory.fault(message));
+}
+
+#[cfg(test)]
+mod tests;

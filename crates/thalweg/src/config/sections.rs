@@ -1,0 +1,95 @@
+//! Every setting there is: name, type, default, bounds and meaning, each declared here once.
+//!
+//! `thalweg check --settings` prints this file as a table; `thalweg edge` and `thalweg origin` have a flag for each
+//! setting of their section.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thalweg_edge::BackendUrl;
+
+use super::declare::section;
+use super::value::{ChannelName, Congestion, Count, HostName, IngestUrl, LogTarget, PublicUrl};
+use crate::units::{Size, Span};
+
+section! {
+    /// The delivery node: an HTTP cache that relays a response to everyone while it is still arriving.
+    "edge" Edge {
+        /// Where clients connect. Port 0 picks a free one.
+        listen: SocketAddr = default("0.0.0.0:8080");
+        /// Where responses come from, in turn.
+        backends: Vec<BackendUrl> = unset("the origin of the same file");
+        /// The hosts that are served; requests for others are answered with 421.
+        hosts: Vec<HostName> = unset("any host");
+        /// Memory for stored content.
+        memory: Size = default("1GiB"), within("16MiB", "16TiB");
+        /// Threads, each with a runtime and a listener of its own.
+        threads: Count = unset("one for each core"), within("1", "1024");
+        /// The congestion control of client connections; "system" leaves the kernel's choice.
+        congestion_control: Congestion = default("system");
+        /// Where the records of responses can be followed. Keep it on loopback.
+        admin: SocketAddr = default("127.0.0.1:8082");
+        /// The request log, one JSON line for each response.
+        log: LogTarget = default("off");
+        /// Client connections at a time; more are closed as they come. Each is an open file, and so is each to a backend.
+        connections_max: Count = default("16000"), within("1", "10000000");
+        /// The longest head of a request or a response.
+        head_max: Size = default("32KiB"), within("1KiB", "1MiB");
+        /// The longest wait for a connection to a backend.
+        connect_timeout: Span = default("2s"), within("1ms", "1h");
+        /// The longest wait for a backend's head, once the request is sent.
+        first_byte_timeout: Span = default("15s"), within("1ms", "1h");
+        /// The longest pause inside a backend's response.
+        between_bytes_timeout: Span = default("15s"), within("1ms", "1h");
+        /// How long a client connection is kept without a request.
+        idle_timeout: Span = default("75s"), within("1ms", "24h");
+        /// How long a client may take from the first byte of a request's head to its last.
+        head_timeout: Span = default("10s"), within("1ms", "1h");
+        /// How long a client may take nothing of a response that is ready for it.
+        send_timeout: Span = default("60s"), within("1ms", "24h");
+    }
+}
+
+section! {
+    /// The packager: HLS and DASH, just in time, from CMAF files and from live ingest.
+    "origin" Origin {
+        /// Where edges and ingest sources connect. Port 0 picks a free one.
+        listen: SocketAddr = default("127.0.0.1:8081");
+        /// The directory of presentations: each directory in it is served as /vod/NAME/.
+        media: PathBuf = unset("live channels only");
+        /// How much of a live channel can be played back.
+        window: Span = default("60s"), within("4s", "24h");
+        /// The duration of segments in live channels; a source's random access points may make them longer.
+        segment_target: Span = default("2s"), within("200ms", "30s");
+        /// Memory for the windows of all live channels.
+        live_memory: Size = default("512MiB"), within("16MiB", "16TiB");
+        /// Live channels; a source of one more is refused.
+        channels_max: Count = default("64"), within("1", "100000");
+        /// Connections at a time; more wait to be accepted.
+        connections_max: Count = default("4096"), within("1", "10000000");
+        /// The longest head of a request.
+        head_max: Size = default("16KiB"), within("1KiB", "1MiB");
+    }
+}
+
+section! {
+    /// The web console: players, and the records of the edge in the same file as they happen.
+    "console" Console {
+        /// Where browsers connect. Port 0 picks a free one.
+        listen: SocketAddr = default("127.0.0.1:8000");
+        /// The edge's address as browsers reach it, if a proxy or a port mapping is between.
+        edge: PublicUrl = unset("the console's host name with the edge's port");
+    }
+}
+
+section! {
+    /// A live source for demonstrations and tests: it pushes a presentation in a loop, in real time.
+    "source" Source {
+        /// The presentation: a directory of CMAF tracks.
+        media: PathBuf = required();
+        /// The channel, at the origin of the same file. Give this or `to`.
+        channel: ChannelName = unset("`to` says where to push");
+        /// The publishing point of another origin. Give this or `channel`.
+        to: IngestUrl = unset("the origin of the same file");
+    }
+}

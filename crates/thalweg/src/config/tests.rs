@@ -1,0 +1,325 @@
+//! Faults as the user sees them, and the declarations themselves.
+
+use expect_test::{Expect, expect};
+
+use super::declare::{Absent, Section, Setting};
+use super::*;
+
+/// What is wrong with `text` as `thalweg.toml`.
+fn check(text: &str, expected: Expect) {
+    let said = match Config::from_text("thalweg.toml", text, Path::new("")) {
+        Ok(_) => "no fault".to_owned(),
+        Err(faults) => faults.to_string(),
+    };
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn an_unknown_key_is_told_with_the_nearest_known() {
+    check(
+        "[origin]\nlisten = '127.0.0.1:1'\n\n[edge]\nlistn = '127.0.0.1:2'",
+        expect![[r#"thalweg.toml:5:1: unknown key "listn" in [edge]; did you mean "listen"?"#]],
+    );
+    check(
+        "[origin]\nbackends = 'http://127.0.0.1:1'",
+        expect![[r#"thalweg.toml:2:1: unknown key "backends" in [origin]; it belongs to [edge]"#]],
+    );
+    check(
+        "[console]\ncolour = 'red'",
+        expect![[r#"thalweg.toml:2:1: unknown key "colour" in [console]; known are listen, edge"#]],
+    );
+}
+
+#[test]
+fn an_unknown_section_is_told() {
+    check(
+        "[orgin]\nlisten = '127.0.0.1:1'",
+        expect![[r#"thalweg.toml:1:2: unknown section "orgin"; did you mean [origin]?"#]],
+    );
+    check(
+        "[kafka]",
+        expect![[r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, source"#]],
+    );
+    check(
+        "edge = 1\nsource = 2\n[origin]",
+        expect![[r#"
+        thalweg.toml:1:1: edge is a section: write [edge] on a line of its own
+        thalweg.toml:2:1: source may stand several times: write [[source]]"#]],
+    );
+    check(
+        "[source]\nchannel = 'a'\nmedia = '.'\n[origin]",
+        expect!["thalweg.toml:1:2: source may stand several times: write [[source]]"],
+    );
+}
+
+#[test]
+fn a_wrong_value_is_told_with_what_is_allowed() {
+    let edge = |line: &str, expected| check(&format!("[origin]\n[edge]\n{line}\n"), expected);
+    edge(
+        "memory = 1073741824",
+        expect![[
+            r#"thalweg.toml:3:10: memory: the number 1073741824 where a size such as "512MiB" is expected"#
+        ]],
+    );
+    edge("memory = '1 GB'", expect![[r#"thalweg.toml:3:10: memory: "1 GB" is no size: write "1GB""#]]);
+    edge("memory = '1KiB'", expect![[r#"thalweg.toml:3:10: memory: "1KiB" is outside 16MiB to 16TiB"#]]);
+    edge("threads = 0", expect!["thalweg.toml:3:11: threads: the number 0 is outside 1 to 1024"]);
+    edge("threads = 'two'", expect![[r#"thalweg.toml:3:11: threads: "two" is not a whole number"#]]);
+    edge(
+        "listen = ':8080'",
+        expect![[
+            r#"thalweg.toml:3:10: listen: ":8080" has no address: write "127.0.0.1:8080" or "0.0.0.0:8080""#
+        ]],
+    );
+    edge(
+        "listen = 'localhost:8080'",
+        expect![[r#"thalweg.toml:3:10: listen: "localhost:8080" is a name: write "127.0.0.1" or "[::1]""#]],
+    );
+    edge(
+        "listen = '8080'",
+        expect![[
+            r#"thalweg.toml:3:10: listen: "8080" has no address: write "127.0.0.1:8080" or "0.0.0.0:8080""#
+        ]],
+    );
+    edge(
+        "listen = { port = 8080 }",
+        expect![[
+            r#"thalweg.toml:3:10: listen: a value of type table where an address and a port such as "127.0.0.1:8080" is expected"#
+        ]],
+    );
+    edge("log = ''", expect!["thalweg.toml:3:7: log: a path cannot be empty"]);
+    edge(
+        "backends = []",
+        expect![[
+            r#"thalweg.toml:3:12: backends: an empty list where a server's address such as "http://127.0.0.1:8081" is expected"#
+        ]],
+    );
+    edge(
+        "backends = ['http://a', 'https://b', 'http://c/d', 'ftp://e', 'http://u@f', 1]",
+        expect![[r#"
+            thalweg.toml:3:25: backends: "https://b": TLS towards a backend is not supported
+            thalweg.toml:3:38: backends: "http://c/d": a backend has no path: requests keep their own
+            thalweg.toml:3:52: backends: "ftp://e": a backend is http://HOST[:PORT]
+            thalweg.toml:3:63: backends: "http://u@f": a backend is http://HOST[:PORT]: host has a character that no host name has
+            thalweg.toml:3:77: backends: the number 1 where a server's address such as "http://127.0.0.1:8081" is expected"#]],
+    );
+    edge(
+        "congestion_control = 'b b r'",
+        expect![[
+            r#"thalweg.toml:3:22: congestion_control: "b b r" is not the name of a congestion control"#
+        ]],
+    );
+    edge(
+        "connect_timeout = '0ms'",
+        expect![[r#"thalweg.toml:3:19: connect_timeout: "0ms" is outside 1ms to 1h"#]],
+    );
+}
+
+#[test]
+fn every_fault_is_told_at_once_in_the_order_of_the_file() {
+    check(
+        "[edge]\nmemory = '1'\nlistn = 1\n[origin]\nwindow = 60\n[oops]\n",
+        expect![[r#"
+        thalweg.toml:2:10: memory: "1" has no unit: write 1B, 1KiB or 1MiB
+        thalweg.toml:3:1: unknown key "listn" in [edge]; did you mean "listen"?
+        thalweg.toml:5:10: window: the number 60 where a duration such as "250ms" is expected
+        thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, source"#]],
+    );
+}
+
+#[test]
+fn syntax_is_told_with_its_place() {
+    check(
+        "[edge]\nlisten = \n",
+        expect!["thalweg.toml:2:10: string values must be quoted, expected literal string"],
+    );
+    check("[edge]\n[edge]\n", expect!["thalweg.toml:2:2: duplicate key"]);
+    check("[edge\n", expect!["thalweg.toml:1:6: unclosed table, expected `]`"]);
+}
+
+#[test]
+fn sections_must_fit_together() {
+    check(
+        "",
+        expect!["thalweg.toml:1:1: the file names no role: write [edge], [origin], [console] or [[source]]"],
+    );
+    check("[edge]", expect!["thalweg.toml:1:2: the edge has no backend: set backends, or write [origin]"]);
+    check(
+        "[console]\n[origin]",
+        expect!["thalweg.toml:1:2: a console shows the edge of the same file: write [edge]"],
+    );
+    check(
+        "[origin]\nmedia = 'not/there'\nwindow = '4s'\nsegment_target = '3s'",
+        expect![[r#"
+            thalweg.toml:2:9: media: cannot read directory not/there: No such file or directory (os error 2)
+            thalweg.toml:3:10: window: shorter than two segments"#]],
+    );
+    check(
+        "[[source]]\nmedia = 'src'\n[[source]]\nmedia = 'src'\nchannel = 'a'",
+        expect![[r#"
+        thalweg.toml:1:1: the source has nowhere to push: set channel or to
+        thalweg.toml:3:1: channel is one of the origin in the same file: write [origin], or set to instead"#]],
+    );
+    check(
+        "[[source]]\nchannel = '../a'\n",
+        expect![[r#"
+            thalweg.toml:1:1: media: missing: a path
+            thalweg.toml:2:11: channel: "../a" is not a name of letters, digits, '-', '_' and '.'"#]],
+    );
+    check(
+        "[origin]\n[[source]]\nmedia = 'src'\nchannel = 'a'\n[[source]]\nmedia = 'src'\nchannel = 'a'\n\
+         [[source]]\nmedia = 'src'\nchannel = 'b'\nto = 'http://127.0.0.1:1/ingest/b'",
+        expect![[r#"
+            thalweg.toml:5:1: another source pushes channel "a" already
+            thalweg.toml:8:1: channel and to exclude each other: to names the publishing point whole"#]],
+    );
+    check(
+        "[edge]\nlisten = '0.0.0.0:9000'\n[origin]\nlisten = '127.0.0.1:9000'",
+        expect!["thalweg.toml:4:10: listen: edge.listen listens on 0.0.0.0:9000 already"],
+    );
+    check(
+        "[edge]\nadmin = '127.0.0.1:8000'\n[origin]\n[console]",
+        expect!["thalweg.toml:2:9: admin: console.listen listens on 127.0.0.1:8000 already"],
+    );
+}
+
+#[test]
+fn what_the_file_says_and_what_it_leaves_out() {
+    let text = "[edge]\nbackends = 'http://127.0.0.1:7/'\nidle_timeout = '5min'\n\
+                [[source]]\nmedia = 'src'\nto = 'http://127.0.0.1:7/ingest/a'";
+    let config = Config::from_text("thalweg.toml", text, Path::new("")).unwrap();
+    let edge = config.edge.unwrap();
+    assert_eq!(edge.idle_timeout.value.duration.as_secs(), 300);
+    assert_eq!(edge.idle_timeout.place, Place::File { line: 3, column: 16 });
+    assert_eq!(edge.backends.unwrap().value[0].to_string(), "http://127.0.0.1:7");
+    assert_eq!(edge.memory.value.bytes, 1 << 30);
+    assert_eq!((edge.memory.place, edge.threads), (Place::Default, None));
+    assert_eq!(config.sources[0].to.as_ref().unwrap().value.uri.path(), "/ingest/a");
+    assert!(config.origin.is_none() && config.console.is_none());
+}
+
+#[test]
+fn relative_paths_start_at_the_file() {
+    let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'";
+    let config = Config::from_text("thalweg.toml", text, Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(config.origin.unwrap().media.unwrap().value, base.join("src"));
+    assert_eq!(config.edge.unwrap().log.value, LogTarget::File(base.join("log.json")));
+}
+
+#[test]
+fn the_kernel_is_asked_for_the_congestion_control() {
+    let text = "[origin]\n[edge]\ncongestion_control = 'no_such'";
+    let faults = Config::from_text("thalweg.toml", text, Path::new("")).unwrap_err().to_string();
+    let available = thalweg_tcp::congestion::available().unwrap();
+    let names: Vec<_> = available.iter().map(thalweg_tcp::CongestionControl::as_str).collect();
+    let expected = format!(
+        "thalweg.toml:3:22: congestion_control: this kernel has no congestion control \"no_such\"; it has {}",
+        names.join(", ")
+    );
+    assert_eq!(faults, expected);
+}
+
+/// Reading a section with nothing given reads each default; one that is malformed or out of bounds is a fault.
+#[test]
+fn defaults_are_well_declared() {
+    fn check<S: Section>() {
+        let required = |setting: &Setting| setting.absent == Absent::Fault;
+        let mut faults = Vec::new();
+        let mut reader = declare::Reader {
+            lookup: &|_| None,
+            place: Place::Command,
+            base: Path::new(""),
+            faults: &mut faults,
+        };
+        S::read(&mut reader);
+        let missing = S::SETTINGS.iter().filter(|setting| required(setting)).count();
+        assert_eq!(faults.len(), missing, "{faults:?}");
+    }
+    check::<Edge>();
+    check::<Origin>();
+    check::<Console>();
+    check::<Source>();
+}
+
+#[test]
+fn the_reference_names_every_setting() {
+    expect![[r#"
+        [edge]
+          The delivery node: an HTTP cache that relays a response to everyone while it is still arriving.
+
+          listen                 ADDR:PORT, default 0.0.0.0:8080
+              Where clients connect. Port 0 picks a free one.
+          backends               [URL, …], if absent: the origin of the same file
+              Where responses come from, in turn.
+          hosts                  [HOST, …], if absent: any host
+              The hosts that are served; requests for others are answered with 421.
+          memory                 SIZE, default 1GiB, 16MiB to 16TiB
+              Memory for stored content.
+          threads                N, if absent: one for each core, 1 to 1024
+              Threads, each with a runtime and a listener of its own.
+          congestion_control     NAME, default system
+              The congestion control of client connections; "system" leaves the kernel's choice.
+          admin                  ADDR:PORT, default 127.0.0.1:8082
+              Where the records of responses can be followed. Keep it on loopback.
+          log                    FILE|-|off, default off
+              The request log, one JSON line for each response.
+          connections_max        N, default 16000, 1 to 10000000
+              Client connections at a time; more are closed as they come. Each is an open file, and so is each to a backend.
+          head_max               SIZE, default 32KiB, 1KiB to 1MiB
+              The longest head of a request or a response.
+          connect_timeout        DURATION, default 2s, 1ms to 1h
+              The longest wait for a connection to a backend.
+          first_byte_timeout     DURATION, default 15s, 1ms to 1h
+              The longest wait for a backend's head, once the request is sent.
+          between_bytes_timeout  DURATION, default 15s, 1ms to 1h
+              The longest pause inside a backend's response.
+          idle_timeout           DURATION, default 75s, 1ms to 24h
+              How long a client connection is kept without a request.
+          head_timeout           DURATION, default 10s, 1ms to 1h
+              How long a client may take from the first byte of a request's head to its last.
+          send_timeout           DURATION, default 60s, 1ms to 24h
+              How long a client may take nothing of a response that is ready for it.
+
+        [origin]
+          The packager: HLS and DASH, just in time, from CMAF files and from live ingest.
+
+          listen                 ADDR:PORT, default 127.0.0.1:8081
+              Where edges and ingest sources connect. Port 0 picks a free one.
+          media                  PATH, if absent: live channels only
+              The directory of presentations: each directory in it is served as /vod/NAME/.
+          window                 DURATION, default 60s, 4s to 24h
+              How much of a live channel can be played back.
+          segment_target         DURATION, default 2s, 200ms to 30s
+              The duration of segments in live channels; a source's random access points may make them longer.
+          live_memory            SIZE, default 512MiB, 16MiB to 16TiB
+              Memory for the windows of all live channels.
+          channels_max           N, default 64, 1 to 100000
+              Live channels; a source of one more is refused.
+          connections_max        N, default 4096, 1 to 10000000
+              Connections at a time; more wait to be accepted.
+          head_max               SIZE, default 16KiB, 1KiB to 1MiB
+              The longest head of a request.
+
+        [console]
+          The web console: players, and the records of the edge in the same file as they happen.
+
+          listen                 ADDR:PORT, default 127.0.0.1:8000
+              Where browsers connect. Port 0 picks a free one.
+          edge                   URL, if absent: the console's host name with the edge's port
+              The edge's address as browsers reach it, if a proxy or a port mapping is between.
+
+        [[source]]  (any number)
+          A live source for demonstrations and tests: it pushes a presentation in a loop, in real time.
+
+          media                  PATH, required
+              The presentation: a directory of CMAF tracks.
+          channel                NAME, if absent: `to` says where to push
+              The channel, at the origin of the same file. Give this or `to`.
+          to                     URL, if absent: the origin of the same file
+              The publishing point of another origin. Give this or `channel`.
+
+        Relative paths in the file start at the file's directory.
+    "#]]
+    .assert_eq(&reference());
+}

@@ -1,0 +1,73 @@
+//! The web console's server: the embedded pages, where the edge is, and the edge's records as they happen.
+//!
+//! It plays no part in delivery: the players in its pages fetch from the edge.
+
+mod pages;
+
+use std::future::{Future, ready};
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::routing::get;
+use serde_json::{Value, json};
+use thalweg_edge::{Records, record_stream};
+use tokio::net::TcpListener;
+
+/// Where the pages find the edge.
+#[derive(Debug, Clone)]
+pub(crate) enum EdgeAddress {
+    /// On the host of the page itself, at this port.
+    Port(u16),
+    /// Anywhere, as configured.
+    Url(String),
+}
+
+impl EdgeAddress {
+    fn to_json(&self) -> Value {
+        match self {
+            EdgeAddress::Port(port) => json!({ "port": port }),
+            EdgeAddress::Url(url) => json!({ "url": url }),
+        }
+    }
+}
+
+/// Serves browsers on `listener` until `shutdown`. What is under way then is cut: a stream of records has no end.
+///
+/// # Errors
+/// That of the listener.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    edge: EdgeAddress,
+    records: Records,
+    shutdown: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    pages::warn_if_missing();
+    let app = router(&edge, records);
+    tokio::select! {
+        served = axum::serve(listener, app) => served,
+        () = shutdown => Ok(()),
+    }
+}
+
+fn router(edge: &EdgeAddress, records: Records) -> Router {
+    let config = json!({ "edge": edge.to_json(), "version": env!("CARGO_PKG_VERSION") }).to_string();
+    let config = ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config);
+    Router::new()
+        .route("/api/config", get(move || ready(config.clone())))
+        .route("/api/records", get(move || ready(record_stream(&records))))
+        .fallback(pages::page)
+}
+
+/// The address a browser on this machine uses for a listener: an unspecified one is reached at loopback.
+pub(crate) fn reachable(listening: SocketAddr) -> SocketAddr {
+    let mut addr = listening;
+    if addr.ip().is_unspecified() {
+        addr.set_ip(if addr.is_ipv4() {
+            std::net::Ipv4Addr::LOCALHOST.into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
+    }
+    addr
+}

@@ -1,0 +1,56 @@
+//! `thalweg log`: the request log for people, or as it is for programs.
+//!
+//! [`file`] follows a log file, [`admin`] asks a running edge, [`printer`] writes. A line that is no record is told on
+//! standard error and passed over: one bad line hides no other.
+
+mod admin;
+mod file;
+mod printer;
+
+use std::io::{self, BufRead};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Context;
+
+use printer::Printer;
+
+/// Where the log is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum From<'a> {
+    /// A file, to be followed, from so many of its last lines.
+    File(&'a Path, usize),
+    /// Standard input, to its end.
+    Stdin,
+    /// The admin address of an edge.
+    Admin(SocketAddr),
+}
+
+/// Prints records until there are no more, or the reader of standard output has gone.
+///
+/// # Errors
+/// If the log cannot be read, or the output cannot be written.
+pub(crate) fn run(from: From<'_>, json: bool) -> anyhow::Result<()> {
+    let mut printer = Printer::stdout(json);
+    let outcome = match from {
+        From::File(path, lines) => file::follow(path, lines, &mut printer),
+        From::Stdin => stdin(&mut printer),
+        From::Admin(addr) => admin::follow(addr, &mut printer),
+    };
+    match outcome {
+        Err(failure) if is_broken_pipe(&failure) => Ok(()), // `| head` has what it wanted
+        other => other,
+    }
+}
+
+fn stdin(printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
+    for line in io::stdin().lock().lines() {
+        printer.line(&line.context("cannot read standard input")?)?;
+    }
+    printer.flush()?;
+    Ok(())
+}
+
+fn is_broken_pipe(failure: &anyhow::Error) -> bool {
+    failure.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}

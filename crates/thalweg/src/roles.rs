@@ -1,0 +1,311 @@
+//! The roles in one process: everything is loaded and bound first, then started, and ended by one signal.
+//!
+//! **Invariant:** a fault of the settings, a file that cannot be pushed or a port that is taken ends the process before
+//! any role has begun, as one line that names the setting's place.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use hyper::Uri;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thalweg_edge::{BackendUrl, BindError, Edge, LogTo, Timeouts};
+use thalweg_origin::Origin;
+use tokio::net::TcpListener;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::advice::{self, Addresses};
+use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Set};
+use crate::console::{self, EdgeAddress};
+use crate::shutdown::{self, Signals};
+use crate::source::Source;
+use crate::units::Size;
+
+/// How long the roles have to end once they are asked; what is under way then is cut.
+const STOP_MAX: Duration = Duration::from_millis(1800);
+
+/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, says on standard output what to try.
+///
+/// # Errors
+/// [`Faults`] before anything has begun; later, the failure of a role.
+pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
+    let sources = load_sources(config)?;
+    raise_open_files(config);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let outcome = runtime.block_on(async {
+        let roles = Roles::bind(config, sources).map_err(|fault| Faults::new(&config.file, vec![fault]))?;
+        // Signals are caught from before the first line says that a role is ready.
+        let signals = Signals::catch().context("cannot catch signals")?;
+        roles.announce();
+        if advise {
+            print!("{}", advice::text(&roles.addresses(config)));
+        }
+        roles.run(signals).await
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Checks what a config names and its text does not show: the tracks of sources. The rest is in [`Config`]'s making.
+///
+/// # Errors
+/// Every fault there is.
+pub(crate) fn check(config: &Config) -> Result<(), Faults> {
+    load_sources(config).map(drop)
+}
+
+/// Every role with its sockets bound, none begun.
+struct Roles {
+    origin: Option<Origin>,
+    edge: Option<Edge>,
+    console: Option<Console>,
+    sources: Vec<(Source, Uri)>,
+}
+
+struct Console {
+    listener: TcpListener,
+    addr: SocketAddr,
+    edge: EdgeAddress,
+}
+
+impl Roles {
+    /// Binds everything, or nothing: what was bound before a fault is let go.
+    fn bind(config: &Config, sources: Vec<Source>) -> Result<Self, Fault> {
+        let origin = config.origin.as_ref().map(bind_origin).transpose()?;
+        let origin_addr = origin.as_ref().map(|origin| console::reachable(origin.local_addr()));
+        let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr)).transpose()?;
+        let console = match (&config.console, &edge) {
+            (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
+            _ => None,
+        };
+        let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
+        let sources = sources.into_iter().zip(targets).collect();
+        Ok(Self { origin, edge, console, sources })
+    }
+
+    /// One line on standard error for each socket.
+    fn announce(&self) {
+        let admin = self.edge.as_ref().and_then(Edge::admin_addr);
+        let listening = [
+            ("origin", self.origin.as_ref().map(Origin::local_addr)),
+            ("edge", self.edge.as_ref().map(Edge::local_addr)),
+            ("admin", admin),
+            ("console", self.console.as_ref().map(|console| console.addr)),
+        ];
+        for (role, addr) in listening {
+            if let Some(addr) = addr {
+                eprintln!("{role} listening {addr}");
+            }
+        }
+    }
+
+    fn addresses(&self, config: &Config) -> Addresses {
+        let media = config.origin.as_ref().and_then(|origin| origin.media.as_ref());
+        let channels = config.sources.iter().filter_map(|source| source.channel.as_ref());
+        Addresses {
+            console: self.console.as_ref().map(|console| console::reachable(console.addr)),
+            edge: self.edge.as_ref().map(|edge| console::reachable(edge.local_addr())),
+            admin: self.edge.as_ref().and_then(Edge::admin_addr),
+            origin: self.origin.as_ref().map(|origin| console::reachable(origin.local_addr())),
+            presentations: media.map(|media| directories(&media.value)).unwrap_or_default(),
+            channels: channels.map(|channel| channel.value.0.clone()).collect(),
+        }
+    }
+
+    /// Starts every role, and ends all of them on a signal or when one fails.
+    async fn run(self, mut signals: Signals) -> anyhow::Result<()> {
+        let (trigger, shutdown) = shutdown::channel();
+        let asked = || shutdown.clone().asked();
+        let mut running = JoinSet::new();
+        let records = self.edge.as_ref().map(Edge::records);
+        if let Some(origin) = self.origin {
+            let stop = asked();
+            running.spawn(async { ("origin", origin.run(stop).await) });
+        }
+        if let Some(edge) = self.edge {
+            let stop = asked();
+            running.spawn(async { ("edge", edge.run(stop).await) });
+        }
+        if let (Some(console), Some(records)) = (self.console, records) {
+            let served = console::serve(console.listener, console.edge, records, asked());
+            running.spawn(async { ("console", served.await) });
+        }
+        for (source, to) in self.sources {
+            let pushed = source.run(to, shutdown.clone());
+            running.spawn(async {
+                pushed.await;
+                ("source", Ok(()))
+            });
+        }
+        let failure = tokio::select! {
+            () = signals.next() => None,
+            ended = running.join_next() => ended.map(role_ended),
+        };
+        trigger.ask();
+        let all_ended = async { while running.join_next().await.is_some() {} };
+        tokio::select! {
+            () = all_ended => {}
+            () = tokio::time::sleep(STOP_MAX) => tracing::warn!(limit = ?STOP_MAX, "stopped with work under way"),
+            () = signals.next() => {} // asked a second time: at once
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// A role ends by the signal alone: before it, its end is a failure.
+fn role_ended(ended: Result<(&'static str, std::io::Result<()>), JoinError>) -> anyhow::Error {
+    match ended {
+        Ok((role, Ok(()))) => anyhow!("the {role} ended by itself"),
+        Ok((role, Err(failure))) => anyhow::Error::new(failure).context(format!("the {role} failed")),
+        Err(panic) => anyhow::Error::new(panic).context("a role failed"),
+    }
+}
+
+/// Each connection is an open file, and the soft limit of a shell or of systemd is often 1,024: it is raised to the hard
+/// limit, which is what the process may have anyway.
+fn raise_open_files(config: &Config) {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(failure) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%failure, "cannot raise the limit of open files");
+    }
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if let Some(edge) = &config.edge
+        && edge.connections_max.value.0 as u64 > files
+    {
+        let connections_max = edge.connections_max.value.0;
+        tracing::warn!(
+            connections_max,
+            files,
+            "connections_max is above the open files that this process may have"
+        );
+    }
+}
+
+/// Reads the tracks of every source.
+fn load_sources(config: &Config) -> Result<Vec<Source>, Faults> {
+    let mut faults = Vec::new();
+    let mut sources = Vec::new();
+    for config::Source { media, .. } in &config.sources {
+        match Source::load(&media.value) {
+            Ok(source) => sources.push(source),
+            Err(fault) => faults.push(media.fault(fault.to_string())),
+        }
+    }
+    if faults.is_empty() { Ok(sources) } else { Err(Faults::new(&config.file, faults)) }
+}
+
+/// Where a source pushes; the config has checked that it says so.
+fn ingest_uri(source: &config::Source, origin: Option<SocketAddr>) -> Uri {
+    match (&source.to, &source.channel, origin) {
+        (Some(to), _, _) => to.value.uri.clone(),
+        (None, Some(channel), Some(origin)) => format!("http://{origin}/ingest/{}", channel.value.0)
+            .parse()
+            .expect("a channel's name needs no escape"),
+        _ => unreachable!("a source without a place to push to is a fault of the config"),
+    }
+}
+
+fn bind_origin(origin: &config::Origin) -> Result<Origin, Fault> {
+    use thalweg_origin::BindError;
+
+    Origin::bind(origin_config(origin)).map_err(|failure| match (&failure, &origin.media) {
+        (BindError::Listen(addr, cause), _) => origin.listen.fault(cannot_listen(*addr, cause)),
+        (BindError::Media(..), Some(media)) => media.fault(failure.to_string()),
+        (BindError::Media(..) | BindError::Memory(..), _) => origin.live_memory.fault(failure.to_string()),
+    })
+}
+
+fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
+    thalweg_origin::Config {
+        listen: origin.listen.value,
+        media: origin.media.as_ref().map(|media| media.value.clone()),
+        window: origin.window.value.duration,
+        segment_target: origin.segment_target.value.duration,
+        live_memory_bytes: origin.live_memory.value.bytes,
+        channels_max: origin.channels_max.value.0,
+        connections_max: origin.connections_max.value.0,
+        head_bytes_max: bytes(&origin.head_max),
+    }
+}
+
+/// A size that its declaration bounds to what fits in memory.
+fn bytes(size: &Set<Size>) -> usize {
+    usize::try_from(size.value.bytes).expect("bounded by its declaration")
+}
+
+fn bind_edge(edge: &config::Edge, origin: Option<SocketAddr>) -> Result<Edge, Fault> {
+    Edge::bind(edge_config(edge, origin)).map_err(|failure| match &failure {
+        BindError::Listen(addr, cause) => edge.listen.fault(cannot_listen(*addr, cause)),
+        BindError::Admin(addr, cause) => edge.admin.fault(cannot_listen(*addr, cause)),
+        BindError::Log(..) => edge.log.fault(failure.to_string()),
+        BindError::Memory(..) => edge.memory.fault(failure.to_string()),
+        BindError::CongestionControl(_) => edge.congestion_control.fault(failure.to_string()),
+    })
+}
+
+fn cannot_listen(addr: SocketAddr, cause: &std::io::Error) -> String {
+    format!("cannot listen on {addr}: {cause}")
+}
+
+fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge::Config {
+    let backends = match &edge.backends {
+        Some(backends) => backends.value.clone(),
+        None => origin.map(BackendUrl::at).into_iter().collect(),
+    };
+    thalweg_edge::Config {
+        listen: edge.listen.value,
+        backends,
+        hosts: edge.hosts.iter().flat_map(|hosts| &hosts.value).map(|host| host.0.clone()).collect(),
+        memory_bytes: edge.memory.value.bytes,
+        threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value.0)),
+        congestion_control: match edge.congestion_control.value {
+            Congestion::System => None,
+            Congestion::Named(name) => Some(name),
+        },
+        admin: Some(edge.admin.value),
+        log: match &edge.log.value {
+            LogTarget::Off => LogTo::Off,
+            LogTarget::Stdout => LogTo::Stdout,
+            LogTarget::File(path) => LogTo::File(path.clone()),
+        },
+        timeouts: Timeouts {
+            connect: edge.connect_timeout.value.duration,
+            first_byte: edge.first_byte_timeout.value.duration,
+            between_bytes: edge.between_bytes_timeout.value.duration,
+            idle: edge.idle_timeout.value.duration,
+            head: edge.head_timeout.value.duration,
+            send_stall: edge.send_timeout.value.duration,
+        },
+        head: thalweg_http::Limits {
+            head_bytes_max: bytes(&edge.head_max),
+            ..thalweg_http::Limits::default()
+        },
+        connections_max: edge.connections_max.value.0,
+    }
+}
+
+fn bind_console(console: &config::Console, edge: SocketAddr) -> Result<Console, Fault> {
+    let listen = &console.listen;
+    let failed = |cause: std::io::Error| listen.fault(cannot_listen(listen.value, &cause));
+    let listener = std::net::TcpListener::bind(listen.value).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let listener = TcpListener::from_std(listener).map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    let edge = match &console.edge {
+        Some(url) => EdgeAddress::Url(url.value.url.clone()),
+        None => EdgeAddress::Port(edge.port()),
+    };
+    Ok(Console { listener, addr, edge })
+}
+
+/// Names of the directories in `media`, in order: what the origin serves as presentations.
+fn directories(media: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(media).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.path().is_dir());
+    let mut names: Vec<_> = directories.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,223 @@
+//! Gives a chunk its place in live time: tfdt, mfhd and prft anew, the media data untouched.
+//!
+//! ISO/IEC 14496-12: mfhd §8.8.5, tfdt §8.8.12, trun §8.8.8, prft §8.16.5. A tfdt of 32 bits, which a channel would
+//! outgrow, becomes one of 64; what lies after it moves by four bytes.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::{BufMut, Bytes};
+use thalweg_media::boxes::{Boxes, Mp4Box};
+use thalweg_media::error::Result;
+use thalweg_media::fourcc::FourCc;
+
+/// What a chunk is to say of its time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LiveTime {
+    pub(super) sequence_number: u32,
+    /// Of the first sample, in the track's timescale.
+    pub(super) decode_time: u64,
+    /// When the first sample was taken, by the wall clock.
+    pub(super) captured: SystemTime,
+}
+
+/// Seconds from 1900, where NTP time starts, to 1970.
+const NTP_TO_UNIX_S: u64 = 2_208_988_800;
+
+/// prft flags: the time is that of capture (ISO/IEC 14496-12:2022 §8.16.5.3).
+const PRFT_CAPTURED: u32 = 24;
+
+/// trun tr_flags: a data offset is there.
+const TRUN_DATA_OFFSET: u32 = 1;
+
+/// The chunk with its new times, in two parts to be sent one after the other: the boxes before the media data, and the
+/// media data as it lies in `chunk`. Events (emsg) are left out: their times belong to the first pass.
+///
+/// # Errors
+/// A box of the chunk that is not as CMAF has it.
+pub(super) fn retime(chunk: &Bytes, track_id: u32, time: LiveTime) -> Result<[Bytes; 2]> {
+    let mut head = Vec::new();
+    let mut data = Bytes::new();
+    for found in Boxes::new(chunk, 0) {
+        let found = found?;
+        match found.kind {
+            FourCc::PRFT | FourCc::EMSG => {}
+            FourCc::MOOF => {
+                head.extend_from_slice(&prft(track_id, time));
+                head.extend_from_slice(&moof(&found, time)?);
+            }
+            FourCc::MDAT => data = chunk.slice_ref(found.bytes),
+            _ => head.extend_from_slice(found.bytes),
+        }
+    }
+    Ok([head.into(), data])
+}
+
+/// A prft of version 1: 32 bytes.
+fn prft(track_id: u32, time: LiveTime) -> Vec<u8> {
+    let mut prft = Vec::with_capacity(32);
+    prft.put_u32(32);
+    prft.put_slice(&FourCc::PRFT.0);
+    prft.put_u32(1 << 24 | PRFT_CAPTURED);
+    prft.put_u32(track_id);
+    prft.put_u64(ntp(time.captured));
+    prft.put_u64(time.decode_time);
+    prft
+}
+
+/// Seconds in the upper 32 bits, fractions in the lower. It wraps in 2036, as NTP's own format does.
+fn ntp(time: SystemTime) -> u64 {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let fraction = (u64::from(since_epoch.subsec_nanos()) << 32) / 1_000_000_000;
+    (since_epoch.as_secs() + NTP_TO_UNIX_S) << 32 | fraction
+}
+
+fn moof(moof: &Mp4Box<'_>, time: LiveTime) -> Result<Vec<u8>> {
+    let mfhd = moof.require(FourCc::MFHD)?;
+    let traf = moof.require(FourCc::TRAF)?;
+    let tfdt = traf.require(FourCc::TFDT)?;
+    let (version, _, mut fields) = tfdt.full()?;
+    fields.u32_or_u64(version == 1)?;
+    mfhd.full()?.2.u32()?;
+
+    let at =
+        |found: &Mp4Box<'_>, skip: usize| (found.offset - moof.offset) as usize + found.header_size + skip;
+    let mut bytes = moof.bytes.to_vec();
+    put(&mut bytes, at(&mfhd, 4), time.sequence_number.to_be_bytes());
+    if version == 0 {
+        const GROWTH: u32 = 4;
+        for parent in [moof, &traf, &tfdt] {
+            let size = u32::try_from(parent.bytes.len()).ok().filter(|_| parent.header_size == 8);
+            let Some(size) = size else { return Err(too_long(parent)) };
+            put(&mut bytes, at(parent, 0) - 8, (size + GROWTH).to_be_bytes());
+        }
+        for trun in traf.children() {
+            let trun = trun?;
+            if trun.kind == FourCc::TRUN {
+                let (_, flags, mut fields) = trun.full()?;
+                if flags & TRUN_DATA_OFFSET != 0 {
+                    fields.u32()?;
+                    put(&mut bytes, at(&trun, 8), (fields.u32()? + GROWTH).to_be_bytes());
+                }
+            }
+        }
+        bytes[at(&tfdt, 0)] = 1;
+        bytes.splice(at(&tfdt, 4)..at(&tfdt, 4), [0; GROWTH as usize]);
+    }
+    put(&mut bytes, at(&tfdt, 4), time.decode_time.to_be_bytes());
+    Ok(bytes)
+}
+
+fn too_long(found: &Mp4Box<'_>) -> thalweg_media::error::Error {
+    thalweg_media::error::Error {
+        offset: found.offset,
+        kind: found.kind,
+        fault: thalweg_media::error::Fault::Invalid("its size is written in 64 bits"),
+    }
+}
+
+fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+    bytes[at..at + N].copy_from_slice(&value);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use thalweg_media::chunk::{Chunk, ChunkScanner, Event};
+    use thalweg_media::track::TrackInfo;
+
+    use super::*;
+
+    fn full_box(kind: &[u8; 4], version_flags: u32, body: &[u8]) -> Vec<u8> {
+        plain_box(kind, &[&version_flags.to_be_bytes()[..], body].concat())
+    }
+
+    fn plain_box(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat()
+    }
+
+    /// A chunk of one sample: tfdt of version 0 or 1, the sample's bytes where the trun says.
+    fn chunk(wide: bool, with_prft: bool) -> Vec<u8> {
+        let tfdt = if wide { full_box(b"tfdt", 1 << 24, &[0; 8]) } else { full_box(b"tfdt", 0, &[0; 4]) };
+        let tfhd = full_box(b"tfhd", 0x02_0000, &1u32.to_be_bytes());
+        let build = |offset: u32| {
+            let words: Vec<u8> = [1, offset, 7, 3].iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
+            let trun = full_box(b"trun", 0x301, &words);
+            let traf = plain_box(b"traf", &[&tfhd[..], &tfdt, &trun].concat());
+            plain_box(b"moof", &[full_box(b"mfhd", 0, &9u32.to_be_bytes()), traf].concat())
+        };
+        let moof = build(build(0).len() as u32 + 8);
+        let prft = if with_prft { full_box(b"prft", 0, &[1; 16]) } else { Vec::new() };
+        [plain_box(b"styp", b"cmfl\0\0\0\0"), prft, moof, plain_box(b"mdat", b"abc")].concat()
+    }
+
+    fn info() -> TrackInfo {
+        let header = include_bytes!("../../../../assets/sample/audio.mp4");
+        let mut scanner = ChunkScanner::new();
+        scanner.push(&header[..4096]);
+        match scanner.next_event() {
+            Ok(Some(Event::Header(header))) => header.info,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn scan(bytes: &[u8]) -> Chunk {
+        let mut scanner = ChunkScanner::with_header(&info());
+        scanner.push(bytes);
+        match scanner.next_event() {
+            Ok(Some(Event::Chunk(chunk))) => {
+                scanner.finish().unwrap();
+                chunk
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check(chunk: Vec<u8>, time: LiveTime) {
+        let [head, data] = retime(&chunk.clone().into(), 1, time).unwrap();
+        let (before, after) = (scan(&chunk), scan(&[head, data].concat()));
+        assert_eq!(after.fragment.decode_time, time.decode_time);
+        assert_eq!(after.fragment.sequence_number, time.sequence_number);
+        let sample = |chunk: &Chunk| {
+            let moof = chunk.bytes.windows(4).position(|kind| kind == b"moof").unwrap() - 4;
+            let data = &chunk.fragment.data;
+            chunk.bytes.slice(moof + data.start as usize..moof + data.end as usize)
+        };
+        assert_eq!(sample(&before), b"abc"[..]);
+        assert_eq!(sample(&after), b"abc"[..]);
+        assert_eq!(before.fragment.duration, after.fragment.duration);
+        assert_eq!(before.styp, after.styp);
+        let prft = after.prft.unwrap();
+        assert_eq!((prft.track_id, prft.media_time, prft.flags), (1, time.decode_time, PRFT_CAPTURED));
+        assert_eq!(prft.ntp, ntp(time.captured));
+    }
+
+    #[test]
+    fn ntp_time() {
+        assert_eq!(ntp(UNIX_EPOCH), 0x83aa_7e80_0000_0000);
+        assert_eq!(ntp(UNIX_EPOCH + Duration::from_millis(500)), 0x83aa_7e80_8000_0000);
+    }
+
+    proptest! {
+        #[test]
+        fn times_change_and_samples_do_not(
+            wide in any::<bool>(), with_prft in any::<bool>(), sequence_number in any::<u32>(),
+            decode_time in 0u64..1 << 62, captured_ms in 0u64..2_000_000_000_000,
+        ) {
+            let captured = UNIX_EPOCH + Duration::from_millis(captured_ms);
+            check(chunk(wide, with_prft), LiveTime { sequence_number, decode_time, captured });
+        }
+    }
+
+    #[test]
+    fn a_chunk_of_the_wrong_shape_is_an_error() {
+        let time = LiveTime { sequence_number: 0, decode_time: 0, captured: UNIX_EPOCH };
+        let whole = chunk(false, false);
+        for len in [9, 30, 60, whole.len() - 1] {
+            assert!(retime(&Bytes::copy_from_slice(&whole[..len]), 1, time).is_err(), "{len}");
+        }
+        let no_tfdt = String::from_utf8_lossy(&whole).replace("tfdt", "free").into_bytes();
+        assert!(retime(&no_tfdt.into(), 1, time).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! Quantities with their unit in the text: sizes (`512KiB`) and durations (`250ms`).
+//!
+//! A quantity is a whole number and a unit with nothing between them. A number without a unit is refused, so that
+//! no setting depends on a unit that one has to know; so is a fraction, which a smaller unit always avoids.
+//! Errors say what to write instead.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Size {
+    /// The number.
+    pub(crate) bytes: u64,
+}
+
+/// A span of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    /// The span, in whole milliseconds.
+    pub(crate) duration: Duration,
+}
+
+/// A unit's name and how many of the smallest unit it holds.
+type Unit = (&'static str, u64);
+
+const SIZE_UNITS: &[Unit] = &[
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+const SPAN_UNITS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+
+/// Why a text is no quantity, in words for the one who wrote it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Error {
+    message: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl FromStr for Size {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self { bytes: parse(text, "size", SIZE_UNITS)? })
+    }
+}
+
+impl FromStr for Span {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self { duration: Duration::from_millis(parse(text, "duration", SPAN_UNITS)?) })
+    }
+}
+
+/// Reads `text` as a whole number of one of `units`; the answer counts the smallest.
+fn parse(text: &str, what: &str, units: &[Unit]) -> Result<u64, Error> {
+    let fail = |message| Err(Error { message });
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    if number.is_empty() {
+        return fail(format!(
+            "{text:?} is no {what}: write a number and a unit, as in {}",
+            example("10", units)
+        ));
+    }
+    if unit.is_empty() {
+        return fail(format!("{text:?} has no unit: write {}", example(number, units)));
+    }
+    if unit.starts_with('.') {
+        return fail(format!("{text:?} is a fraction: write a whole number of a smaller unit"));
+    }
+    let Some((_, scale)) = units.iter().find(|(name, _)| *name == unit) else {
+        let meant = unit.trim_start();
+        if let Some((name, _)) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(meant)) {
+            return fail(format!("{text:?} is no {what}: write \"{number}{name}\""));
+        }
+        let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
+        return fail(format!("{text:?} has no known unit: a {what} is in {}", names.join(", ")));
+    };
+    match number.parse::<u64>().ok().and_then(|number| number.checked_mul(*scale)) {
+        Some(total) => Ok(total),
+        None => fail(format!("{text:?} is too large to count")),
+    }
+}
+
+/// The number with the first three units: `10B, 10KiB or 10MiB`.
+fn example(number: &str, units: &[Unit]) -> String {
+    format!("{number}{}, {number}{} or {number}{}", units[0].0, units[1].0, units[2].0)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let check = |text: &str, bytes| assert_eq!(text.parse(), Ok(Size { bytes }));
+        check("0B", 0);
+        check("512KiB", 512 << 10);
+        check("1GiB", 1 << 30);
+        check("5MB", 5_000_000);
+    }
+
+    #[test]
+    fn durations() {
+        let check =
+            |text: &str, ms| assert_eq!(text.parse(), Ok(Span { duration: Duration::from_millis(ms) }));
+        check("250ms", 250);
+        check("2s", 2_000);
+        check("5min", 300_000);
+        check("1h", 3_600_000);
+    }
+
+    #[test]
+    fn errors_teach() {
+        let size =
+            |text: &str, expected: Expect| expected.assert_eq(&text.parse::<Size>().unwrap_err().to_string());
+        size("", expect![[r#""" is no size: write a number and a unit, as in 10B, 10KiB or 10MiB"#]]);
+        size("much", expect![[r#""much" is no size: write a number and a unit, as in 10B, 10KiB or 10MiB"#]]);
+        size("512", expect![[r#""512" has no unit: write 512B, 512KiB or 512MiB"#]]);
+        size("1.5GiB", expect![[r#""1.5GiB" is a fraction: write a whole number of a smaller unit"#]]);
+        size("512 KiB", expect![[r#""512 KiB" is no size: write "512KiB""#]]);
+        size("512kb", expect![[r#""512kb" is no size: write "512kB""#]]);
+        size("-1B", expect![[r#""-1B" is no size: write a number and a unit, as in 10B, 10KiB or 10MiB"#]]);
+        size("99999999999999999999B", expect![[r#""99999999999999999999B" is too large to count"#]]);
+        size("99999999TiB", expect![[r#""99999999TiB" is too large to count"#]]);
+        expect![[r#""250" has no unit: write 250ms, 250s or 250min"#]]
+            .assert_eq(&"250".parse::<Span>().unwrap_err().to_string());
+        expect![[r#""2sec" has no known unit: a duration is in ms, s, min, h"#]]
+            .assert_eq(&"2sec".parse::<Span>().unwrap_err().to_string());
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(text in ".*") {
+            let _ = (text.parse::<Size>(), text.parse::<Span>());
+        }
+
+        #[test]
+        fn every_whole_number_of_a_unit_is_read(number in 0u64..1_000_000, unit in 0usize..SIZE_UNITS.len()) {
+            let (name, scale) = SIZE_UNITS[unit];
+            prop_assert_eq!(format!("{number}{name}").parse(), Ok(Size { bytes: number * scale }));
+        }
+    }
+}

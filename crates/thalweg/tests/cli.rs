@@ -1,0 +1,241 @@
+//! The program as its user sees it: what it prints, where, and its exit status.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod program;
+
+use expect_test::{Expect, expect};
+
+use program::{Directory, thalweg};
+
+/// Runs the program in a directory that holds `thalweg.toml`, and shows status, standard output and standard error.
+fn check(config: &str, args: &[&str], expected: Expect) {
+    let directory = Directory::new();
+    directory.write("thalweg.toml", config);
+    let output = thalweg(args).current_dir(directory.path()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    let said = format!("status {}\n{out}{err}", output.status.code().unwrap());
+    expected.assert_eq(&said.replace(&directory.path().display().to_string(), "DIR"));
+}
+
+#[test]
+fn an_unknown_key() {
+    let config = "[origin]\nlisten = '127.0.0.1:0'\n\n[edge]\n\nlistn = '127.0.0.1:0'\n";
+    check(
+        config,
+        &["up"],
+        expect![[r#"
+        status 2
+        thalweg.toml:6:1: unknown key "listn" in [edge]; did you mean "listen"?
+    "#]],
+    );
+    check(
+        config,
+        &["check", "thalweg.toml"],
+        expect![[r#"
+        status 2
+        thalweg.toml:6:1: unknown key "listn" in [edge]; did you mean "listen"?
+    "#]],
+    );
+}
+
+#[test]
+fn a_wrong_flag_or_value() {
+    check(
+        "",
+        &["edge", "--listen", "here", "--memory", "1"],
+        expect![[r#"
+        status 2
+        --listen: "here" is not an address and a port such as "127.0.0.1:8080"
+        --memory: "1" has no unit: write 1B, 1KiB or 1MiB
+    "#]],
+    );
+    check(
+        "",
+        &["edge", "--listen", "127.0.0.1:0"],
+        expect![[r#"
+        status 2
+        the edge has no backend: give --backend http://HOST:PORT
+    "#]],
+    );
+    check(
+        "",
+        &["edge", "--backend", "http://127.0.0.1:1", "--backend", "ftp://b"],
+        expect![[r#"
+        status 2
+        --backend: "ftp://b": a backend is http://HOST[:PORT]
+    "#]],
+    );
+    check(
+        "",
+        &["origin", "--media", "not-there"],
+        expect![[r#"
+            status 2
+            --media: cannot read directory not-there: No such file or directory (os error 2)
+        "#]],
+    );
+    check(
+        "",
+        &["source", "--media", ".", "--to", "http://127.0.0.1:1"],
+        expect![[r#"
+        status 2
+        error: invalid value 'http://127.0.0.1:1' for '--to <http://HOST:PORT/ingest/CHANNEL>': "http://127.0.0.1:1" names no publishing point: write a publishing point such as "http://127.0.0.1:8081/ingest/CHANNEL"
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check(
+        "",
+        &["source", "--media", ".", "--to", "http://127.0.0.1:1/ingest/a"],
+        expect![[r#"
+            status 2
+            --media: no track in .: a track is a file ending in mp4, m4v, m4a, cmfv, cmfa, cmft
+        "#]],
+    );
+    check(
+        "",
+        &["fly"],
+        expect![[r#"
+        status 2
+        error: unrecognized subcommand 'fly'
+
+        Usage: thalweg <COMMAND>
+
+        For more information, try '--help'.
+    "#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    check(
+        "",
+        &["up", "--config", "other.toml"],
+        expect![[r#"
+        status 2
+        other.toml: cannot read the file: No such file or directory (os error 2)
+    "#]],
+    );
+    check(
+        "",
+        &["log", "other.json"],
+        expect![[r#"
+        status 1
+        thalweg: cannot read other.json: No such file or directory (os error 2)
+    "#]],
+    );
+}
+
+#[test]
+fn a_source_that_is_no_media() {
+    let directory = Directory::new();
+    directory
+        .write("thalweg.toml", "[origin]\nlisten = '127.0.0.1:0'\n[[source]]\nchannel = 'a'\nmedia = '.'\n");
+    directory.write("video.mp4", "\0\0\0\x20moov");
+    let output = thalweg(&["up"]).current_dir(directory.path()).output().unwrap();
+    let said =
+        format!("status {}\n{}", output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap());
+    expect![[r#"
+        status 2
+        thalweg.toml:5:9: media: ./video.mp4: offset 0: box 'moov': no ftyp before it
+    "#]]
+    .assert_eq(&said);
+}
+
+#[test]
+fn a_right_file() {
+    check(
+        "[edge]\nbackends = 'http://127.0.0.1:1'\n",
+        &["check", "thalweg.toml"],
+        expect![[r#"
+        status 0
+        thalweg.toml: no fault found
+    "#]],
+    );
+}
+
+#[test]
+fn a_port_in_use_ends_it_before_anything_begins() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let run = |config: &str, args: &[&str]| {
+        let directory = Directory::new();
+        directory.write("thalweg.toml", &config.replace("PORT", &port.to_string()));
+        let args: Vec<_> = args.iter().map(|arg| arg.replace("PORT", &port.to_string())).collect();
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        let output = thalweg(&args).current_dir(directory.path()).output().unwrap();
+        assert_eq!(output.stdout, b"");
+        let said = String::from_utf8(output.stderr).unwrap().replace(&port.to_string(), "PORT");
+        format!("status {}\n{said}", output.status.code().unwrap())
+    };
+    let free = "[origin]\nlisten = '127.0.0.1:0'\n[edge]\nlisten = '127.0.0.1:0'\n";
+    expect![[r#"
+        status 2
+        thalweg.toml:5:9: admin: cannot listen on 127.0.0.1:PORT: Address already in use (os error 98)
+    "#]]
+    .assert_eq(&run(&format!("{free}admin = '127.0.0.1:PORT'\n"), &["up"]));
+    expect![[r#"
+        status 2
+        thalweg.toml:7:10: listen: cannot listen on 127.0.0.1:PORT: Address already in use (os error 98)
+    "#]]
+    .assert_eq(&run(&format!("{free}admin = '127.0.0.1:0'\n[console]\nlisten = '127.0.0.1:PORT'"), &["up"]));
+    expect![[r#"
+        status 2
+        thalweg.toml:2:10: listen: cannot listen on 127.0.0.1:PORT: Address already in use (os error 98)
+    "#]]
+    .assert_eq(&run("[origin]\nlisten = '127.0.0.1:PORT'\n", &["up"]));
+    let edge = ["edge", "--listen", "127.0.0.1:PORT", "--backend", "http://127.0.0.1:1"];
+    expect![[r#"
+        status 2
+        --listen: cannot listen on 127.0.0.1:PORT: Address already in use (os error 98)
+    "#]]
+    .assert_eq(&run("", &edge));
+}
+
+#[test]
+fn help_teaches() {
+    check(
+        "",
+        &["--help"],
+        expect![[r#"
+        status 0
+        Streaming media along the fastest line the network has
+
+        Usage: thalweg <COMMAND>
+
+        Commands:
+          up           Run every role that a config file names, in one process
+          edge         Run an edge: an HTTP cache that relays a response to everyone while it is still
+                       arriving
+          origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
+          source       Push a presentation to an origin as a live channel: in a loop, in real time
+          check        Check a config file without running it, or print what can be set
+          log          Follow the request log, with what the kernel said of each connection
+          completions  Print a completion script for a shell
+          help         Print this message or the help of the given subcommand(s)
+
+        Options:
+          -h, --help     Print help
+          -V, --version  Print version
+
+        Exit status: 0 done, 1 failed, 2 wrong use.
+        Messages go to standard error; THALWEG_LOG=debug shows more of them, THALWEG_LOG=thalweg_edge=debug
+        those of one part.
+    "#]],
+    );
+    let flags =
+        ["--listen", "--backend", "--memory", "--admin", "--log", "--congestion-control", "--send-timeout"];
+    let help = String::from_utf8(thalweg(&["edge", "--help"]).output().unwrap().stdout).unwrap();
+    for flag in flags {
+        assert!(help.contains(flag), "{flag} is not in\n{help}");
+    }
+}
+
+#[test]
+fn completions_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = thalweg(&["completions", shell]).output().unwrap();
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && script.contains("congestion-control"), "{shell}: {script}");
+    }
+}

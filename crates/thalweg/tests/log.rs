@@ -1,0 +1,82 @@
+//! `thalweg log`: a file that grows, is rotated and truncated; standard input; a running edge.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod program;
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use expect_test::expect;
+
+use program::{Directory, Running, thalweg};
+
+/// A record as the edge writes it, told apart by its status.
+fn record(status: u16) -> String {
+    format!(
+        r#"{{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a","path":"/b","status":{status},"bytes":1000,"ttfb_us":850,"duration_us":1900,"cache":"hit","protocol":"HTTP/1.1","complete":true}}"#
+    ) + "\n"
+}
+
+/// Status codes of the next lines for people.
+fn statuses(log: &mut Running, count: usize) -> Vec<String> {
+    let status = |line: String| line.split_whitespace().nth(1).unwrap_or_default().to_owned();
+    (0..count).map(|_| status(log.out_line())).collect()
+}
+
+#[test]
+fn a_file_is_followed_over_rotation_and_truncation() {
+    let directory = Directory::new();
+    let path = directory.write("log.json", &(100..120).map(record).collect::<String>());
+    let mut log = Running::start(thalweg(&["log", "--lines", "2", path.to_str().unwrap()]));
+    assert!(log.out_line().starts_with("TIME (UTC)"));
+    assert_eq!(statuses(&mut log, 2), ["118", "119"]);
+
+    let whole = record(201);
+    let (half, rest) = whole.split_at(30);
+    directory.append("log.json", &format!("{}{half}", record(200)));
+    assert_eq!(statuses(&mut log, 1), ["200"]);
+    directory.append("log.json", rest);
+    assert_eq!(statuses(&mut log, 1), ["201"]);
+
+    fs::rename(&path, directory.path().join("log.json.1")).unwrap();
+    directory.append("log.json.1", &record(202)); // the writer has not noticed yet
+    directory.write("log.json", &(record(203) + &record(204)));
+    assert_eq!(statuses(&mut log, 3), ["202", "203", "204"]);
+
+    directory.write("log.json", &record(205)); // truncates it
+    assert_eq!(statuses(&mut log, 1), ["205"]);
+}
+
+#[test]
+fn standard_input_is_read_to_its_end() {
+    let run = |args: &[&str], input: &str| {
+        let mut command = thalweg(args);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (out, err) = run(&["log", "-"], &format!("{}oops\n{}", record(200), record(404)));
+    expect![[r#"
+        TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
+        23:00:00.123 200 hit          1000B   850us  1.90ms  4.21Mbit/s -           -       -     -           -     -    - 127.0.0.1:50000       GET a/b
+        23:00:00.123 404 hit          1000B   850us  1.90ms  4.21Mbit/s -           -       -     -           -     -    - 127.0.0.1:50000       GET a/b
+        thalweg: not a response record: expected value at line 1 column 1
+    "#]].assert_eq(&(out + &err));
+    let (out, err) = run(&["log", "--json", "-"], &record(200));
+    assert_eq!((out, err), (record(200), String::new()));
+}
+
+#[test]
+fn no_edge_at_the_admin_address() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let output = thalweg(&["log", "--admin", &free]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap().replace(&free, "ADDR");
+    expect![[r#"
+        thalweg: no edge answers at ADDR; --admin says where, or name a log file: Connection refused (os error 111)
+    "#]].assert_eq(&said);
+}

@@ -1,0 +1,103 @@
+//! The program under test: run to its end, or followed line by line.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The program with these arguments, its output for programs.
+pub(crate) fn thalweg(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(args).stdin(Stdio::null()).env_remove("THALWEG_LOG").env("COLUMNS", "100");
+    command
+}
+
+/// A program that runs until it is stopped, or the test ends.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) out: BufReader<ChildStdout>,
+    err: BufReader<ChildStderr>,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        Self { child, out: BufReader::new(out), err: BufReader::new(err) }
+    }
+
+    /// The next line on standard output, without its end.
+    pub(crate) fn out_line(&mut self) -> String {
+        line(&mut self.out)
+    }
+
+    /// The next line on standard error, without its end.
+    pub(crate) fn err_line(&mut self) -> String {
+        line(&mut self.err)
+    }
+
+    /// The address in the next line `ROLE listening ADDR`.
+    pub(crate) fn listening(&mut self, role: &str) -> String {
+        let said = self.err_line();
+        let addr =
+            said.strip_prefix(&format!("{role} listening ")).unwrap_or_else(|| panic!("{role}: {said}"));
+        addr.to_owned()
+    }
+
+    /// Sends the signal and waits for the end; the exit status.
+    pub(crate) fn stop(mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// A directory of its own for one test, gone with it.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn append(&self, name: &str, text: &str) {
+        let mut file = fs::OpenOptions::new().append(true).open(self.0.join(name)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
