@@ -224,6 +224,7 @@ fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
         media: origin.media.as_ref().map(|media| media.value.clone()),
         window: origin.window.value.duration,
         segment_target: origin.segment_target.value.duration,
+        listing_max_age: origin.listing_max_age.value.duration,
         live_memory_bytes: origin.live_memory.value.bytes,
         channels_max: origin.channels_max.value.0,
         connections_max: origin.connections_max.value.0,

@@ -59,8 +59,11 @@ section! {
         media: PathBuf = unset("live channels only");
         /// How much of a live channel can be played back.
         window: Span = default("60s"), within("4s", "24h");
-        /// The duration of segments in live channels; a source's random access points may make them longer.
+        /// The least duration of a segment, live and in files without a segment index; random access points may make
+        /// segments longer.
         segment_target: Span = default("2s"), within("200ms", "30s");
+        /// How long it may take until a changed file is noticed.
+        listing_max_age: Span = default("1s"), within("0ms", "1h");
         /// Memory for the windows of all live channels.
         live_memory: Size = default("512MiB"), within("16MiB", "16TiB");
         /// Live channels; a source of one more is refused.

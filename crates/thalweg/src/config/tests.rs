@@ -291,7 +291,10 @@ fn the_reference_names_every_setting() {
           window                 DURATION, default 60s, 4s to 24h
               How much of a live channel can be played back.
           segment_target         DURATION, default 2s, 200ms to 30s
-              The duration of segments in live channels; a source's random access points may make them longer.
+              The least duration of a segment, live and in files without a segment index; random access points may make
+              segments longer.
+          listing_max_age        DURATION, default 1s, 0ms to 1h
+              How long it may take until a changed file is noticed.
           live_memory            SIZE, default 512MiB, 16MiB to 16TiB
               Memory for the windows of all live channels.
           channels_max           N, default 64, 1 to 100000
