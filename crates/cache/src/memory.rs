@@ -13,8 +13,11 @@ pub(crate) use tracked::Memory;
 #[cfg(not(loom))]
 mod memfd {
     use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+    use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, ftruncate, memfd_create, openat};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+    use rustix::mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    };
     use std::io;
     use std::ptr::NonNull;
 
@@ -40,7 +43,10 @@ mod memfd {
         /// Maps `slabs` slabs. Nothing is resident until it is written.
         pub(crate) fn new(slabs: usize) -> io::Result<Self> {
             let len = slabs.checked_mul(SLAB_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
-            let file = memfd_create(c"thalweg-content", MemfdFlags::CLOEXEC)?;
+            let file = match huge_file(len) {
+                Ok(file) => file,
+                Err(_) => memfd_create(c"thalweg-content", MemfdFlags::CLOEXEC)?,
+            };
             ftruncate(&file, len as u64)?;
             let reserved_len = len + SLAB_BYTES;
             // SAFETY: a fresh anonymous reservation at an address of the kernel's choice.
@@ -101,6 +107,20 @@ mod memfd {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             Ok(fallocate(&self.file, flags, (slab * SLAB_BYTES) as u64, SLAB_BYTES as u64)?)
         }
+    }
+
+    /// A file without a name in a tmpfs that nobody sees, made of huge pages whatever
+    /// `transparent_hugepage/shmem_enabled` says (it is `never` by default). Needs CAP_SYS_ADMIN and Linux 5.2;
+    /// the mount lives as long as the file.
+    fn huge_file(len: usize) -> io::Result<OwnedFd> {
+        let tmpfs = fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&tmpfs, c"huge", c"always")?;
+        fsconfig_set_string(&tmpfs, c"mode", c"0700")?;
+        fsconfig_set_string(&tmpfs, c"size", (len + SLAB_BYTES).to_string())?;
+        fsconfig_create(&tmpfs)?;
+        let mount = fsmount(&tmpfs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(openat(&mount, c".", flags, Mode::RUSR | Mode::WUSR)?)
     }
 
     impl Drop for Memory {

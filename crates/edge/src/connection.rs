@@ -16,6 +16,7 @@ use thalweg_http::{Fields, Framing, Method, RequestHead, Version, framing, head,
 use thalweg_record::{CacheResult, Cut, Protocol, ResponseRecord, TcpState};
 use thalweg_tcp::congestion;
 use thalweg_tcp::info::TcpInfo;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
@@ -158,17 +159,12 @@ impl Connection {
                 seen = self.input.len();
             }
             self.input.reserve(READ_BYTES);
-            match self.stream.try_read_buf(&mut self.input) {
-                Ok(0) => return Ok(Read::End),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match timeout_at(deadline, self.stream.readable()).await {
-                        Ok(ready) => ready?,
-                        Err(_) if self.input.is_empty() => return Ok(Read::End),
-                        Err(_) => return Ok(Read::Malformed(Refusal::own(408, "the request took too long"))),
-                    }
-                }
-                Err(error) => return Err(error),
+            match timeout_at(deadline, self.stream.read_buf(&mut self.input)).await {
+                Ok(Ok(0)) => return Ok(Read::End),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) if self.input.is_empty() => return Ok(Read::End),
+                Err(_) => return Ok(Read::Malformed(Refusal::own(408, "the request took too long"))),
             }
         }
     }
@@ -361,14 +357,12 @@ impl Connection {
         }
         let drain = async {
             let mut left = LINGER_BYTES_MAX;
-            while left > 0 && self.stream.readable().await.is_ok() {
+            while left > 0 {
                 self.input.clear();
                 self.input.reserve(READ_BYTES);
-                match self.stream.try_read_buf(&mut self.input) {
-                    Ok(0) => return,
-                    Ok(n) => left = left.saturating_sub(n),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(_) => return,
+                match self.stream.read_buf(&mut self.input).await {
+                    Ok(n) if n > 0 => left = left.saturating_sub(n),
+                    _ => return,
                 }
             }
         };

@@ -36,14 +36,22 @@ pub(crate) fn part(request: &RequestHead, head: &Head, progress: Progress) -> Pa
     if head.status != 200 {
         return Part::Whole;
     }
+    let preconditions = Preconditions::from_fields(&request.fields);
+    let asked = request.fields.get("range").filter(|_| request.method == Method::Get);
+    if preconditions.is_empty() && asked.is_none() {
+        return Part::Whole;
+    }
     let etag = head.fields.get("etag");
     let last_modified = head.fields.get("last-modified").and_then(date::parse);
-    match Preconditions::from_fields(&request.fields).evaluate(etag, last_modified, request.method) {
+    match preconditions.evaluate(etag, last_modified, request.method) {
         Outcome::Proceed => {}
         Outcome::NotModified => return Part::NotModified,
         Outcome::Failed => return Part::PreconditionFailed,
     }
-    let Some(byte_range) = requested_range(request, head, etag, last_modified) else { return Part::Whole };
+    let date = head.fields.get("date").and_then(date::parse);
+    let applies = range_applies(request.fields.get("if-range"), etag, last_modified, date);
+    let asked = asked.filter(|_| applies).and_then(range::parse);
+    let Some(byte_range) = asked.and_then(|ranges| ranges.single()) else { return Part::Whole };
     let (arrived, length) = match progress {
         Progress::Complete(length) => (length, Some(length)),
         Progress::Filling(arrived) | Progress::Failed(arrived) => (arrived, head.length),
@@ -59,20 +67,6 @@ pub(crate) fn part(request: &RequestHead, head: &Head, progress: Progress) -> Pa
             ByteRange::From(_) | ByteRange::Suffix(_) => Part::After(u64::MAX),
         },
     }
-}
-
-fn requested_range(
-    request: &RequestHead,
-    head: &Head,
-    etag: Option<&[u8]>,
-    last_modified: Option<u64>,
-) -> Option<ByteRange> {
-    if request.method != Method::Get {
-        return None;
-    }
-    let byte_range = range::parse(request.fields.get("range")?)?.single()?;
-    let date = head.fields.get("date").and_then(date::parse);
-    range_applies(request.fields.get("if-range"), etag, last_modified, date).then_some(byte_range)
 }
 
 /// How the content of a reply is delimited.

@@ -1,5 +1,7 @@
 //! What is reused, validated, passed and refused, over real sockets, by rule.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::net::Ipv4Addr;

@@ -1,5 +1,7 @@
 //! The client's connection: pipelining, versions, malformed and excessive requests, never a state in doubt.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::time::Duration;

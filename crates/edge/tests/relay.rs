@@ -1,5 +1,7 @@
 //! The relay: many clients on one fill, each fed as it arrives; a fill that breaks is a failure to all of them.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use support::{Backend, Client, PATIENCE, Response, TestEdge, content};
