@@ -12,7 +12,7 @@ mod shutdown;
 mod source;
 mod units;
 
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -58,13 +58,13 @@ fn run(command: Command) -> anyhow::Result<()> {
             roles::run(&Config::from_source(media, to), false)
         }
         Command::Check { settings: true, .. } => {
-            print!("{}", config::reference());
+            print_or_gone(&config::reference());
             Ok(())
         }
         Command::Check { file, .. } => {
             let file = file.expect("clap requires the file or --settings");
             roles::check(&Config::from_file(&file)?)?;
-            println!("{}: no fault found", file.display());
+            print_or_gone(&format!("{}: no fault found\n", file.display()));
             Ok(())
         }
         Command::Log { file, lines, admin, json } => {
@@ -76,10 +76,17 @@ fn run(command: Command) -> anyhow::Result<()> {
             log::run(from, json)
         }
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "thalweg", &mut stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "thalweg", &mut script);
+            print_or_gone(&String::from_utf8_lossy(&script));
             Ok(())
         }
     }
+}
+
+/// Prints to standard output; a reader that has gone, such as `head`, has what it wanted.
+fn print_or_gone(text: &str) {
+    let _ = stdout().write_all(text.as_bytes());
 }
 
 /// Events to standard error, one line each.

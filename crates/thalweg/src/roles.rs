@@ -3,6 +3,7 @@
 //! **Invariant:** a fault of the settings, a file that cannot be pushed or a port that is taken ends the process before
 //! any role has begun, as one line that names the setting's place.
 
+use std::io::{Write, stdout};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -26,7 +27,8 @@ use crate::units::Size;
 /// How long the roles have to end once they are asked; what is under way then is cut.
 const STOP_MAX: Duration = Duration::from_millis(1800);
 
-/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, says on standard output what to try.
+/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, says on standard output what to try, unless that is
+/// where the request log goes.
 ///
 /// # Errors
 /// [`Faults`] before anything has begun; later, the failure of a role.
@@ -40,8 +42,9 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
         // Signals are caught from before the first line says that a role is ready.
         let signals = Signals::catch().context("cannot catch signals")?;
         roles.announce();
-        if advise {
-            print!("{}", advice::text(&roles.addresses(config)));
+        let log_is_stdout = config.edge.as_ref().is_some_and(|edge| edge.log.value == LogTarget::Stdout);
+        if advise && !log_is_stdout {
+            let _ = stdout().write_all(advice::text(&roles.addresses(config)).as_bytes()); // nobody may read it
         }
         roles.run(signals).await
     });

@@ -101,6 +101,24 @@ fn a_request_shows_in_the_log_and_in_the_console() {
 }
 
 #[test]
+fn a_source_becomes_a_channel_of_the_edge() {
+    let directory = Directory::new();
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample");
+    let any = "listen = '127.0.0.1:0'";
+    let config = format!(
+        "[origin]\n{any}\n[edge]\n{any}\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\n\
+         [[source]]\nchannel = 'a'\nmedia = '{sample}'\n"
+    );
+    let path = directory.write("thalweg.toml", &config);
+    let mut running = Running::start(thalweg(&["up", "--config", path.to_str().unwrap()]));
+    let [_, edge, _] = ["origin", "edge", "admin"].map(|role| running.listening(role));
+    running.err_line_with("epoch published");
+    let playlist = get(&edge, "/live/a/master.m3u8", "");
+    assert!(playlist.starts_with("HTTP/1.1 200") && playlist.contains("RESOLUTION=960x540"), "{playlist}");
+    assert_eq!(running.stop(Signal::TERM), Some(0));
+}
+
+#[test]
 fn the_console_serves_its_pages_with_validators() {
     let directory = Directory::new();
     let (_running, [.., console]) = up(&directory);

@@ -1,6 +1,6 @@
 //! `thalweg log`: the request log for people, or as it is for programs.
 //!
-//! [`file`] follows a log file, [`admin`] asks a running edge, [`printer`] writes. A line that is no record is told on
+//! [`mod@file`] follows a log file, [`admin`] asks a running edge, [`printer`] writes. A line that is no record is told on
 //! standard error and passed over: one bad line hides no other.
 
 mod admin;

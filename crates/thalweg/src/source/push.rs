@@ -148,3 +148,79 @@ async fn judge(response: Response<Incoming>) -> anyhow::Result<()> {
         };
     bail!("answered {status}: {reason}")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use expect_test::expect;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::super::timeline::Timeline;
+    use super::super::{Clock, media};
+    use super::*;
+    use crate::shutdown;
+
+    /// The sample's sound, live from now.
+    fn sound() -> (Track, Clock) {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/sample");
+        let tracks = media::load(&sample).unwrap();
+        let track = tracks.into_iter().find(|track| track.name == "audio.cmfa").unwrap();
+        let clock = Clock::start(Timeline::of([track.table()].into_iter()));
+        (track, clock)
+    }
+
+    async fn read_until(stream: &mut TcpStream, end: &[u8]) -> String {
+        let mut read = Vec::new();
+        while !read.ends_with(end) {
+            read.push(stream.read_u8().await.unwrap());
+        }
+        String::from_utf8_lossy(&read).into_owned()
+    }
+
+    /// Uploads to a server that does `serve` with the connection; what came of it.
+    async fn upload_to(shutdown: Shutdown, serve: impl AsyncFnOnce(TcpStream) -> ()) -> anyhow::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = format!("http://{}/ingest/a/", listener.local_addr().unwrap()).parse().unwrap();
+        let (track, clock) = sound();
+        let served = async { serve(listener.accept().await.unwrap().0).await };
+        tokio::join!(upload(&track, &clock, &to, shutdown), served).0
+    }
+
+    #[tokio::test]
+    async fn an_upload_ends_whole_when_it_is_asked_to() {
+        let (trigger, shutdown) = shutdown::channel();
+        let outcome = upload_to(shutdown, async |mut stream| {
+            let head = read_until(&mut stream, b"\r\n\r\n").await;
+            assert!(head.starts_with("PUT /ingest/a/Streams(audio.cmfa) HTTP/1.1\r\n"), "{head}");
+            assert!(head.contains("content-type: audio/mp4\r\ntransfer-encoding: chunked\r\n"), "{head}");
+            read_until(&mut stream, b"moof").await;
+            trigger.ask();
+            read_until(&mut stream, b"\r\n0\r\n\r\n").await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        });
+        outcome.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_told_with_its_reason() {
+        let (_trigger, shutdown) = shutdown::channel();
+        let outcome = upload_to(shutdown, async |mut stream| {
+            read_until(&mut stream, b"\r\n\r\n").await;
+            let refusal = b"HTTP/1.1 415 Unsupported Media Type\r\nContent-Length: 12\r\n\r\nnot of ours\n";
+            stream.write_all(refusal).await.unwrap();
+        });
+        expect!["answered 415 Unsupported Media Type: not of ours"]
+            .assert_eq(&format!("{:#}", outcome.await.unwrap_err()));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_is_a_failure() {
+        let (_trigger, shutdown) = shutdown::channel();
+        let outcome = upload_to(shutdown, async |mut stream| {
+            read_until(&mut stream, b"moof").await;
+        });
+        assert!(outcome.await.is_err());
+    }
+}

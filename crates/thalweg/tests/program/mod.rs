@@ -40,6 +40,17 @@ impl Running {
         line(&mut self.err)
     }
 
+    /// Waits for a line on standard error that has `part` in it.
+    pub(crate) fn err_line_with(&mut self, part: &str) {
+        loop {
+            let line = self.err_line();
+            assert!(!line.is_empty(), "the program ended before {part:?}");
+            if line.contains(part) {
+                return;
+            }
+        }
+    }
+
     /// The address in the next line `ROLE listening ADDR`.
     pub(crate) fn listening(&mut self, role: &str) -> String {
         let said = self.err_line();
