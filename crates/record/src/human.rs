@@ -45,8 +45,8 @@ pub fn human_header() -> String {
 }
 
 impl ResponseRecord {
-    /// The record on one line without a newline, under [`human_header`]. `-` is what the kernel or the edge did not
-    /// have; rates are bits per second, sizes count in 1,024.
+    /// The record on one line without a newline, under [`human_header`]. `-` is what the kernel or the edge
+    /// did not have; rates are bits per second, sizes count in 1,024.
     pub fn human(&self, colour: Colour) -> String {
         let time = WireTime { unix_us: self.time_unix_us }.to_string();
         let clock = time.split_once('T').map_or(time.as_str(), |(_, clock)| clock.trim_end_matches('Z'));

@@ -1,7 +1,7 @@
 //! Records: what the edge says of each response, in memory, as a JSON line, and as a line for people.
 //!
-//! Pure: no clock, no socket, nothing else of Thalweg. The JSON line is a contract with the console and with every
-//! log shipper: `wire.rs` holds its field names, [`SCHEMA_VERSION`] its version.
+//! Pure: no clock, no socket, nothing else of Thalweg. The JSON line is a contract with the console and with
+//! every log shipper: `wire.rs` holds its field names, [`SCHEMA_VERSION`] its version.
 //!
 //! **Invariant:** what is derived is not stored: goodput is computed from bytes and duration, and written so that
 //! readers need not know how.
@@ -16,15 +16,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// The version of the JSON line that this crate writes and reads, its field `v`. It changes when a field changes
-/// its meaning or goes; a new field does not change it, readers ignore what they do not know.
+/// The version of the JSON line that this crate writes and reads, its field `v`. It changes when a field
+/// changes its meaning or goes; a new field does not change it, readers ignore what they do not know.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// One response of the edge to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseRecord {
-    /// When the last byte of the request's head had arrived: microseconds since the Unix epoch. The JSON line has
-    /// milliseconds.
+    /// When the last byte of the request's head had arrived: microseconds since the Unix epoch. The JSON line
+    /// has milliseconds.
     pub time_unix_us: u64,
     /// The client's address and port, IPv4 as IPv4 even on a dual-stack listener.
     pub client: SocketAddr,

@@ -1,6 +1,8 @@
-//! The JSON line of a record: a struct of its own, converted by hand, so that the memory form may change alone.
+//! The JSON line of a record: a struct of its own, converted by hand, so that the memory form may change
+//! alone.
 //!
-//! Times are UTC, RFC 3339 with milliseconds. Readers ignore fields they do not know; absent values are left out.
+//! Times are UTC, RFC 3339 with milliseconds. Readers ignore fields they do not know; absent values are left
+//! out.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -11,11 +13,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{CacheResult, Cut, Error, Protocol, ResponseRecord, SCHEMA_VERSION, TcpState};
 
-/// The last millisecond of the year 9999, in microseconds: RFC 3339 has no later time. A later one is written as this.
+/// The last millisecond of the year 9999, in microseconds: RFC 3339 has no later time. A later one is written
+/// as this.
 const TIME_UNIX_US_MAX: u64 = 253_402_300_799_999_000;
 
 impl ResponseRecord {
-    /// Appends the record to `out` as one JSON line, its newline included. For the log: one buffer, many records.
+    /// Appends the record to `out` as one JSON line, its newline included. For the log: one buffer, many
+    /// records.
     pub fn append_json_line(&self, out: &mut Vec<u8>) {
         serde_json::to_writer(&mut *out, self).expect("a record has no map, and a Vec takes every write");
         out.push(b'\n');

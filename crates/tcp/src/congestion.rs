@@ -24,7 +24,8 @@ pub const NAME_BYTES_MAX: usize = 15;
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// The name of a congestion control (`bbr`, `cubic`), held inline: a response's record needs no allocation for it.
+/// The name of a congestion control (`bbr`, `cubic`), held inline: a response's record needs no allocation
+/// for it.
 ///
 /// Always 1 to [`NAME_BYTES_MAX`] bytes of printable ASCII without spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,8 +100,9 @@ pub fn get(fd: BorrowedFd<'_>) -> Result<CongestionControl, Error> {
         .ok_or_else(|| Error::Io(io::Error::new(io::ErrorKind::InvalidData, "TCP_CONGESTION holds no name")))
 }
 
-/// Whether this process may choose `name`, found out on a socket of its own that is never connected. For start-up:
-/// a wrong setting is told before a port is bound. The kernel may load the algorithm's module on the way.
+/// Whether this process may choose `name`, found out on a socket of its own that is never connected. For
+/// start-up: a wrong setting is told before a port is bound. The kernel may load the algorithm's module on
+/// the way.
 ///
 /// # Errors
 /// As [`set`].

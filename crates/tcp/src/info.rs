@@ -1,9 +1,9 @@
 //! `struct tcp_info`: what the kernel knows of one connection.
 //!
 //! The structure only ever grew: by its length one knows which kernel answered. Every field up to Linux 4.9's
-//! 168 bytes and the later ones that say something of delivery are decoded; a field that lies beyond the end of
-//! the answer is `None`. The order and the offsets are those of `include/uapi/linux/tcp.h`; the values are in the
-//! machine's byte order.
+//! 168 bytes and the later ones that say something of delivery are decoded; a field that lies beyond the end
+//! of the answer is `None`. The order and the offsets are those of `include/uapi/linux/tcp.h`; the values are
+//! in the machine's byte order.
 //!
 //! | kernel | bytes | what it added |
 //! |---|---|---|
@@ -69,7 +69,8 @@ macro_rules! tcp_info {
 
 /// The byte with two bit-fields after the window scales.
 const FLAGS_OFFSET: usize = 7;
-/// `tcpi_delivery_rate_app_limited`: the lowest bit where bit-fields start at the lowest (little-endian ABIs).
+/// `tcpi_delivery_rate_app_limited`: the lowest bit where bit-fields start at the lowest (little-endian
+/// ABIs).
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
 
 tcp_info! {
@@ -132,7 +133,8 @@ tcp_info! {
         segs_in: u32 @ 140,
         /// Bytes in the send queue that were never sent, 4.6.
         notsent_bytes: u32 @ 144,
-        /// Smallest round trip of the last `net.ipv4.tcp_min_rtt_wlen` seconds, 4.6; `None` also before the first.
+        /// Smallest round trip of the last `net.ipv4.tcp_min_rtt_wlen` seconds, 4.6; `None` also before the
+        /// first.
         min_rtt_us: u32 @ 148,
         /// TCP segments with content received, 4.6.
         data_segs_in: u32 @ 152,
@@ -188,7 +190,8 @@ impl TcpInfo {
         })
     }
 
-    /// All ones is the kernel's "none yet" or "no limit" in three fields; as a number it would spoil every sum.
+    /// All ones is the kernel's "none yet" or "no limit" in three fields; as a number it would spoil every
+    /// sum.
     fn without_sentinels(mut self) -> Self {
         self.min_rtt_us = self.min_rtt_us.filter(|&us| us != u32::MAX);
         self.pacing_rate_bytes_per_s = self.pacing_rate_bytes_per_s.filter(|&rate| rate != u64::MAX);

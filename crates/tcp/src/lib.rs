@@ -2,8 +2,9 @@
 //!
 //! **Invariant:** nothing here guesses. A value is what the kernel answered for that socket, or it is absent.
 //!
-//! `unsafe` stands in one place of this crate, `sockopt.rs`, around `getsockopt(2)`: the safe wrappers of rustix
-//! and socket2 have no `TCP_INFO` and allocate a string for `TCP_CONGESTION`, and both run once a response.
+//! `unsafe` stands in one place of this crate, `sockopt.rs`, around `getsockopt(2)`: the safe wrappers of
+//! rustix and socket2 have no `TCP_INFO` and allocate a string for `TCP_CONGESTION`, and both run once a
+//! response.
 
 pub mod congestion;
 pub mod info;
@@ -18,7 +19,8 @@ use std::io;
 /// What can go wrong with a socket's congestion control.
 #[derive(Debug)]
 pub enum Error {
-    /// The name cannot be an algorithm's: empty, longer than [`congestion::NAME_BYTES_MAX`], or not plain ASCII.
+    /// The name cannot be an algorithm's: empty, longer than [`congestion::NAME_BYTES_MAX`], or not plain
+    /// ASCII.
     BadName {
         /// The name as given.
         name: String,

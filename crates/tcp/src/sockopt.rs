@@ -14,9 +14,9 @@ pub(crate) fn tcp_option<'a>(
     into: &'a mut [u8],
 ) -> io::Result<&'a [u8]> {
     let mut len = libc::socklen_t::try_from(into.len()).expect("an option's buffer is a few hundred bytes");
-    // SAFETY: `fd` is open for the call because it is borrowed. The pointer and `len` describe `into`, which is
-    // initialised, writable, and borrowed mutably for the call; the kernel writes at most `len` bytes of it and
-    // stores in `len` how many it wrote. Neither pointer is kept.
+    // SAFETY: `fd` is open for the call because it is borrowed. The pointer and `len` describe `into`, which
+    // is initialised, writable, and borrowed mutably for the call; the kernel writes at most `len` bytes of
+    // it and stores in `len` how many it wrote. Neither pointer is kept.
     let status = unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, option, into.as_mut_ptr().cast(), &raw mut len)
     };

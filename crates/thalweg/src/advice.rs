@@ -1,4 +1,5 @@
-//! What to try with the roles that were started, with the true addresses: for standard output of `thalweg up`.
+//! What to try with the roles that were started, with the true addresses: for standard output of `thalweg
+//! up`.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -27,8 +27,8 @@ use crate::units::Size;
 /// How long the roles have to end once they are asked; what is under way then is cut.
 const STOP_MAX: Duration = Duration::from_millis(1800);
 
-/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, says on standard output what to try, unless that is
-/// where the request log goes.
+/// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, says on standard output what to try,
+/// unless that is where the request log goes.
 ///
 /// # Errors
 /// [`Faults`] before anything has begun; later, the failure of a role.
@@ -52,7 +52,8 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
     outcome
 }
 
-/// Checks what a config names and its text does not show: the tracks of sources. The rest is in [`Config`]'s making.
+/// Checks what a config names and its text does not show: the tracks of sources. The rest is in [`Config`]'s
+/// making.
 ///
 /// # Errors
 /// Every fault there is.
@@ -167,8 +168,8 @@ fn role_ended(ended: Result<(&'static str, std::io::Result<()>), JoinError>) -> 
     }
 }
 
-/// Each connection is an open file, and the soft limit of a shell or of systemd is often 1,024: it is raised to the hard
-/// limit, which is what the process may have anyway.
+/// Each connection is an open file, and the soft limit of a shell or of systemd is often 1,024: it is raised
+/// to the hard limit, which is what the process may have anyway.
 fn raise_open_files(config: &Config) {
     let limit = getrlimit(Resource::Nofile);
     if let Err(failure) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {

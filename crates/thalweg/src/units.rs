@@ -1,8 +1,8 @@
 //! Quantities with their unit in the text: sizes (`512KiB`) and durations (`250ms`).
 //!
-//! A quantity is a whole number and a unit with nothing between them. A number without a unit is refused, so that
-//! no setting depends on a unit that one has to know; so is a fraction, which a smaller unit always avoids.
-//! Errors say what to write instead.
+//! A quantity is a whole number and a unit with nothing between them. A number without a unit is refused, so
+//! that no setting depends on a unit that one has to know; so is a fraction, which a smaller unit always
+//! avoids. Errors say what to write instead.
 
 use std::fmt;
 use std::str::FromStr;

@@ -7,7 +7,8 @@ use expect_test::{Expect, expect};
 
 use program::{Directory, thalweg};
 
-/// Runs the program in a directory that holds `thalweg.toml`, and shows status, standard output and standard error.
+/// Runs the program in a directory that holds `thalweg.toml`, and shows status, standard output and standard
+/// error.
 fn check(config: &str, args: &[&str], expected: Expect) {
     let directory = Directory::new();
     directory.write("thalweg.toml", config);

@@ -83,8 +83,8 @@ fn a_request_shows_in_the_log_and_in_the_console() {
     assert!(record.contains(r#""path":"/of-the-test""#), "{record}");
     assert!(record.contains(r#""congestion_control":""#), "{record}");
 
-    // By nothing can be seen that `thalweg log` has subscribed: the request is repeated until it shows. If it never
-    // does, the edge goes, the log ends, and its next line is empty.
+    // By nothing can be seen that `thalweg log` has subscribed: the request is repeated until it shows. If it
+    // never does, the edge goes, the log ends, and its next line is empty.
     let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
     let (shown, is_shown) = mpsc::channel();
     let asking = thread::spawn(move || {

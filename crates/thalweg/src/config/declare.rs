@@ -1,4 +1,5 @@
-//! The way a section's settings are declared: one table gives the struct, the reader, the flags and the reference.
+//! The way a section's settings are declared: one table gives the struct, the reader, the flags and the
+//! reference.
 //!
 //! ```text
 //! section! {
@@ -13,8 +14,8 @@
 //! }
 //! ```
 //!
-//! A setting with a default is a [`Set`], one that may be absent an `Option<Set>`, and the text after `unset` says
-//! what its absence means.
+//! A setting with a default is a [`Set`], one that may be absent an `Option<Set>`, and the text after `unset`
+//! says what its absence means.
 
 use std::path::Path;
 
@@ -76,8 +77,8 @@ pub(crate) trait Section: Sized {
 }
 
 impl Setting {
-    /// The setting's flag: `connect_timeout` is `--connect-timeout`, and a list such as `backends` is `--backend`,
-    /// given once for each item.
+    /// The setting's flag: `connect_timeout` is `--connect-timeout`, and a list such as `backends` is
+    /// `--backend`, given once for each item.
     pub(crate) fn flag(&self) -> String {
         let singular = if self.many { self.name.trim_end_matches('s') } else { self.name };
         format!("--{}", singular.replace('_', "-"))

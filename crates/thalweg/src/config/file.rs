@@ -19,7 +19,8 @@ pub(super) struct File {
     pub(super) sources: Vec<(Place, Source)>,
 }
 
-/// How alike two names must be for one to be proposed for the other, by Jaro and Winkler's measure from 0 to 1.
+/// How alike two names must be for one to be proposed for the other, by Jaro and Winkler's measure from 0 to
+/// 1.
 const LIKENESS_MIN: f64 = 0.75;
 
 /// Names and settings of every section.

@@ -10,7 +10,8 @@ use super::declare::{Absent, Reader, Section, Setting};
 use super::place::{Fault, Place};
 use super::value::{Raw, Written};
 
-/// The flags of section `S` as given: read later, so that every fault is told in the same words as the file's.
+/// The flags of section `S` as given: read later, so that every fault is told in the same words as the
+/// file's.
 #[derive(Debug, Clone)]
 pub(crate) struct Flags<S> {
     /// What was given, by the setting's name.

@@ -1,7 +1,7 @@
 //! Configuration: raw text to resolved settings, everything checked before a port is bound.
 //!
-//! [`sections`] declares every setting once; [`mod@file`] reads them from `thalweg.toml`, [`flags`] from the command line,
-//! [`mod@reference`] prints them. This file says what must hold between settings.
+//! [`sections`] declares every setting once; [`mod@file`] reads them from `thalweg.toml`, [`flags`] from the
+//! command line, [`mod@reference`] prints them. This file says what must hold between settings.
 //!
 //! **Invariant:** a [`Config`] has been checked: each role has what it needs, and every fault of a file was told at
 //! once, each with its line and column.

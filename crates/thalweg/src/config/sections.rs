@@ -1,7 +1,7 @@
 //! Every setting there is: name, type, default, bounds and meaning, each declared here once.
 //!
-//! `thalweg check --settings` prints this file as a table; `thalweg edge` and `thalweg origin` have a flag for each
-//! setting of their section.
+//! `thalweg check --settings` prints this file as a table; `thalweg edge` and `thalweg origin` have a flag
+//! for each setting of their section.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +31,8 @@ section! {
         admin: SocketAddr = default("127.0.0.1:8082");
         /// The request log, one JSON line for each response.
         log: LogTarget = default("off");
-        /// Client connections at a time; more are closed as they come. Each is an open file, and so is each to a backend.
+        /// Client connections at a time; more are closed as they come. Each is an open file, and so is each
+        /// to a backend.
         connections_max: Count = default("16000"), within("1", "10000000");
         /// The longest head of a request or a response.
         head_max: Size = default("32KiB"), within("1KiB", "1MiB");
@@ -59,8 +60,8 @@ section! {
         media: PathBuf = unset("live channels only");
         /// How much of a live channel can be played back.
         window: Span = default("60s"), within("4s", "24h");
-        /// The least duration of a segment, live and in files without a segment index; random access points may make
-        /// segments longer.
+        /// The least duration of a segment, live and in files without a segment index; random access points
+        /// may make segments longer.
         segment_target: Span = default("2s"), within("200ms", "30s");
         /// How long it may take until a changed file is noticed.
         listing_max_age: Span = default("1s"), within("0ms", "1h");

@@ -220,7 +220,8 @@ fn the_kernel_is_asked_for_the_congestion_control() {
     assert_eq!(faults, expected);
 }
 
-/// Reading a section with nothing given reads each default; one that is malformed or out of bounds is a fault.
+/// Reading a section with nothing given reads each default; one that is malformed or out of bounds is a
+/// fault.
 #[test]
 fn defaults_are_well_declared() {
     fn check<S: Section>() {
@@ -265,7 +266,8 @@ fn the_reference_names_every_setting() {
           log                    FILE|-|off, default off
               The request log, one JSON line for each response.
           connections_max        N, default 16000, 1 to 10000000
-              Client connections at a time; more are closed as they come. Each is an open file, and so is each to a backend.
+              Client connections at a time; more are closed as they come. Each is an open file, and so is each
+              to a backend.
           head_max               SIZE, default 32KiB, 1KiB to 1MiB
               The longest head of a request or a response.
           connect_timeout        DURATION, default 2s, 1ms to 1h
@@ -291,8 +293,8 @@ fn the_reference_names_every_setting() {
           window                 DURATION, default 60s, 4s to 24h
               How much of a live channel can be played back.
           segment_target         DURATION, default 2s, 200ms to 30s
-              The least duration of a segment, live and in files without a segment index; random access points may make
-              segments longer.
+              The least duration of a segment, live and in files without a segment index; random access points
+              may make segments longer.
           listing_max_age        DURATION, default 1s, 0ms to 1h
               How long it may take until a changed file is noticed.
           live_memory            SIZE, default 512MiB, 16MiB to 16TiB

@@ -1,4 +1,5 @@
-//! Values of settings: how each type is written, read and bounded, the same in the file and on the command line.
+//! Values of settings: how each type is written, read and bounded, the same in the file and on the command
+//! line.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -32,7 +32,8 @@ impl EdgeAddress {
     }
 }
 
-/// Serves browsers on `listener` until `shutdown`. What is under way then is cut: a stream of records has no end.
+/// Serves browsers on `listener` until `shutdown`. What is under way then is cut: a stream of records has no
+/// end.
 ///
 /// # Errors
 /// That of the listener.

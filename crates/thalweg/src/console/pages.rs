@@ -1,7 +1,7 @@
 //! The built pages of `console/dist`, embedded when the program is built.
 //!
-//! Names in `assets/` carry a hash of their content, so those files never change and may be kept for ever; the rest is
-//! validated on each use.
+//! Names in `assets/` carry a hash of their content, so those files never change and may be kept for ever;
+//! the rest is validated on each use.
 
 use axum::body::Body;
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS};

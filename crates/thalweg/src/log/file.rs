@@ -1,7 +1,7 @@
 //! A log file: its last lines, then what is added, woken by inotify(7), over rotation and truncation.
 //!
-//! One watch on the directory tells of writes to the file and of a new file under its name; a file that was moved away
-//! is read to its end before the new one is opened.
+//! One watch on the directory tells of writes to the file and of a new file under its name; a file that was
+//! moved away is read to its end before the new one is opened.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

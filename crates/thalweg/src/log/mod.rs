@@ -1,7 +1,7 @@
 //! `thalweg log`: the request log for people, or as it is for programs.
 //!
-//! [`mod@file`] follows a log file, [`admin`] asks a running edge, [`printer`] writes. A line that is no record is told on
-//! standard error and passed over: one bad line hides no other.
+//! [`mod@file`] follows a log file, [`admin`] asks a running edge, [`printer`] writes. A line that is no
+//! record is told on standard error and passed over: one bad line hides no other.
 
 mod admin;
 mod file;

@@ -243,7 +243,8 @@ fn name_apart(tracks: &mut [Track]) {
     }
 }
 
-/// The file's name with the extension that tells ingest the kind of track; what a URL cannot carry is escaped.
+/// The file's name with the extension that tells ingest the kind of track; what a URL cannot carry is
+/// escaped.
 fn ingest_name(path: &Path, media: &Media) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let extension = match media {

@@ -1,11 +1,11 @@
 //! A live source: it pushes a presentation to an origin in a loop, in real time.
 //!
-//! It is a source like any other and comes through the same door: HTTP ingest of CMAF, interface 1 of DASH-IF Live
-//! Media Ingest, one long PUT for each track. Real time is its work, so it is the one part of Thalweg that acts by the
-//! clock.
+//! It is a source like any other and comes through the same door: HTTP ingest of CMAF, interface 1 of DASH-IF
+//! Live Media Ingest, one long PUT for each track. Real time is its work, so it is the one part of Thalweg
+//! that acts by the clock.
 //!
-//! [`media`] reads the tracks, [`timeline`] says which chunk is due when, over the loop, [`retime`] gives a chunk its
-//! times, [`push`] sends.
+//! [`media`] reads the tracks, [`timeline`] says which chunk is due when, over the loop, [`retime`] gives a
+//! chunk its times, [`push`] sends.
 
 mod media;
 mod push;
@@ -41,7 +41,8 @@ impl Source {
         Ok(Self { tracks, timeline })
     }
 
-    /// Pushes until `shutdown`, to `/ingest/CHANNEL` as `to` names it. Every track's upload is ended cleanly then.
+    /// Pushes until `shutdown`, to `/ingest/CHANNEL` as `to` names it. Every track's upload is ended cleanly
+    /// then.
     pub(crate) async fn run(self, to: hyper::Uri, shutdown: Shutdown) {
         let clock = Clock::start(self.timeline);
         let to = Arc::new(to);

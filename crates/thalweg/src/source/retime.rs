@@ -1,7 +1,7 @@
 //! Gives a chunk its place in live time: tfdt, mfhd and prft anew, the media data untouched.
 //!
-//! ISO/IEC 14496-12: mfhd §8.8.5, tfdt §8.8.12, trun §8.8.8, prft §8.16.5. A tfdt of 32 bits, which a channel would
-//! outgrow, becomes one of 64; what lies after it moves by four bytes.
+//! ISO/IEC 14496-12: mfhd §8.8.5, tfdt §8.8.12, trun §8.8.8, prft §8.16.5. A tfdt of 32 bits, which a channel
+//! would outgrow, becomes one of 64; what lies after it moves by four bytes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,8 +29,9 @@ const PRFT_CAPTURED: u32 = 24;
 /// trun tr_flags: a data offset is there.
 const TRUN_DATA_OFFSET: u32 = 1;
 
-/// The chunk with its new times, in two parts to be sent one after the other: the boxes before the media data, and the
-/// media data as it lies in `chunk`. Events (emsg) are left out: their times belong to the first pass.
+/// The chunk with its new times, in two parts to be sent one after the other: the boxes before the media
+/// data, and the media data as it lies in `chunk`. Events (emsg) are left out: their times belong to the
+/// first pass.
 ///
 /// # Errors
 /// A box of the chunk that is not as CMAF has it.

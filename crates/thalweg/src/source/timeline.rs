@@ -1,8 +1,9 @@
 //! When each chunk is due, over the loop. Pure but for [`Clock::start`].
 //!
-//! One pass lasts from the start of the earliest track to the end of the longest. Every pass begins at the same instant
-//! for all tracks, reckoned exactly in each track's timescale from the number of the pass, so nothing drifts however
-//! long it runs. Where all tracks are equally long, times go on over the loop without a gap.
+//! One pass lasts from the start of the earliest track to the end of the longest. Every pass begins at the
+//! same instant for all tracks, reckoned exactly in each track's timescale from the number of the pass, so
+//! nothing drifts however long it runs. Where all tracks are equally long, times go on over the loop without
+//! a gap.
 //!
 //! *Live time* starts at 0 with the first pass and is counted in a track's timescale.
 
@@ -84,7 +85,8 @@ impl Timeline {
             u64::try_from(elapsed.as_nanos() / period.as_nanos()).expect("a process does not run that long");
         let starts_late_enough =
             |position: &Position| duration(self.begin(table, *position), table.per_s) >= elapsed;
-        // A track has a first chunk that is such a start in each pass; the pass after the current begins late enough.
+        // A track has a first chunk that is such a start in each pass; the pass after the current begins late
+        // enough.
         (pass..=pass + 1)
             .flat_map(|pass| (0..table.chunks.len()).map(move |index| Position { pass, index }))
             .filter(|position| table.chunks[position.index].starts_with_sync)
@@ -154,7 +156,8 @@ mod tests {
 
     use super::*;
 
-    /// Chunks that follow on each other from `first`, each decodable from its start if its index is in `sync`.
+    /// Chunks that follow on each other from `first`, each decodable from its start if its index is in
+    /// `sync`.
     fn chunks(first: u64, durations: &[u64], sync: &[usize]) -> Vec<Place> {
         let mut decode_time = first;
         let place = |(index, &duration): (usize, &u64)| {
