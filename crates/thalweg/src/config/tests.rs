@@ -1,6 +1,7 @@
 //! Faults as the user sees them, and the declarations themselves.
 
 use expect_test::{Expect, expect};
+use proptest::prelude::*;
 
 use super::declare::{Absent, Section, Setting};
 use super::*;
@@ -327,4 +328,18 @@ fn the_reference_names_every_setting() {
         Relative paths in the file start at the file's directory.
     "#]]
     .assert_eq(&reference());
+}
+
+proptest! {
+    /// Whatever a file holds, it is read or refused; and every fault is one line.
+    #[test]
+    fn no_file_is_too_strange(key in "[a-z_]{1,12}|listen|media|memory", value in ".{0,20}", cut in 0usize..80) {
+        let whole = format!("[origin]\n[edge]\n{key} = {value}\n'{value}' = '{value}'\n[[source]]\n{key} = [{value}]");
+        let text: String = whole.chars().take(cut).collect();
+        if let Err(faults) = Config::from_text("f", &text, Path::new("")) {
+            for line in faults.to_string().lines() {
+                prop_assert!(line.starts_with("f:"), "{}", line);
+            }
+        }
+    }
 }
