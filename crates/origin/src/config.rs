@@ -15,6 +15,8 @@ pub struct Config {
     pub window: Duration,
     /// Least duration of a live segment, and of a segment on demand where the file has no sidx.
     pub segment_target: Duration,
+    /// How long a listing of a presentation's files is believed, before storage is asked whether they changed.
+    pub listing_max_age: Duration,
     /// Memory for the windows of all live channels, in bytes.
     pub live_memory_bytes: u64,
     /// Live channels; a source of one more is refused.
@@ -32,6 +34,7 @@ impl Default for Config {
             media: None,
             window: Duration::from_secs(60),
             segment_target: Duration::from_secs(2),
+            listing_max_age: Duration::from_secs(1),
             live_memory_bytes: 512 << 20,
             channels_max: 64,
             connections_max: 4096,

@@ -76,7 +76,7 @@ impl Origin {
             Some(media) => {
                 let storage = Storage::local(media).map_err(|e| BindError::Media(media.clone(), e))?;
                 let target_ms = u32::try_from(config.segment_target.as_millis()).unwrap_or(u32::MAX);
-                Some(Library::new(storage, target_ms))
+                Some(Library::new(storage, target_ms, config.listing_max_age))
             }
             None => None,
         };

@@ -48,7 +48,8 @@ pub(crate) const TRACKS_MAX: usize = 32;
 pub(crate) const PENDING_BYTES_MAX: u64 = 64 << 20;
 /// Longest segment: a source that sends no sync sample for so long cannot be joined by anyone.
 pub(crate) const SEGMENT_US_MAX: i64 = 30_000_000;
-/// A segment that has had no chunk for so long is completed as it is, so that nobody waits for ever.
+/// A segment that has had no chunk for so long, beyond the duration of one, is completed as it is, so that
+/// nobody waits for ever.
 pub(crate) const SEGMENT_IDLE_US: i64 = 3_000_000;
 /// How long an epoch waits for the other tracks once the video is known.
 const GATHER_GRACE_US: i64 = 1_000_000;
@@ -208,6 +209,8 @@ pub(crate) struct Channel {
     /// Start of the first epoch, once it is published.
     availability_start_us: Option<i64>,
     target_duration_s: u64,
+    /// When the last chunk came.
+    touched_us: i64,
     /// When the structure that manifests show last changed.
     published_us: i64,
     effects: Vec<Effect>,
@@ -222,6 +225,7 @@ impl Channel {
             next_epoch: 0,
             availability_start_us: None,
             target_duration_s: 0,
+            touched_us: 0,
             published_us: 0,
             effects: Vec::new(),
         }
@@ -247,6 +251,7 @@ impl Channel {
     /// A chunk of a track. The effects are in [`Channel::take_effects`].
     pub(crate) fn chunk(&mut self, track: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
         let last = chunk.last;
+        self.touched_us = now;
         let outcome = match self.decide(track, &chunk, now) {
             Decision::Drop(outcome) => {
                 if outcome == Outcome::Misfit {
@@ -280,7 +285,8 @@ impl Channel {
     /// Time has passed: nobody waits for a source that hangs, and the window moves on without it.
     pub(crate) fn tick(&mut self, now: i64) {
         for track in 0..self.tracks.len() {
-            if self.tracks[track].current.as_ref().is_some_and(|c| now - c.touched_us >= SEGMENT_IDLE_US) {
+            let idle_us = SEGMENT_IDLE_US + self.chunk_us(&self.tracks[track]);
+            if self.tracks[track].current.as_ref().is_some_and(|c| now - c.touched_us >= idle_us) {
                 self.complete_current(track);
             }
         }
@@ -395,6 +401,12 @@ impl Channel {
             return if edge - time < 2 * segment { Place::Duplicate } else { Place::Behind };
         }
         if time > edge + segment / 2 { Place::Ahead } else { Place::InOrder }
+    }
+
+    /// Duration of the longest chunk in the epoch of `track`.
+    fn chunk_us(&self, track: &Track) -> i64 {
+        let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
+        timeline.map_or(0, timeline::Timeline::chunk_us)
     }
 
     /// Duration of a segment in the epoch of `track`, or the least it can be.

@@ -1,8 +1,8 @@
 //! The indices of presentations, kept while they are asked for.
 //!
 //! **Invariant:** one index is built for all requests that need it at the same time.
-//! **Invariant:** an index is never served for files that were found changed; storage is looked at again after
-//! [`LISTING_MAX_AGE`].
+//! **Invariant:** an index is never served for files that were found changed; storage is asked again once a listing is as old as
+//! the configuration allows.
 //!
 //! Lock order: the map, let go, then a slot. The map's lock is not held across an await.
 
@@ -19,14 +19,13 @@ use crate::storage::{Storage, StorageError};
 const SLOTS_MAX: usize = 1024;
 /// Segments in all indices that are kept: at 32 bytes each, 64 MiB.
 const SEGMENTS_MAX: usize = 2 << 20;
-/// How long a listing is believed.
-const LISTING_MAX_AGE: Duration = Duration::from_secs(1);
 
 /// All presentations of an origin.
 #[derive(Debug)]
 pub(crate) struct Library {
     storage: Storage,
     segment_target_ms: u32,
+    listing_max_age: Duration,
     slots: Mutex<HashMap<String, Entry>>,
 }
 
@@ -53,8 +52,8 @@ struct Loaded {
 }
 
 impl Library {
-    pub(crate) fn new(storage: Storage, segment_target_ms: u32) -> Library {
-        Library { storage, segment_target_ms, slots: Mutex::default() }
+    pub(crate) fn new(storage: Storage, segment_target_ms: u32, listing_max_age: Duration) -> Library {
+        Library { storage, segment_target_ms, listing_max_age, slots: Mutex::default() }
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -70,7 +69,7 @@ impl Library {
     pub(crate) async fn get(&self, name: &str) -> Outcome {
         let slot = self.slot(name);
         let mut slot = slot.lock().await;
-        let known = slot.loaded.as_ref().filter(|l| l.listed.elapsed() < LISTING_MAX_AGE);
+        let known = slot.loaded.as_ref().filter(|l| l.listed.elapsed() < self.listing_max_age);
         if let Some(loaded) = known {
             return loaded.outcome.clone();
         }

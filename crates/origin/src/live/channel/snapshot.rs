@@ -61,11 +61,9 @@ impl Channel {
         self.availability_start_us.map(Utc::from_micros)
     }
 
-    /// When the last chunk of any track came, if one is in a segment.
-    fn is_idle(&self, now: i64) -> bool {
-        let current = self.tracks.iter().filter_map(|t| t.current.as_ref()).map(|c| c.touched_us);
-        let whole = self.tracks.iter().filter_map(|t| t.segments.back()).map(|s| s.end_wall_us);
-        current.chain(whole).max().is_none_or(|last| now - last > SEGMENT_IDLE_US)
+    /// Whether the source has been silent for longer than it takes to make a segment.
+    fn is_idle(&self, timeline: &Timeline, now: i64) -> bool {
+        now - self.touched_us > SEGMENT_IDLE_US + timeline.segment_us()
     }
 
     /// Whether a segment is there or about to be.
@@ -81,7 +79,11 @@ impl Channel {
             return if number >= track.next_number { Lookup::Soon } else { Lookup::Nowhere };
         };
         let soon = timeline.segment_wall_us(number) <= now + timeline.segment_us();
-        if number >= track.next_number && soon && !self.is_idle(now) { Lookup::Soon } else { Lookup::Nowhere }
+        if number >= track.next_number && soon && !self.is_idle(timeline, now) {
+            Lookup::Soon
+        } else {
+            Lookup::Nowhere
+        }
     }
 
     /// The header of a track in the epoch whose first segment has this number.

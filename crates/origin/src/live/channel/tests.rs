@@ -496,9 +496,9 @@ fn a_source_that_catches_up_stays_in_its_epoch() {
 fn a_source_that_hangs_leaves_nobody_waiting() {
     let mut script = Script::new().video();
     script.run(0.0..3.0, 0.0);
-    script.tick(5.9);
-    script.tick(6.0);
-    script.chunk("video", 3.0, 0.5, false, 6.5);
+    script.tick(6.4);
+    script.tick(6.5);
+    script.chunk("video", 3.0, 0.5, false, 7.0);
     script.check(expect![[r#"
         Epoch { id: 0, track: 0, cause: First }
         Published { id: 0, segment_us: 2000000 }

@@ -24,6 +24,10 @@ impl Timeline {
         signed(micros(self.segment, self.timescale))
     }
 
+    pub(super) fn chunk_us(&self) -> i64 {
+        signed(micros(self.chunk, self.timescale))
+    }
+
     /// Media time in `timescale` at which segment `number` begins, to the nearest unit.
     pub(super) fn grid(&self, number: u64, timescale: u32) -> u64 {
         let steps = u128::from(number.saturating_sub(self.start_number));

@@ -1,0 +1,379 @@
+//! Live, over HTTP, with uploads that the test controls: who gets what when.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod support;
+
+use std::fs;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
+use support::{Running, make_audio, make_video};
+use thalweg_media::boxes::Boxes;
+use thalweg_media::fourcc::FourCc;
+use thalweg_origin::Config;
+
+/// A CMAF track as a source would send it.
+struct Track {
+    header: Bytes,
+    /// Each half a second, a key frame every four.
+    chunks: Vec<Bytes>,
+}
+
+/// Cuts a file into its header and chunks.
+fn cut(file: &[u8]) -> Track {
+    let (mut header_end, mut start, mut chunks) = (0, None, Vec::new());
+    for found in Boxes::new(file, 0) {
+        let found = found.unwrap();
+        let at = usize::try_from(found.offset).unwrap();
+        let end = at + found.bytes.len();
+        match found.kind {
+            FourCc::FTYP | FourCc::MOOV => header_end = end,
+            FourCc::MOOF => start = Some(at),
+            FourCc::MDAT => chunks.push(Bytes::copy_from_slice(&file[start.take().unwrap()..end])),
+            _ => {}
+        }
+    }
+    Track { header: Bytes::copy_from_slice(&file[..header_end]), chunks }
+}
+
+fn video(seconds: f64) -> Track {
+    let path = support::directory("track").join("v.mp4");
+    make_video(&path, "160x90", seconds);
+    cut(&fs::read(path).unwrap())
+}
+
+fn audio(seconds: f64) -> Track {
+    let path = support::directory("track").join("a.mp4");
+    make_audio(&path, seconds);
+    cut(&fs::read(path).unwrap())
+}
+
+fn start() -> Running {
+    Running::start(Config { window: Duration::from_secs(30), ..Config::default() })
+}
+
+/// What an answer goes on with.
+struct Content {
+    incoming: Incoming,
+    read: BytesMut,
+}
+
+impl Content {
+    fn of(answer: Response<Incoming>) -> Content {
+        Content { incoming: answer.into_body(), read: BytesMut::new() }
+    }
+
+    /// As many bytes as `expected` has, once they are there; they are to be these.
+    async fn expect(&mut self, expected: &Bytes) {
+        while self.read.len() < expected.len() {
+            let frame = self.incoming.frame().await.expect("more content").unwrap();
+            self.read.extend_from_slice(&frame.into_data().unwrap());
+        }
+        assert!(self.read.split_to(expected.len()) == expected, "other bytes");
+    }
+
+    /// The clean end, without more content.
+    async fn expect_end(&mut self) {
+        assert!(self.read.is_empty());
+        assert!(self.incoming.frame().await.is_none(), "more content");
+    }
+}
+
+/// Number of the first segment, by the MPD.
+async fn first_number(origin: &Running) -> u64 {
+    let mpd = dash_mpd_core::parse(&origin.text("/live/c/manifest.mpd").await).unwrap();
+    let template = mpd.periods[0].adaptations[0].SegmentTemplate.clone().unwrap();
+    template.startNumber.unwrap()
+}
+
+#[tokio::test]
+async fn a_chunk_can_be_read_the_moment_it_is_complete() {
+    let (origin, track) = (start(), video(6.0));
+    let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
+    source.send_data(track.header.clone()).await.unwrap();
+    for chunk in &track.chunks[..5] {
+        source.send_data(chunk.clone()).await.unwrap();
+    }
+    // The manifest comes as soon as the first whole segment has taught its duration.
+    let first = first_number(&origin).await;
+    assert_eq!(origin.get("/live/c/v/init-1.mp4").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(origin.get(&format!("/live/c/v/init-{first}.mp4")).await.content, track.header);
+
+    // The second segment has one chunk; each further one arrives before the next is sent.
+    let second = origin.open(&format!("/live/c/v/{}.m4s", first + 1)).await;
+    assert_eq!(second.headers()["transfer-encoding"], "chunked");
+    assert!(!second.headers().contains_key("etag"));
+    let mut second = Content::of(second);
+    second.expect(&track.chunks[4]).await;
+    for chunk in &track.chunks[5..8] {
+        source.send_data(chunk.clone()).await.unwrap();
+        second.expect(chunk).await;
+    }
+    second.expect_end().await;
+
+    // The third has not begun: who asks for it waits for its first chunk.
+    let third_path = format!("/live/c/v/{}.m4s", first + 2);
+    let (third, ()) = tokio::join!(origin.open(&third_path), async {
+        source.send_data(track.chunks[8].clone()).await.unwrap();
+    });
+    let mut third = Content::of(third);
+    third.expect(&track.chunks[8]).await;
+
+    // One that joins in the middle gets the start at once; half a chunk is not passed on.
+    let half = track.chunks[9].len() / 2;
+    source.send_data(track.chunks[9].slice(..half)).await.unwrap();
+    let mut joined = Content::of(origin.open(&third_path).await);
+    joined.expect(&track.chunks[8]).await;
+    source.send_data(track.chunks[9].slice(half..)).await.unwrap();
+    third.expect(&track.chunks[9]).await;
+    joined.expect(&track.chunks[9]).await;
+
+    // The upload ends in the middle of a segment: it is whole with what it has.
+    drop(source);
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    third.expect_end().await;
+    joined.expect_end().await;
+
+    // A whole segment has a length and a validator, and ranges.
+    let whole = origin.get(&third_path).await;
+    assert_eq!(whole.content, [track.chunks[8].clone(), track.chunks[9].clone()].concat());
+    assert_eq!(whole.field("content-length"), whole.content.len().to_string());
+    assert_eq!(whole.field("cache-control"), "public, max-age=30, immutable");
+    assert_eq!(whole.field("content-type"), "video/mp4");
+    let asked = [("if-none-match", whole.field("etag"))];
+    assert_eq!(origin.request("GET", &third_path, &asked).await.status, StatusCode::NOT_MODIFIED);
+    let part = origin.request("GET", &third_path, &[("range", "bytes=5-9")]).await;
+    assert_eq!((part.status, part.content), (StatusCode::PARTIAL_CONTENT, whole.content.slice(5..10)));
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn manifests_wait_for_the_first_whole_segment() {
+    let (origin, video, audio) = (start(), video(4.0), audio(4.0));
+    assert_eq!(origin.get("/live/c/manifest.mpd").await.status, StatusCode::NOT_FOUND);
+    for path in ["/ingest/c/v_init.mp4", "/ingest/c/a_init.mp4"] {
+        let header = if path.contains("v_") { &video.header } else { &audio.header };
+        assert_eq!(origin.put(path, header.clone()).await.status, StatusCode::OK);
+    }
+    let (mpd, playlist, master, ()) = tokio::join!(
+        origin.get("/live/c/manifest.mpd"),
+        origin.get("/live/c/a/media.m3u8"),
+        origin.get("/live/c/master.m3u8"),
+        async {
+            for (i, (v, a)) in video.chunks.iter().zip(&audio.chunks).enumerate() {
+                assert_eq!(
+                    origin.put(&format!("/ingest/c/a_{i}.m4s"), a.clone()).await.status,
+                    StatusCode::OK
+                );
+                assert_eq!(
+                    origin.put(&format!("/ingest/c/v_{i}.m4s"), v.clone()).await.status,
+                    StatusCode::OK
+                );
+            }
+        }
+    );
+    for answer in [&mpd, &playlist, &master] {
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        assert_eq!(answer.field("cache-control"), "public, max-age=1, s-maxage=1");
+    }
+    let lines: Vec<String> = master.text().lines().map(str::to_owned).collect();
+    assert_eq!(lines.iter().filter(|l| l.starts_with("#EXT-X-STREAM-INF")).count(), 1);
+    assert!(lines.iter().any(|l| l.starts_with("#EXT-X-MEDIA:TYPE=AUDIO") && l.contains("a/media.m3u8")));
+    assert!(playlist.text().contains("#EXT-X-PROGRAM-DATE-TIME:"));
+    let parsed = dash_mpd_core::parse(&mpd.text()).unwrap();
+    let template = parsed.periods[0].adaptations[0].SegmentTemplate.as_ref().unwrap();
+    assert_eq!((template.duration, template.timescale), (Some(25_600.0), Some(12_800)));
+    assert_eq!(template.availabilityTimeComplete, Some(false));
+    // The longest chunk is of audio: 24 or 23 frames of 1024 samples.
+    let offset = template.availabilityTimeOffset.unwrap();
+    assert!((1.48..=1.5).contains(&offset), "{offset}");
+    let again = [("if-none-match", mpd.field("etag"))];
+    let again = origin.request("GET", "/live/c/manifest.mpd", &again).await;
+    assert_eq!(again.status, StatusCode::NOT_MODIFIED, "the MPD does not change from segment to segment");
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn a_channel_without_a_whole_segment_says_when_to_ask_again() {
+    let (origin, track) = (start(), video(1.0));
+    assert_eq!(origin.put("/ingest/c/v_init.mp4", track.header.clone()).await.status, StatusCode::OK);
+    let answer = origin.get("/live/c/manifest.mpd").await;
+    assert_eq!((answer.status, answer.field("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
+    assert_eq!(answer.field("cache-control"), "no-store");
+    assert_eq!(origin.text("/catalog.json").await, r#"{"vod":[],"live":[],"faults":[]}"#);
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn a_catalogue_names_the_channels_that_play() {
+    let (origin, track) = (start(), video(3.0));
+    let whole = [&[track.header.clone()][..], &track.chunks[..]].concat().concat();
+    assert_eq!(origin.put("/ingest/c/v.mp4", whole).await.status, StatusCode::OK);
+    let catalog: serde_json::Value = serde_json::from_str(&origin.text("/catalog.json").await).unwrap();
+    assert_eq!(catalog["live"][0]["name"], "c");
+    assert_eq!(catalog["live"][0]["hls"], "/live/c/master.m3u8");
+    assert_eq!(catalog["live"][0]["dash"], "/live/c/manifest.mpd");
+    let since = catalog["live"][0]["since"].as_str().unwrap();
+    assert!(
+        origin.text("/live/c/manifest.mpd").await.contains(&format!("availabilityStartTime=\"{since}\""))
+    );
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn what_came_before_is_not_taken_twice() {
+    let (origin, track) = (start(), video(6.0));
+    let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
+    source.send_data(track.header.clone()).await.unwrap();
+    for chunk in &track.chunks[..6] {
+        source.send_data(chunk.clone()).await.unwrap();
+    }
+    let first = first_number(&origin).await;
+    // A second source of the same track, a little behind the first.
+    let (mut other, other_answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
+    other.send_data(track.header.clone()).await.unwrap();
+    for chunk in &track.chunks[4..8] {
+        other.send_data(chunk.clone()).await.unwrap();
+    }
+    let second = origin.get(&format!("/live/c/v/{}.m4s", first + 1)).await;
+    assert_eq!(second.content, track.chunks[4..8].concat());
+    drop(other);
+    assert_eq!(other_answer.await.unwrap().status, StatusCode::OK);
+    // The first goes on as if nothing had been.
+    for chunk in &track.chunks[6..] {
+        source.send_data(chunk.clone()).await.unwrap();
+    }
+    drop(source);
+    assert_eq!(answer.await.unwrap().status, StatusCode::OK);
+    let third = origin.get(&format!("/live/c/v/{}.m4s", first + 2)).await;
+    assert_eq!(third.content, track.chunks[8..].concat());
+    assert!(!origin.text("/live/c/v/media.m3u8").await.contains("#EXT-X-DISCONTINUITY\n"));
+    origin.stop().await;
+}
+
+/// Uploads in two halves with a pause between that the answer must not come in, and says what came of it.
+async fn upload_in_halves(origin: &Running, path: &str, content: &[u8]) -> String {
+    let (mut source, answer) = origin.upload(path);
+    let (one, other) = content.split_at(content.len() / 2);
+    source.send_data(Bytes::copy_from_slice(one)).await.unwrap();
+    assert!(!answer.is_finished(), "{path}: an upload is answered when it has ended");
+    source.send_data(Bytes::copy_from_slice(other)).await.unwrap();
+    drop(source);
+    let answer = answer.await.unwrap();
+    format!("{} {}", answer.status.as_u16(), answer.text())
+}
+
+#[tokio::test]
+async fn what_is_not_taken_is_read_to_its_end_and_answered() {
+    let (origin, track) = (start(), video(3.0));
+    let mut out = String::new();
+    let damaged = {
+        let mut chunk = track.chunks[0].to_vec();
+        let trun = chunk.windows(4).position(|w| w == b"trun").unwrap();
+        chunk[trun - 1] = 200;
+        [&track.header[..], &chunk, &track.chunks[1]].concat()
+    };
+    let other_kind = audio(1.0).header;
+    let garbage = vec![0x55; 100_000];
+    for (path, content) in [
+        ("/ingest/c/Streams(v.cmfv)", &garbage[..]),
+        ("/ingest/c/v_1.m4s", &track.chunks[0]),
+        ("/ingest/c/live.mpd", &garbage),
+        ("/ingest/c/live.mpd", b"<?xml version=\"1.0\"?><MPD/>"),
+        ("/ingest/c/media.m3u8", b"#EXTM3U\n"),
+        ("/ingest/c/v.ts", &garbage),
+        ("/ingest/a%20b/v.mp4", &track.header),
+        ("/ingest/c/v_init.mp4", &track.header),
+        ("/ingest/c/v_init.mp4", &track.header),
+        ("/ingest/c/v_init.mp4", &other_kind),
+        ("/ingest/c/Streams(v.cmfv)", &damaged),
+        ("/ingest/c/Streams(v.cmfv)", &track.chunks[0][..100]),
+    ] {
+        out += &format!("{path}\n  {}\n", upload_in_halves(&origin, path, content).await);
+    }
+    let typed = origin.request("PUT", "/ingest/c/v", &[("content-type", "video/mp2t")]).await;
+    out += &format!("video/mp2t\n  {} {}\n", typed.status.as_u16(), typed.text());
+    for method in ["DELETE", "OPTIONS", "GET"] {
+        let answer = origin.request(method, "/ingest/c/v_1.m4s", &[]).await;
+        out +=
+            &format!("{method}\n  {} {} {}\n", answer.status.as_u16(), answer.field("allow"), answer.text());
+    }
+    expect_test::expect![[r#"
+        /ingest/c/Streams(v.cmfv)
+          415 offset 0: box 'ftyp': not an MP4 (ISO BMFF) file
+        /ingest/c/v_1.m4s
+          412 offset 0: box 'moof': fragment before any CMAF header (ftyp and moov)
+        /ingest/c/live.mpd
+          400 named like a manifest, and is none
+        /ingest/c/live.mpd
+          200 taken
+        /ingest/c/media.m3u8
+          200 taken
+        /ingest/c/v.ts
+          415 .ts is not taken: send CMAF
+        /ingest/a%20b/v.mp4
+          404 a channel's name has 1 to 64 letters, digits, '.', '_', '~' and '-'
+        /ingest/c/v_init.mp4
+          200 taken
+        /ingest/c/v_init.mp4
+          200 taken
+        /ingest/c/v_init.mp4
+          400 track v was of another kind of media before: give each track a name of its own
+        /ingest/c/Streams(v.cmfv)
+          400 offset 856: box 'trun': truncated, needs 200 bytes, 76 left
+        /ingest/c/Streams(v.cmfv)
+          400 offset 0: box 'moof': truncated, needs 160 bytes, 100 left
+        video/mp2t
+          415 media type video/mp2t is not taken: send CMAF as video/mp4 or audio/mp4
+        DELETE
+          200  kept for the window of the channel
+        OPTIONS
+          204 PUT, POST, DELETE, OPTIONS 
+        GET
+          405 PUT, POST, DELETE, OPTIONS this path has PUT, POST, DELETE, OPTIONS
+    "#]]
+    .assert_eq(&out);
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn there_are_no_more_channels_than_allowed() {
+    let origin = Running::start(Config { channels_max: 1, ..Config::default() });
+    let track = video(1.0);
+    assert_eq!(origin.put("/ingest/a/v_init.mp4", track.header.clone()).await.status, StatusCode::OK);
+    let refused = origin.put("/ingest/b/v_init.mp4", track.header.clone()).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(origin.put("/ingest/a/v_init.mp4", track.header).await.status, StatusCode::OK);
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn memory_that_runs_out_shortens_the_window() {
+    // Four slabs of 2 MiB; half a second of noise is about 1 MB.
+    let origin = Running::start(Config { live_memory_bytes: 8 << 20, ..Config::default() });
+    let path = support::directory("track").join("v.mp4");
+    let noise = "-f lavfi -i testsrc2=size=640x360:rate=25,noise=alls=100:allf=t -t 12";
+    support::ffmpeg(
+        &format!("{noise} {} -b:v 16M -maxrate 16M -bufsize 8M {}", support::VIDEO, support::CMAF),
+        &path,
+    );
+    let track = cut(&fs::read(path).unwrap());
+    assert!(track.chunks.iter().map(Bytes::len).sum::<usize>() > 16 << 20);
+    let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
+    source.send_data(track.header.clone()).await.unwrap();
+    for chunk in &track.chunks {
+        source.send_data(chunk.clone()).await.unwrap();
+    }
+    drop(source);
+    assert_eq!(answer.await.unwrap().status, StatusCode::OK);
+    let first = first_number(&origin).await;
+    assert_eq!(origin.get(&format!("/live/c/v/{first}.m4s")).await.status, StatusCode::NOT_FOUND);
+    let last = origin.get(&format!("/live/c/v/{}.m4s", first + 5)).await;
+    assert_eq!(last.content, track.chunks[20..].concat());
+    origin.stop().await;
+}

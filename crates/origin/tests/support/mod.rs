@@ -1,0 +1,205 @@
+//! What the scenarios need: an origin on a free port, an HTTP client, ffmpeg and ffprobe.
+#![allow(dead_code, reason = "each scenario uses a part")]
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use thalweg_origin::{Config, Origin};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// An origin that runs until it is dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Running {
+    /// Starts an origin on a free port.
+    pub(crate) fn start(config: Config) -> Running {
+        let origin = Origin::bind(Config { listen: ([127, 0, 0, 1], 0).into(), ..config }).unwrap();
+        let address = origin.local_addr();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(origin.run(async move { drop(stopped.await) }));
+        Running { address, stop: Some(stop), task }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Ends it as a signal would, and waits until it has.
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop.take());
+        self.task.await.unwrap().unwrap();
+    }
+
+    /// An answer, whole.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[]).await
+    }
+
+    /// The text of a successful answer.
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text());
+        answer.text()
+    }
+
+    pub(crate) async fn request(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let body = Empty::new().map_err(|never| match never {}).boxed();
+        Answer::of(self.send(method, path, fields, body).await).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, content: impl Into<Bytes>) -> Answer {
+        let body = Full::new(content.into()).map_err(|never| match never {}).boxed();
+        Answer::of(self.send("PUT", path, &[], body).await).await
+    }
+
+    /// An upload that is fed piece by piece; the handle ends with the answer.
+    pub(crate) fn upload(&self, path: &str) -> (Sender<Bytes, std::io::Error>, JoinHandle<Answer>) {
+        let (sender, body) = Channel::new(1);
+        let address = self.address;
+        let path = path.to_owned();
+        let answer =
+            tokio::spawn(
+                async move { Answer::of(send(address, "PUT", &path, &[], body.boxed()).await).await },
+            );
+        (sender, answer)
+    }
+
+    /// The answer's head, with its content still to be read.
+    pub(crate) async fn open(&self, path: &str) -> Response<Incoming> {
+        self.send("GET", path, &[], Empty::new().map_err(|never| match never {}).boxed()).await
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: Body,
+    ) -> Response<Incoming> {
+        send(self.address, method, path, fields, body).await
+    }
+}
+
+type Body = BoxBody<Bytes, std::io::Error>;
+
+async fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: Body,
+) -> Response<Incoming> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut request = Request::builder().method(method).uri(path).header("host", address.to_string());
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    client.send_request(request.body(body).unwrap()).await.unwrap()
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: HeaderMap,
+    pub(crate) content: Bytes,
+}
+
+impl Answer {
+    async fn of(response: Response<Incoming>) -> Answer {
+        let (head, content) = response.into_parts();
+        let content = content.collect().await.unwrap().to_bytes();
+        Answer { status: head.status, fields: head.headers, content }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.content).trim_end().to_owned()
+    }
+
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", |v| v.to_str().unwrap())
+    }
+}
+
+/// A directory of the test's own, empty.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let unique = format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Runs ffmpeg with arguments separated by blanks, and `output` as the last.
+pub(crate) fn ffmpeg(arguments: &str, output: impl AsRef<OsStr>) {
+    let mut command = ffmpeg_command(arguments, output);
+    let run = command.stderr(Stdio::piped()).output().expect("ffmpeg is installed");
+    assert!(run.status.success(), "ffmpeg {arguments}: {}", String::from_utf8_lossy(&run.stderr));
+}
+
+pub(crate) fn ffmpeg_command(arguments: &str, output: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-loglevel", "error", "-y"]).args(arguments.split_whitespace()).arg(output);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What ffprobe prints with arguments separated by blanks, of `input`.
+pub(crate) async fn ffprobe(arguments: &str, input: &str) -> String {
+    let mut command = Command::new("ffprobe");
+    command.args(["-loglevel", "error"]).args(arguments.split_whitespace()).arg(input);
+    let run = tokio::task::spawn_blocking(move || command.output().expect("ffprobe is installed"));
+    let run = run.await.unwrap();
+    assert!(run.status.success(), "ffprobe {input}: {}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// Flags for one CMAF track of 0.5 s chunks.
+pub(crate) const CMAF: &str =
+    "-f mp4 -movflags +cmaf+empty_moov+default_base_moof+frag_keyframe -frag_duration 500000";
+/// A tiny encoder with a key frame every two seconds, pictures in order.
+pub(crate) const VIDEO: &str =
+    "-an -c:v libx264 -preset ultrafast -bf 0 -g 50 -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
+
+/// Makes a video track of `seconds`.
+pub(crate) fn make_video(path: &Path, size: &str, seconds: f64) {
+    let input = format!("-f lavfi -i testsrc2=size={size}:rate=25 -t {seconds} {VIDEO} {CMAF}");
+    ffmpeg(&input, path);
+}
+
+/// Makes an audio track of `seconds`.
+pub(crate) fn make_audio(path: &Path, seconds: f64) {
+    let input = format!("-f lavfi -i sine=440:sample_rate=48000 -t {seconds} -vn -c:a aac -b:a 64k {CMAF}");
+    ffmpeg(&input, path);
+}
+
+/// A media directory with presentation `a`: two sizes of video, one audio, `seconds` long.
+pub(crate) fn make_media(seconds: f64) -> PathBuf {
+    let media = directory("media");
+    let a = media.join("a");
+    std::fs::create_dir(&a).unwrap();
+    make_video(&a.join("video_90.mp4"), "160x90", seconds);
+    make_video(&a.join("video_180.mp4"), "320x180", seconds);
+    make_audio(&a.join("audio.mp4"), seconds);
+    media
+}

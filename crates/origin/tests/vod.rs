@@ -1,0 +1,297 @@
+//! On demand, over HTTP: what players and caches get of real files.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use support::{Running, ffmpeg, ffprobe, make_audio, make_media, make_video};
+use thalweg_origin::Config;
+
+const SECONDS: f64 = 7.0;
+
+fn start(media: PathBuf) -> Running {
+    Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
+}
+
+/// Packets of a stream: presentation time in seconds, and bytes.
+async fn packets(input: &str, stream: &str) -> Vec<String> {
+    let arguments = format!("-select_streams {stream} -show_entries packet=pts_time,size -of csv=p=0");
+    let lines = ffprobe(&arguments, input).await;
+    lines.lines().filter(|l| !l.is_empty()).map(|l| l.trim_end_matches(',').to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ffprobe_reads_every_rendition_of_both_manifests_as_the_source_has_it() {
+    let media = make_media(SECONDS);
+    let origin = start(media.clone());
+    let source = |file: &str| media.join("a").join(file).to_str().unwrap().to_owned();
+    for (track, file, stream) in
+        [("video_90", "video_90.mp4", "v"), ("video_180", "video_180.mp4", "v"), ("audio", "audio.mp4", "a")]
+    {
+        let expected = packets(&source(file), stream).await;
+        assert!(expected.len() > 100);
+        let playlist = packets(&origin.url(&format!("/vod/a/{track}/media.m3u8")), stream).await;
+        assert!(playlist == expected, "HLS {track}");
+    }
+    let mpd = origin.url("/vod/a/manifest.mpd");
+    for (stream, file) in [("v:0", "video_90.mp4"), ("v:1", "video_180.mp4"), ("a:0", "audio.mp4")] {
+        let kind = &stream[..1];
+        assert!(packets(&mpd, stream).await == packets(&source(file), kind).await, "DASH {stream}");
+    }
+    let master = origin.url("/vod/a/master.m3u8");
+    let programs = ffprobe("-show_entries stream=width,height,codec_name -of csv=p=0", &master).await;
+    for expected in ["h264,320,180", "h264,160,90", "aac"] {
+        assert!(programs.contains(expected), "{programs}");
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn header_and_segments_are_the_file() {
+    let media = make_media(SECONDS);
+    let origin = start(media.clone());
+    for track in ["video_90", "audio"] {
+        let mut joined = Vec::new();
+        let header = origin.get(&format!("/vod/a/{track}/init.mp4")).await;
+        joined.extend_from_slice(&header.content);
+        let playlist = origin.text(&format!("/vod/a/{track}/media.m3u8")).await;
+        let segments: Vec<&str> = playlist.lines().filter(|l| l.ends_with(".m4s")).collect();
+        assert_eq!(segments.len(), 4);
+        for segment in segments {
+            joined.extend_from_slice(&origin.get(&format!("/vod/a/{track}/{segment}")).await.content);
+        }
+        let file = fs::read(media.join(format!("a/{track}.mp4"))).unwrap();
+        // ffmpeg ends the file with an mfra, which is nobody's segment.
+        assert!(file.starts_with(&joined));
+        assert_eq!(&file[joined.len() + 4..joined.len() + 8], b"mfra");
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn both_manifests_name_the_same_segments() {
+    let origin = start(make_media(SECONDS));
+    let mpd = dash_mpd_core::parse(&origin.text("/vod/a/manifest.mpd").await).unwrap();
+    for set in &mpd.periods[0].adaptations {
+        let mut times = Vec::new();
+        let template = set.SegmentTemplate.as_ref().unwrap();
+        assert_eq!(template.media.as_deref(), Some("$RepresentationID$/$Time$.m4s"));
+        let mut time = 0;
+        for s in &template.SegmentTimeline.as_ref().unwrap().segments {
+            time = s.t.unwrap_or(time);
+            for _ in 0..=s.r.unwrap_or(0) {
+                times.push(format!("{time}.m4s"));
+                time += s.d;
+            }
+        }
+        for representation in &set.representations {
+            let id = representation.id.as_ref().unwrap();
+            let playlist = origin.text(&format!("/vod/a/{id}/media.m3u8")).await;
+            let named: Vec<&str> = playlist.lines().filter(|l| l.ends_with(".m4s")).collect();
+            assert_eq!(named, times, "{id}");
+        }
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn validators_ranges_and_methods() {
+    let origin = start(make_media(SECONDS));
+    let path = "/vod/a/video_90/0.m4s";
+    let whole = origin.get(path).await;
+    assert_eq!(whole.field("content-type"), "video/mp4");
+    assert_eq!(whole.field("cache-control"), "public, max-age=3600");
+    assert_eq!(whole.field("access-control-allow-origin"), "*");
+    assert_eq!(whole.field("timing-allow-origin"), "*");
+    assert!(whole.field("access-control-expose-headers").contains("Cache-Status"));
+    let etag = whole.field("etag");
+    let ask = async |fields: &[(&str, &str)]| origin.request("GET", path, fields).await;
+
+    let head = origin.request("HEAD", path, &[]).await;
+    assert_eq!((head.status, head.content.len()), (StatusCode::OK, 0));
+    assert_eq!(head.field("content-length"), whole.content.len().to_string());
+    assert_eq!(head.field("etag"), etag);
+
+    let again = ask(&[("if-none-match", etag)]).await;
+    assert_eq!((again.status, again.content.len()), (StatusCode::NOT_MODIFIED, 0));
+    assert_eq!(again.field("etag"), etag);
+    assert_eq!(again.field("cache-control"), whole.field("cache-control"));
+    assert_eq!(ask(&[("if-none-match", "\"other\"")]).await.status, StatusCode::OK);
+    let since = ask(&[("if-modified-since", whole.field("last-modified"))]).await;
+    assert_eq!(since.status, StatusCode::NOT_MODIFIED);
+    assert_eq!(ask(&[("if-match", "\"other\"")]).await.status, StatusCode::PRECONDITION_FAILED);
+
+    let part = ask(&[("range", "bytes=10-19")]).await;
+    assert_eq!((part.status, &part.content), (StatusCode::PARTIAL_CONTENT, &whole.content.slice(10..20)));
+    assert_eq!(part.field("content-range"), format!("bytes 10-19/{}", whole.content.len()));
+    let end = ask(&[("range", "bytes=-3")]).await;
+    assert_eq!(end.content, whole.content.slice(whole.content.len() - 3..));
+    let beyond = ask(&[("range", "bytes=99999999-")]).await;
+    assert_eq!(beyond.status, StatusCode::RANGE_NOT_SATISFIABLE);
+    assert_eq!(beyond.field("content-range"), format!("bytes */{}", whole.content.len()));
+    let stale = ask(&[("range", "bytes=0-1"), ("if-range", "\"other\"")]).await;
+    assert_eq!((stale.status, stale.content.len()), (StatusCode::OK, whole.content.len()));
+    assert_eq!(ask(&[("range", "bytes=0-1,4-5")]).await.status, StatusCode::OK);
+
+    let refused = origin.request("POST", path, &[]).await;
+    assert_eq!(
+        (refused.status, refused.field("allow")),
+        (StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD, OPTIONS")
+    );
+    let preflight = origin.request("OPTIONS", path, &[("origin", "http://x")]).await;
+    assert_eq!(preflight.status, StatusCode::NO_CONTENT);
+    assert_eq!(preflight.field("access-control-allow-methods"), "GET, HEAD, OPTIONS");
+
+    for (path, content_type) in [
+        ("/vod/a/master.m3u8", "application/vnd.apple.mpegurl"),
+        ("/vod/a/audio/media.m3u8", "application/vnd.apple.mpegurl"),
+        ("/vod/a/manifest.mpd", "application/dash+xml"),
+        ("/vod/a/audio/init.mp4", "audio/mp4"),
+    ] {
+        let answer = origin.get(path).await;
+        assert_eq!(answer.field("content-type"), content_type);
+        let again = origin.request("GET", path, &[("if-none-match", answer.field("etag"))]).await;
+        assert_eq!(again.status, StatusCode::NOT_MODIFIED, "{path}");
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_not_allowed() {
+    let origin = start(make_media(SECONDS));
+    for (path, status) in [
+        ("/vod/b/master.m3u8", 404),
+        ("/vod/a/video/media.m3u8", 404),
+        ("/vod/a/video_90/1.m4s", 404),
+        ("/vod/a/video_90/init-1.mp4", 404),
+        ("/live/x/manifest.mpd", 404),
+        ("/etc/passwd", 404),
+        ("/vod/../Cargo.toml", 400),
+        ("/vod/%2e%2e/x/master.m3u8", 400),
+        ("/vod/a%2f..%2fa/master.m3u8", 400),
+    ] {
+        let answer = origin.get(path).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(answer.field("cache-control"), "no-store", "{path}");
+        assert_eq!(answer.field("access-control-allow-origin"), "*", "{path}");
+    }
+    let long = format!("/vod/{}", "a".repeat(3000));
+    assert_eq!(origin.get(&long).await.status, StatusCode::URI_TOO_LONG);
+    let field = "a".repeat(20_000);
+    let head = origin.request("GET", "/time", &[("x", &field)]).await;
+    assert_eq!(head.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    origin.stop().await;
+}
+
+/// A presentation beside a sound one; `prepare` makes it and returns what is to be said of it.
+async fn check_fault(prepare: impl FnOnce(&Path) -> String) {
+    let media = make_media(3.0);
+    let broken = media.join("broken");
+    fs::create_dir(&broken).unwrap();
+    let expected = prepare(&broken);
+    let origin = start(media);
+    let answer = origin.get("/vod/broken/master.m3u8").await;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(answer.text(), expected);
+    let catalog: serde_json::Value = serde_json::from_str(&origin.text("/catalog.json").await).unwrap();
+    assert_eq!(catalog["faults"], serde_json::json!([{ "name": "broken", "message": expected }]));
+    assert_eq!(catalog["vod"].as_array().unwrap().len(), 1);
+    assert_eq!(catalog["vod"][0]["hls"], "/vod/a/master.m3u8");
+    let duration_s = catalog["vod"][0]["duration_s"].as_f64().unwrap();
+    assert!((3.0..3.05).contains(&duration_s), "AAC ends with a whole frame: {duration_s}");
+    assert_eq!(origin.get("/vod/a/master.m3u8").await.status, StatusCode::OK);
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn a_truncated_file() {
+    check_fault(|broken| {
+        let path = broken.join("v.mp4");
+        make_video(&path, "160x90", 3.0);
+        let file = fs::read(&path).unwrap();
+        let last = file.windows(4).rposition(|w| w == b"mdat").unwrap() - 4;
+        let size = u32::from_be_bytes(file[last..last + 4].try_into().unwrap());
+        fs::write(&path, &file[..last + 24]).unwrap();
+        format!("broken/v.mp4: offset {last}: box 'mdat': truncated, needs {size} bytes, 24 left")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_progressive_file() {
+    check_fault(|broken| {
+        let input = format!("-f lavfi -i testsrc2=size=160x90:rate=25 -t 1 {}", support::VIDEO);
+        ffmpeg(&input, broken.join("v.mp4"));
+        String::from(
+            "broken/v.mp4: offset 40: box 'mdat': progressive MP4, not fragmented: make it so with \
+             `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track",
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_mp4_at_all() {
+    check_fault(|broken| {
+        fs::write(broken.join("v.mp4"), "hello, world").unwrap();
+        String::from("broken/v.mp4: offset 0: box 'ftyp': not an MP4 (ISO BMFF) file")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_empty_directory() {
+    check_fault(|_| {
+        String::from(
+            "broken: no track; a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft",
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tracks_that_do_not_line_up() {
+    check_fault(|broken| {
+        make_video(&broken.join("v.mp4"), "160x90", 3.0);
+        let gop = support::VIDEO.replace("50", "60");
+        let input = format!("-f lavfi -i testsrc2=size=320x180:rate=25 -t 3 {gop} {}", support::CMAF);
+        ffmpeg(&input, broken.join("w.mp4"));
+        String::from(
+            "broken/v.mp4 and broken/w.mp4 do not line up: segment 2 begins at 2.000000 s in the first, at \
+             2.400000 s in the second; encode them with the same key frame times",
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_is_indexed_again() {
+    let media = make_media(3.0);
+    let origin = start(media.clone());
+    let path = "/vod/a/audio/media.m3u8";
+    let before = origin.get(path).await;
+    let segment = origin.get("/vod/a/audio/0.m4s").await;
+    make_audio(&media.join("a/audio.mp4"), 4.0);
+    let after = origin.get(path).await;
+    assert_ne!(before.content, after.content);
+    assert_ne!(before.field("etag"), after.field("etag"));
+    let asked = [("if-none-match", segment.field("etag"))];
+    assert_eq!(origin.request("GET", "/vod/a/audio/0.m4s", &asked).await.status, StatusCode::OK);
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn the_time() {
+    let origin = Running::start(Config::default());
+    let answer = origin.get("/time").await;
+    assert_eq!(answer.field("cache-control"), "no-store");
+    let text = answer.text();
+    assert_eq!(text.len(), "2026-11-20T23:35:18.250Z".len(), "{text}");
+    assert!(text.starts_with("20") && text.ends_with('Z'), "{text}");
+    origin.stop().await;
+}
