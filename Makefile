@@ -6,6 +6,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 CARGO ?= cargo
+# Where cargo builds, should the environment say so.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 step = @printf '\033[1m== %s\033[0m\n' "$(1)"
 
 # npm ci again only when the lock file is newer than what it installed.
@@ -27,7 +29,7 @@ help: ## this list
 .PHONY: demo
 demo: build
 	$(call step,run: Ctrl-C stops)
-	@tools/foreground target/release/thalweg up --config demo.toml
+	@tools/foreground $(TARGET)/release/thalweg up --config demo.toml
 
 .PHONY: build
 build: setup-demo console
@@ -99,13 +101,13 @@ check-rust: console
 .PHONY: check-model
 check-model:
 	$(call step,FillBuffer under the model checker)
-	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --release -p thalweg-cache --test loom
+	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release -p thalweg-cache --test loom
 
 .PHONY: check-browser
 check-browser: console $(BROWSER_MODULES)
 	$(call step,browser)
 	@$(CARGO) build -p thalweg
-	@cd tests/browser && npm run --silent test
+	@cd tests/browser && THALWEG=$(abspath $(TARGET))/debug/thalweg npm run --silent test
 
 # One step after the other, in the order written, also under -j: cargo and the browser want the machine for themselves.
 .NOTPARALLEL:

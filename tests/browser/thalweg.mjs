@@ -3,7 +3,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -12,6 +11,8 @@ import { fileURLToPath } from "node:url";
 const HERE = dirname(fileURLToPath(import.meta.url));
 const SAMPLE = resolve(HERE, "../../assets/sample");
 const PROGRAM = resolve(process.env.THALWEG ?? join(HERE, "../../target/debug/thalweg"));
+
+const ROLES = ["origin", "edge", "console"];
 
 /** How long the program may take until all its roles listen, and to end once it is told to. */
 const READY_MS_MAX = 10_000;
@@ -27,13 +28,13 @@ export async function startThalweg() {
   await cp(SAMPLE, join(media, "sample"), { recursive: true });
   await addBroken(media);
 
-  const [edge, origin, console, admin] = await freePorts(4);
   const config = join(directory, "thalweg.toml");
-  await writeFile(config, configText({ edge, origin, console, admin, media }));
-  const child = spawn(PROGRAM, ["up", "--config", config], { stdio: ["ignore", "inherit", "pipe"] });
+  await writeFile(config, configText(media));
+  const child = spawn(PROGRAM, ["up", "--config", config], { stdio: ["ignore", "ignore", "pipe"] });
   const log = [];
+  let addresses;
   try {
-    await listening(child, log, [edge, origin, console, admin]);
+    addresses = await listening(child, log);
   } catch (error) {
     child.kill("SIGKILL");
     await rm(directory, { recursive: true });
@@ -41,9 +42,9 @@ export async function startThalweg() {
   }
 
   return {
-    console: `http://127.0.0.1:${console}/`,
-    edge: `http://127.0.0.1:${edge}`,
-    origin: `http://127.0.0.1:${origin}`,
+    console: `http://${addresses.console}/`,
+    edge: `http://${addresses.edge}`,
+    origin: `http://${addresses.origin}`,
     log,
     /** Ends the program as Ctrl-C does; gives its exit status, or the signal that was needed. */
     async stop() {
@@ -56,19 +57,19 @@ export async function startThalweg() {
   };
 }
 
-function configText({ edge, origin, console, admin, media }) {
-  const address = (port) => JSON.stringify(`127.0.0.1:${port}`);
+/** Every role on a port that is free, which it tells. */
+function configText(media) {
   return `
 [origin]
-listen = ${address(origin)}
+listen = "127.0.0.1:0"
 media = ${JSON.stringify(media)}
 
 [edge]
-listen = ${address(edge)}
-admin = ${address(admin)}
+listen = "127.0.0.1:0"
+admin = "127.0.0.1:0"
 
 [console]
-listen = ${address(console)}
+listen = "127.0.0.1:0"
 
 [[source]]
 channel = "demo"
@@ -83,35 +84,21 @@ async function addBroken(media) {
   await writeFile(join(media, BROKEN, "video.mp4"), track.subarray(0, 2000));
 }
 
-/** Ports that were free a moment ago, all different. */
-async function freePorts(count) {
-  const servers = await Promise.all(
-    Array.from({ length: count }, async () => {
-      const server = createServer().listen(0, "127.0.0.1");
-      await once(server, "listening");
-      return server;
-    }),
-  );
-  const ports = servers.map((server) => server.address().port);
-  await Promise.all(servers.map((server) => once(server.close(), "close")));
-  return ports;
-}
-
-/** Waits until the program has said of each port that it listens. Its lines are kept in `log`. */
-async function listening(child, log, ports) {
-  const missing = new Set(ports.map(String));
+/** Waits until each role has said where it listens; gives the addresses by role. Its lines are kept in `log`. */
+async function listening(child, log) {
+  const addresses = {};
   const ready = new Promise((done, failed) => {
     createInterface({ input: child.stderr }).on("line", (line) => {
       log.push(line);
-      const port = line.match(/listening.*?:(\d+)\b/)?.[1];
-      missing.delete(port);
-      if (missing.size === 0) done();
+      const [, role, address] = line.match(/^(\w+) listening (\S+)$/) ?? [];
+      if (role) addresses[role] = address;
+      if (ROLES.every((name) => name in addresses)) done(addresses);
     });
     child.once("error", failed);
     child.once("exit", (status) => failed(new Error(`thalweg ended with ${status}:\n${log.join("\n")}`)));
   });
-  await within(READY_MS_MAX, ready, () => {
-    throw new Error(`thalweg does not listen on ${[...missing].join(", ")}:\n${log.join("\n")}`);
+  return within(READY_MS_MAX, ready, () => {
+    throw new Error(`thalweg is not ready:\n${log.join("\n")}`);
   });
 }
 
