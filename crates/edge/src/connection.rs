@@ -421,8 +421,7 @@ async fn send_content(
             sent.count(&piece, &mut left);
         }
         Some(Ok(Some(piece))) => {
-            sender.head(head, true).await.map_err(cut_of)?;
-            sender.chunk(&piece).await.map_err(cut_of)?;
+            sender.chunk(head, &piece).await.map_err(cut_of)?;
             sent.count(&piece, &mut left);
         }
         other => {
@@ -437,7 +436,7 @@ async fn send_content(
             Ok(None) if left.is_none() => break,
             Ok(None) | Err(_) => return Err(Cut::BackendFailed),
         };
-        let done = if chunked { sender.chunk(&piece).await } else { sender.piece(&piece).await };
+        let done = if chunked { sender.chunk(&[], &piece).await } else { sender.piece(&piece).await };
         done.map_err(cut_of)?;
         sent.count(&piece, &mut left);
     }

@@ -38,7 +38,7 @@ impl<'a> Sender<'a> {
     /// A head with the first of its content, of a known length.
     pub(crate) async fn head_and_piece(&self, head: &[u8], piece: &Piece) -> io::Result<()> {
         if piece.len() < SENDFILE_BYTES_MIN {
-            return self.parts([head, piece.as_slice(), &[]]).await;
+            return self.parts([head, piece.as_slice()]).await;
         }
         self.head(head, true).await?;
         self.piece(piece).await
@@ -54,17 +54,18 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Content as one chunk.
-    pub(crate) async fn chunk(&self, piece: &Piece) -> io::Result<()> {
+    /// Content as one chunk, after `head`, which is empty for all but the first.
+    pub(crate) async fn chunk(&self, head: &[u8], piece: &Piece) -> io::Result<()> {
         let mut buffer = [0; SIZE_LINE_BYTES];
         let size = encode_size(piece.len() as u64, &mut buffer);
         match piece.in_file() {
             Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
+                self.bytes(head, true).await?;
                 self.bytes(size, true).await?;
                 self.file(arena, offset, piece.len()).await?;
                 self.bytes(CHUNK_END, false).await
             }
-            _ => self.parts([size, piece.as_slice(), CHUNK_END]).await,
+            _ => self.parts([head, size, piece.as_slice(), CHUNK_END]).await,
         }
     }
 
@@ -77,7 +78,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    async fn parts(&self, parts: [&[u8]; 3]) -> io::Result<()> {
+    async fn parts<const N: usize>(&self, parts: [&[u8]; N]) -> io::Result<()> {
         let mut slices = parts.map(IoSlice::new);
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0);
