@@ -3,12 +3,13 @@
 //! A request goes through these rooms, in this order:
 //!
 //! - [`worker`]: one thread a core, each with its own runtime and its own listener on the shared port.
-//! - [`connection`]: a client's connection: heads in, one response after the other, its congestion control.
+//! - [`connection`]: a client's connection: one response after the other, its congestion control.
+//! - [`request`]: requests as they come: heads, content that is read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
 //! - [`fetch`]: the exchange with a backend that fills a `FillBuffer`; it outlives the client that caused it.
 //! - [`reply`]: from a stored head and the request to status, range and fields.
 //! - [`send`]: head and content onto the socket, by `writev` or `sendfile`.
-//! - [`log`]: the record of each response, to the log file and to who follows.
+//! - [`sent`] and [`log`]: the record of each response, to the log file and to who follows.
 //!
 //! **Invariant:** all content leaves through a `FillBuffer` reader.
 //! **Invariant:** a failed fill never looks like a complete response: the connection closes before its end.
@@ -22,7 +23,9 @@ mod exchange;
 mod fetch;
 mod log;
 mod reply;
+mod request;
 mod send;
+mod sent;
 mod server;
 mod worker;
 

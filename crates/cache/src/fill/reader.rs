@@ -1,0 +1,156 @@
+//! The reader: the bytes at its offset, as soon as they are there.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::{Content, Failure, FillBuffer, Phase, Piece, Progress};
+use crate::sync::lock;
+use crate::waiters::Ticket;
+
+/// One who reads a fill, from any offset on.
+pub struct Reader<H> {
+    buffer: Arc<FillBuffer<H>>,
+    offset: u64,
+    first: bool,
+    ticket: Option<Ticket>,
+}
+
+impl<H> fmt::Debug for Reader<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reader({} of {:?})", self.offset, self.buffer)
+    }
+}
+
+impl<H: Clone> Reader<H> {
+    /// How far the fill has come.
+    pub fn progress(&self) -> Progress {
+        self.buffer.progress()
+    }
+
+    /// The head, as soon as it has arrived.
+    ///
+    /// # Errors
+    /// When the fill failed before.
+    pub async fn head(&mut self) -> Result<H, Failure> {
+        poll_fn(|cx| self.poll_head(cx)).await
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<H, Failure>> {
+        let mut inner = lock(&self.buffer.inner);
+        match (inner.phase.head(), &inner.phase) {
+            (Some(head), _) => Poll::Ready(Ok(head.clone())),
+            (None, Phase::Failed(_, failure)) => Poll::Ready(Err(failure.clone())),
+            (None, _) => {
+                inner.waiters.register(&mut self.ticket, cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<H> Reader<H> {
+    /// The reader that started the fill: the one to which content is passed.
+    pub(super) fn first(buffer: Arc<FillBuffer<H>>) -> Self {
+        Self { buffer, offset: 0, first: true, ticket: None }
+    }
+
+    pub(super) fn at(buffer: Arc<FillBuffer<H>>, offset: u64) -> Self {
+        Self { buffer, offset, first: false, ticket: None }
+    }
+
+    /// Where the next byte comes from.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Goes to `offset`. What is passed, not stored, is gone once it was read or skipped.
+    pub fn seek(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
+    /// The next content: at least one byte and at most `max` of them, or `None` at the clean end.
+    ///
+    /// # Errors
+    /// When the fill failed and all that had arrived was read.
+    pub async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
+        poll_fn(|cx| self.poll_next(cx, max)).await
+    }
+
+    /// [`Reader::next`], if it need not wait.
+    pub fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop()), max) {
+            Poll::Ready(next) => Some(next),
+            Poll::Pending => None,
+        }
+    }
+
+    /// [`Reader::next`] as a poll.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Result<Option<Piece>, Failure>> {
+        let mut inner = lock(&self.buffer.inner);
+        let (piece, room) = match inner.phase.content_mut() {
+            Some(Content::Stored(stored)) => (stored.piece(self.offset, max), None),
+            Some(Content::Passed(_)) if !self.first => return Poll::Ready(Err(Failure::NotShared)),
+            Some(Content::Passed(window)) => {
+                let (bytes, room) = window.take(self.offset, max);
+                (bytes.map(Piece::of_heap), room)
+            }
+            None => (None, None),
+        };
+        let next = match (piece, &inner.phase) {
+            (Some(piece), _) => {
+                self.offset += piece.len() as u64;
+                Poll::Ready(Ok(Some(piece)))
+            }
+            (None, Phase::Complete(..)) => Poll::Ready(Ok(None)),
+            (None, Phase::Failed(_, failure)) => Poll::Ready(Err(failure.clone())),
+            (None, Phase::AwaitingHead | Phase::Filling(..)) => {
+                inner.waiters.register(&mut self.ticket, cx.waker());
+                Poll::Pending
+            }
+        };
+        drop(inner);
+        if let Some(writer) = room {
+            writer.wake();
+        }
+        next
+    }
+
+    /// Waits for the end of the fill and says how many bytes it had.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub async fn ended(&mut self) -> Result<u64, Failure> {
+        poll_fn(|cx| {
+            let mut inner = lock(&self.buffer.inner);
+            match &inner.phase {
+                Phase::Complete(_, content) => Poll::Ready(Ok(content.len())),
+                Phase::Failed(_, failure) => Poll::Ready(Err(failure.clone())),
+                Phase::AwaitingHead | Phase::Filling(..) => {
+                    inner.waiters.register(&mut self.ticket, cx.waker());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl<H> Drop for Reader<H> {
+    fn drop(&mut self) {
+        let mut inner = lock(&self.buffer.inner);
+        inner.waiters.forget(&mut self.ticket);
+        let mut writer: Option<Waker> = None;
+        if self.first {
+            inner.first_reader = false;
+            if let Some(Content::Passed(window)) = inner.phase.content_mut() {
+                writer = window.abandon();
+            }
+        }
+        drop(inner);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+}
