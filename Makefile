@@ -41,12 +41,12 @@ test: setup-test console check-console check-rust check-model check-browser
 	$(call step,all tests passed)
 
 .PHONY: bench-relay
-bench-relay: setup-bench console
+bench-relay: setup-bench build
 	$(call step,relay delay through the edge)
 	@$(CARGO) bench -p thalweg-tests --bench relay
 
 .PHONY: bench-hit
-bench-hit: setup-bench console
+bench-hit: setup-bench build
 	$(call step,cost of a hit beside nginx)
 	@$(CARGO) bench -p thalweg-tests --bench hit
 
