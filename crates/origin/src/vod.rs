@@ -12,14 +12,14 @@ mod names;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::{Response, StatusCode};
+use hyper::{Response, StatusCode, header};
 use thalweg_media::presentation::{Kind, NamedTrack};
 use thalweg_media::{dash, hls};
 
 use crate::answer::{self, Asked, Part, Resource};
 use crate::body::{self, Body};
 use crate::route::Item;
-use crate::storage::Object;
+use crate::storage::{Object, StorageError};
 
 pub(crate) use library::Library;
 pub(crate) use load::{Fault, Presentation};
@@ -91,11 +91,20 @@ async fn cut(
     };
     match library.storage().open(object).await {
         Ok(reader) => answer::finish(head, body::file(reader, offset + range.start..offset + range.end)),
-        Err(error) => {
-            tracing::error!(%error, "cannot read media");
-            answer::text(StatusCode::INTERNAL_SERVER_ERROR, error)
-        }
+        Err(error) => unreadable(&error),
     }
+}
+
+/// Storage does not give what it listed. A file that was replaced a moment ago will be indexed again shortly.
+fn unreadable(error: &StorageError) -> Response<Body> {
+    tracing::error!(%error, "cannot read media");
+    let changed = matches!(error, StorageError::Changed { .. });
+    let status = if changed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+    let mut answer = answer::text(status, error);
+    if changed {
+        answer.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    }
+    answer
 }
 
 /// RFC 6381 §3.3 names the media type of a segment after the kind of media in it.
@@ -127,6 +136,7 @@ fn manifest(
 fn refuse(name: &str, fault: &Fault) -> Response<Body> {
     match fault {
         Fault::Unknown => missing(format_args!("no presentation is called {name}")),
+        Fault::Storage(error) => unreadable(error),
         fault => answer::text(StatusCode::INTERNAL_SERVER_ERROR, fault),
     }
 }

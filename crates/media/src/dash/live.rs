@@ -16,8 +16,8 @@ use crate::presentation::{Kind, Rendition, SwitchingSet, micros, rescale, switch
 const PROFILE_LOW_LATENCY: &str = "http://www.dashif.org/guidelines/low-latency-live-v5";
 /// Live latency that players should hold, where chunks are short enough for it.
 const LATENCY_TARGET_MS: u64 = 2000;
-/// Beyond the two chunks that a player needs: for the network and the decoder.
-const LATENCY_MARGIN_MS: u64 = 1000;
+/// The least that players can hold, in chunks: one that is being made, one that arrives, one that is played.
+const LATENCY_CHUNKS_MIN: u64 = 3;
 /// How fast players may catch up, and how slowly fall back.
 const PLAYBACK_RATE_MIN: &str = "0.96";
 const PLAYBACK_RATE_MAX: &str = "1.04";
@@ -27,7 +27,7 @@ const PLAYBACK_RATE_MAX: &str = "1.04";
 pub fn live(live: &Live) -> String {
     let segment_us = max_us(live, |e| e.segment_duration);
     let chunk_us = max_us(live, |e| e.chunk_duration);
-    let target_ms = LATENCY_TARGET_MS.max(2 * chunk_us / 1000 + LATENCY_MARGIN_MS);
+    let target_ms = LATENCY_TARGET_MS.max(LATENCY_CHUNKS_MIN * chunk_us / 1000);
     let mut xml = Xml::new();
     xml.begin("MPD")
         .attr("xmlns", NAMESPACE)

@@ -273,9 +273,9 @@ fn live_with_the_time_of_the_encoder_and_long_chunks() {
         &super::live(&channel),
         expect![[r#"
             <?xml version="1.0" encoding="UTF-8"?>
-            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019,http://www.dashif.org/guidelines/low-latency-live-v5" type="dynamic" availabilityStartTime="2026-11-20T23:35:18.250Z" publishTime="2026-11-20T23:36:30.250Z" minimumUpdatePeriod="PT2S" minBufferTime="PT2S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT5S" maxSegmentDuration="PT2S">
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019,http://www.dashif.org/guidelines/low-latency-live-v5" type="dynamic" availabilityStartTime="2026-11-20T23:35:18.250Z" publishTime="2026-11-20T23:36:30.250Z" minimumUpdatePeriod="PT2S" minBufferTime="PT2S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT6S" maxSegmentDuration="PT2S">
               <ServiceDescription id="0">
-                <Latency referenceId="0" target="5000" max="10000" min="2500"/>
+                <Latency referenceId="0" target="6000" max="12000" min="3000"/>
                 <PlaybackRate max="1.04" min="0.96"/>
               </ServiceDescription>
               <Period id="1" start="PT61.2S">

@@ -158,6 +158,8 @@ pub(crate) enum Outcome {
     Duplicate,
     /// Decoding cannot start with it and nothing came before it.
     NotSync,
+    /// It lies before the epoch's start, where the video began, and nothing could be shown with it.
+    Early,
     /// Its times do not fit the channel.
     Misfit,
 }

@@ -2,7 +2,7 @@
 
 use super::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError, is_track};
 use bytes::Bytes;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, DirEntry, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ impl Local {
     pub(super) async fn tracks(&self, name: &str) -> Result<Option<Vec<Object>>, StorageError> {
         let (root, wanted) = (self.root.clone(), name.to_owned());
         blocking(move || {
-            let names = directories(&root).map_err(|e| StorageError::io("media", &e))?;
-            let Some(name) = names.into_iter().find(|n| *n == wanted) else { return Ok(None) };
+            let found = find_directory(&root, &wanted).map_err(|e| StorageError::io("media", &e))?;
+            let Some(name) = found else { return Ok(None) };
             let mut objects = Vec::new();
             walk(&root.join(&name), &name, DEPTH_MAX, &mut objects)?;
             objects.sort_by(|a: &Object, b| a.key.cmp(&b.key));
@@ -87,12 +87,31 @@ fn directories(root: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root)? {
         let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if !name.starts_with('.') && fs::metadata(entry.path()).is_ok_and(|m| m.is_dir()) {
+        if let Some(name) = shown_name(&entry).filter(|_| is_directory(&entry)) {
             names.push(name);
         }
     }
     Ok(names)
+}
+
+/// The directory in `root` that is called `wanted`: its name as it is listed.
+fn find_directory(root: &Path, wanted: &str) -> io::Result<Option<String>> {
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        if let Some(name) = shown_name(&entry).filter(|n| n == wanted) {
+            return Ok(is_directory(&entry).then_some(name));
+        }
+    }
+    Ok(None)
+}
+
+fn shown_name(entry: &DirEntry) -> Option<String> {
+    entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))
+}
+
+/// Links are followed.
+fn is_directory(entry: &DirEntry) -> bool {
+    fs::metadata(entry.path()).is_ok_and(|m| m.is_dir())
 }
 
 /// Collects the tracks in `directory`, whose key is `prefix`, and in directories below it.
@@ -100,10 +119,7 @@ fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>)
     let entries = fs::read_dir(directory).map_err(|e| StorageError::io(prefix, &e))?;
     for entry in entries {
         let entry = entry.map_err(|e| StorageError::io(prefix, &e))?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if name.starts_with('.') {
-            continue;
-        }
+        let Some(name) = shown_name(&entry) else { continue };
         let key = format!("{prefix}/{name}");
         let metadata = fs::metadata(entry.path()).map_err(|e| StorageError::io(&key, &e))?;
         if metadata.is_dir() {

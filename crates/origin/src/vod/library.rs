@@ -134,3 +134,43 @@ impl Library {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join_all;
+    use std::path::Path;
+
+    fn library(listing_max_age: Duration) -> Library {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets");
+        Library::new(Storage::local(&sample).unwrap(), 2000, listing_max_age)
+    }
+
+    #[tokio::test]
+    async fn one_index_is_built_for_all_who_ask_at_once() {
+        for listing_max_age in [Duration::ZERO, Duration::from_secs(60)] {
+            let library = library(listing_max_age);
+            let all = join_all((0..50).map(|_| library.get("sample"))).await;
+            let first = all[0].as_ref().unwrap();
+            assert!(all.iter().all(|p| Arc::ptr_eq(p.as_ref().unwrap(), first)));
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_names_are_not_kept() {
+        let library = library(Duration::ZERO);
+        for name in ["", ".", "..", "make-sample", "nothing", "sample/audio.mp4"] {
+            assert_eq!(library.get(name).await.unwrap_err(), Fault::Unknown, "{name}");
+        }
+        assert!(library.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_least_used_indices_make_room() {
+        let library = library(Duration::ZERO);
+        library.get("sample").await.unwrap();
+        library.slot("other");
+        library.make_room("other", SEGMENTS_MAX);
+        assert_eq!(library.lock().keys().collect::<Vec<_>>(), ["other"]);
+    }
+}

@@ -17,6 +17,10 @@ impl Channel {
         if !track.begun && !chunk.sync {
             return Outcome::NotSync;
         }
+        let start = timeline.grid(timeline.start_number, track.info.timescale);
+        if !track.begun && chunk.time + tolerance(timeline, &chunk, track.info.timescale) < start {
+            return Outcome::Early;
+        }
         let lag_us = now - timeline.wall_us(chunk.end(), track.info.timescale);
         if self.begins_segment(index, timeline, &chunk) {
             self.complete_current(index);

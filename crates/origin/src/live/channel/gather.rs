@@ -228,7 +228,9 @@ impl Channel {
                 start_number = self.tracks.iter().map(|t| t.next_number).max().unwrap_or(0);
             }
         }
-        let chunk = rescale(chunk_us_max, 1_000_000, timescale).min(plan.segment);
+        // Rounded up: a segment is not announced before its first chunk is complete.
+        let chunk = u128::from(chunk_us_max) * u128::from(timescale);
+        let chunk = u64::try_from(chunk.div_ceil(1_000_000)).unwrap_or(u64::MAX).min(plan.segment);
         Some(Timeline { timescale, media_start, segment: plan.segment, chunk, start_us, start_number })
     }
 }

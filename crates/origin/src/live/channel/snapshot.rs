@@ -6,7 +6,7 @@ use super::{Channel, SEGMENT_IDLE_US};
 use bytes::Bytes;
 use thalweg_media::presentation::live::{self, Live, LiveSegment, LiveTrack, Produced};
 use thalweg_media::presentation::utc::Utc;
-use thalweg_media::presentation::{micros, rescale};
+use thalweg_media::presentation::{Kind, micros, rescale};
 
 /// A source's clock that is further off than this is not believed.
 const PRFT_SKEW_US_MAX: i64 = 10_000_000;
@@ -105,8 +105,9 @@ impl Channel {
         let mut members: Vec<(&Member, bool)> = epoch.members.iter().map(|m| (m, true)).collect();
         // Tracks that are expected are shown from the start: players do not look for a track that comes later.
         members.extend(epoch.expected.iter().filter_map(|&t| self.last_member(t)).map(|m| (m, false)));
-        members.sort_by_key(|(m, _)| m.track);
+        members.sort_by_key(|(m, _)| (Kind::of(&m.info), m.track));
         let tracks = members.iter().map(|(m, here)| self.live_track(m, here.then_some(epoch.id)));
+        let tracks = tracks.collect();
         live::Epoch {
             id: epoch.id,
             start_us: since(timeline.start_us),
@@ -115,9 +116,9 @@ impl Channel {
             media_start: timeline.media_start,
             segment_duration: timeline.segment,
             chunk_duration: timeline.chunk,
-            produced: epoch.members.iter().find_map(|m| produced(m, timeline)),
+            produced: members.iter().find_map(|(m, _)| produced(m, timeline)),
             start_number: timeline.start_number,
-            tracks: tracks.collect(),
+            tracks,
         }
     }
 

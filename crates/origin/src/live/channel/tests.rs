@@ -280,6 +280,33 @@ fn a_channel_does_not_begin_before_a_sync_sample() {
 }
 
 #[test]
+fn audio_from_before_the_first_picture_is_left_out() {
+    let mut script = Script::both();
+    for i in 0..9 {
+        let time = f64::from(i) * 0.5;
+        script.chunk("audio", time, 0.5, true, time + 0.5);
+        script.chunk("video", time, 0.5, i % 4 == 3, time + 0.5);
+    }
+    let channel = script.check(expect![[r#"
+        Epoch { id: 0, track: 1, cause: First }
+        video 0 NotSync
+        video 0.5 NotSync
+        video 1 NotSync
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [+
+        audio 0 [++++]
+        audio 1 [++
+        video 1 +"#]]);
+    expect![[r#"
+        epoch 0 0–… media 1.5 segment 2 chunk 0.5 from 0
+          video 0@1.5+2
+          audio 0@1.5+2
+    "#]]
+    .assert_eq(&epochs(&channel));
+}
+
+#[test]
 fn duplicates_are_dropped() {
     let mut script = Script::new().video();
     script.run(0.0..3.0, 0.0);
