@@ -115,20 +115,23 @@ fn a_reader_that_leaves_ends_what_is_passed() {
 #[test]
 fn a_held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
     model(|| {
+        // Two slabs of four bytes. `ab` and `cd` fill the first, `ef` opens the second.
         let arena = Arena::new(8).unwrap();
-        let (buffer, mut writer) = FillBuffer::<()>::stored(&arena, ());
-        writer.append(Bytes::from_static(b"abcd")).unwrap();
-        writer.complete();
-        let mut reader = buffer.reader(0);
-        let piece = block_on(reader.next(4)).unwrap().unwrap();
-        drop((reader, buffer));
+        let [kept, gone, _open] = [b"ab", b"cd", b"ef"].map(|bytes| {
+            let (buffer, mut writer) = FillBuffer::<()>::stored(&arena, ());
+            writer.append(Bytes::from_static(bytes)).unwrap();
+            writer.complete();
+            buffer
+        });
+        let piece = block_on(kept.reader(0).next(2)).unwrap().unwrap();
         let refilling = thread::spawn(move || {
+            drop(gone);
             let (_, mut writer) = FillBuffer::<()>::stored(&arena, ());
-            writer.append(Bytes::from_static(b"wxyz")).unwrap();
             // Fits only into the slab of the held piece, once that is given back.
             let _ = writer.append(Bytes::from_static(b"WXYZ"));
         });
-        assert_eq!(piece.to_vec(), b"abcd");
+        drop(kept);
+        assert_eq!(piece.to_vec(), b"ab");
         drop(piece);
         refilling.join().unwrap();
     });

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::advice::{self, Addresses};
-use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Set};
+use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, Set};
 use crate::console::{self, EdgeAddress};
 use crate::shutdown::{self, Signals};
 use crate::source::Source;
@@ -242,7 +242,16 @@ fn bytes(size: &Set<Size>) -> usize {
 }
 
 fn bind_edge(edge: &config::Edge, origin: Option<SocketAddr>) -> Result<Edge, Fault> {
-    Edge::bind(edge_config(edge, origin)).map_err(|failure| match &failure {
+    let config = edge_config(edge, origin);
+    let bound = match Edge::bind(config.clone()) {
+        // A second edge on this machine. Nobody asked for this port by name, and no client needs it.
+        Err(BindError::Admin(addr, cause)) if edge.admin.place == Place::Default => {
+            tracing::warn!(%addr, %cause, "no admin interface: its default address is taken, set another");
+            Edge::bind(thalweg_edge::Config { admin: None, ..config })
+        }
+        bound => bound,
+    };
+    bound.map_err(|failure| match &failure {
         BindError::Listen(addr, cause) => edge.listen.fault(cannot_listen(*addr, cause)),
         BindError::Admin(addr, cause) => edge.admin.fault(cannot_listen(*addr, cause)),
         BindError::Log(..) => edge.log.fault(failure.to_string()),
