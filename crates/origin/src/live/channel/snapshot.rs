@@ -8,8 +8,8 @@ use thalweg_media::presentation::live::{self, Live, LiveSegment, LiveTrack, Prod
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::presentation::{Kind, micros, rescale};
 
-/// A source's clock that is further off than this is not believed.
-const PRFT_SKEW_US_MAX: i64 = 10_000_000;
+/// Longest time from capture to arrival that is believed; beyond it a source's clock is wrong.
+const PRFT_AGE_US_MAX: i64 = 10_000_000;
 
 /// What has become of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,12 +147,16 @@ impl Channel {
     }
 }
 
-/// What the source says of the time at which it encoded, if its clock can be believed.
+/// What the source says of the time at which it encoded, if it can be believed.
+///
+/// A picture was taken before the chunk that holds it was complete, by at least the rest of the chunk: the epoch's
+/// clock is the latest it can have been. ffmpeg's `-write_prft wallclock` says when it wrote the moof, which is later;
+/// a player that took that for the time of capture would stay that much further behind.
 fn produced(member: &Member, timeline: &Timeline) -> Option<Produced> {
     let prft = member.prft?;
     let wall_us = i64::try_from(prft.unix_time()?.as_micros()).ok()?;
-    let expected_us = timeline.wall_us(prft.media_time, member.info.timescale);
-    if (wall_us - expected_us).abs() > PRFT_SKEW_US_MAX {
+    let latest_us = timeline.wall_us(prft.media_time, member.info.timescale);
+    if !(0..=PRFT_AGE_US_MAX).contains(&(latest_us - wall_us)) {
         return None;
     }
     let media_time = rescale(micros(prft.media_time, member.info.timescale), 1_000_000, timeline.timescale);

@@ -15,12 +15,14 @@ struct Script {
     log: String,
     /// Number of the first segment; the log counts from it.
     base: Option<u64>,
+    /// What chunks say of their time of capture.
+    prft: Option<Prft>,
 }
 
 impl Script {
     fn new() -> Script {
         let settings = Settings { segment_target_ms: 2000, window_ms: 10_000 };
-        Script { channel: Channel::new(settings), log: String::new(), base: None }
+        Script { channel: Channel::new(settings), log: String::new(), base: None, prft: None }
     }
 
     fn video(mut self) -> Script {
@@ -61,7 +63,7 @@ impl Script {
             duration: units(seconds),
             sync,
             sample_duration: (name == "video").then_some(512),
-            prft: None,
+            prft: self.prft,
             last: false,
         };
         match self.channel.chunk(index, chunk, START_US + (at * 1e6) as i64) {
@@ -700,6 +702,25 @@ fn numbers_begin_at_the_time_of_day() {
     let mut script = Script::new().video();
     script.run(0.0..2.5, 0.0);
     assert_eq!(script.base, Some(START_US.cast_unsigned() / 2_000_000));
+}
+
+#[test]
+fn a_time_of_capture_is_believed_only_if_it_can_be() {
+    // A chunk of media time 0 to 0.5 s that came at 0.5 s was taken at 0 s at the latest.
+    for (captured_s, believed) in [(-0.3, true), (0.0, true), (0.2, false), (-11.0, false)] {
+        let mut script = Script::new().video();
+        let captured_us = START_US + (captured_s * 1e6) as i64;
+        let ntp_s = captured_us.cast_unsigned() / 1_000_000 + 2_208_988_800;
+        // Rounded up, so that a microsecond is not lost on the way.
+        let ntp_fraction = ((captured_us.cast_unsigned() % 1_000_000) << 32).div_ceil(1_000_000);
+        let prft = Prft { track_id: 1, ntp: ntp_s << 32 | ntp_fraction, media_time: 0, flags: 24 };
+        script.prft = Some(prft);
+        script.run(0.0..2.5, 0.0);
+        let live = script.channel.live().unwrap();
+        let produced = live.epochs[0].produced.map(|p| (p.wall, p.media_time));
+        assert_eq!(produced, believed.then_some((Utc(captured_us / 1000), 0)), "{captured_s}");
+        assert!(live.epochs[0].tracks[0].inband_prft);
+    }
 }
 
 #[test]
