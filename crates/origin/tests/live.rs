@@ -153,6 +153,34 @@ async fn a_chunk_can_be_read_the_moment_it_is_complete() {
 }
 
 #[tokio::test]
+async fn a_source_whose_connection_breaks_goes_on_in_another() {
+    let (origin, track) = (start(), video(6.0));
+    let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
+    source.send_data(track.header.clone()).await.unwrap();
+    for chunk in &track.chunks[..5] {
+        source.send_data(chunk.clone()).await.unwrap();
+    }
+    let first = first_number(&origin).await;
+    let path = format!("/live/c/v/{}.m4s", first + 1);
+    let mut reader = Content::of(origin.open(&path).await);
+    reader.expect(&track.chunks[4]).await;
+    // It breaks in the middle of a chunk: what was whole stays, and who reads comes to a clean end.
+    source.send_data(track.chunks[5].slice(..100)).await.unwrap();
+    source.abort(std::io::Error::other("cable"));
+    assert!(answer.await.is_err(), "nobody is left to be answered");
+    reader.expect_end().await;
+    assert_eq!(origin.get(&path).await.content, track.chunks[4]);
+    // The next connection repeats the header and goes on with the chunk that was cut.
+    let rest = [&[track.header.clone()][..], &track.chunks[5..]].concat().concat();
+    assert_eq!(origin.put("/ingest/c/Streams(v.cmfv)", rest).await.status, StatusCode::OK);
+    let next = origin.get(&format!("/live/c/v/{}.m4s", first + 2)).await.content;
+    assert!(next.starts_with(&track.chunks[5]));
+    let playlist = origin.text("/live/c/v/media.m3u8").await;
+    assert!(!playlist.contains("#EXT-X-DISCONTINUITY\n"), "{playlist}");
+    origin.stop().await;
+}
+
+#[tokio::test]
 async fn manifests_wait_for_the_first_whole_segment() {
     let (origin, video, audio) = (start(), video(4.0), audio(4.0));
     assert_eq!(origin.get("/live/c/manifest.mpd").await.status, StatusCode::NOT_FOUND);

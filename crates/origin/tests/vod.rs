@@ -99,6 +99,36 @@ async fn both_manifests_name_the_same_segments() {
     origin.stop().await;
 }
 
+/// B-frames and AAC's priming: the files' edit lists say where presentation begins, players apply them, and both
+/// manifests have to be on the time that results.
+#[tokio::test]
+async fn edit_lists_keep_picture_and_sound_in_step() {
+    let media = support::directory("media");
+    fs::create_dir(media.join("a")).unwrap();
+    let edited = "-f mp4 -movflags +delay_moov+frag_keyframe+default_base_moof";
+    let coded = "-c:v libx264 -preset veryfast -bf 2 -g 50 -keyint_min 50 -sc_threshold 0 -pix_fmt yuv420p";
+    ffmpeg(&format!("-f lavfi -i testsrc2=size=160x90:rate=25 -t 5 {coded} {edited}"), media.join("a/v.mp4"));
+    let edited = "-f mp4 -movflags +delay_moov+default_base_moof -frag_duration 500000";
+    ffmpeg(&format!("-f lavfi -i sine=440:sample_rate=48000 -t 5 -c:a aac {edited}"), media.join("a/a.mp4"));
+    let origin = start(media.clone());
+    let mpd = origin.text("/vod/a/manifest.mpd").await;
+    let timelines: Vec<&str> = mpd.lines().map(str::trim).filter(|l| l.starts_with("<S ")).collect();
+    let video = [r#"<S t="0" d="25600" r="1"/>"#, r#"<S d="12800"/>"#];
+    // 97,280 is two seconds of whole chunks less the 1024 samples that are not presented.
+    let audio = [r#"<S t="0" d="97280"/>"#, r#"<S d="98304"/>"#, r#"<S d="44416"/>"#];
+    assert_eq!(timelines, [&video[..], &audio[..]].concat());
+    assert!(!mpd.contains("presentationTimeOffset"), "the edit list says it already");
+    let first = packets(media.join("a/a.mp4").to_str().unwrap(), "a").await;
+    assert!(first[0].starts_with("-0.021333,"), "{}", first[0]);
+    for track in ["a", "v"] {
+        let playlist = origin.text(&format!("/vod/a/{track}/media.m3u8")).await;
+        for segment in playlist.lines().filter(|l| l.ends_with(".m4s")) {
+            assert_eq!(origin.get(&format!("/vod/a/{track}/{segment}")).await.status, StatusCode::OK);
+        }
+    }
+    origin.stop().await;
+}
+
 #[tokio::test]
 async fn validators_ranges_and_methods() {
     let origin = start(make_media(SECONDS));

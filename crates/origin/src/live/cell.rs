@@ -208,7 +208,7 @@ impl Cell {
 impl State {
     /// The channel as manifests show it.
     pub(super) fn model(&self) -> Option<Model> {
-        self.channel.live()
+        self.channel.live().map(|live| live.at(now_utc()))
     }
 
     /// A header: `None` while it may still come, `Some(None)` if it will not.
