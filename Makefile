@@ -10,7 +10,9 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 step = @printf '\033[1m== %s\033[0m\n' "$(1)"
 
-# npm ci again only when the lock file is newer than what it installed.
+# Exactly what the lock file names, and again only when it is newer than what was installed. Not `npm ci`: npm 11's
+# refuses a lock file that was written on one platform and lacks the optional packages of the others.
+INSTALL_MODULES := npm install --no-save --no-audit --no-fund --loglevel=error
 CONSOLE_MODULES := console/node_modules/.package-lock.json
 BROWSER_MODULES := tests/browser/node_modules/.package-lock.json
 CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -type f 2>/dev/null) \
@@ -69,12 +71,12 @@ setup-demo setup-test setup-bench: setup-%:
 
 $(CONSOLE_MODULES): console/package-lock.json
 	$(call step,install the console's packages)
-	@cd console && npm ci --no-audit --no-fund --loglevel=error
+	@cd console && $(INSTALL_MODULES)
 	@touch $@
 
 $(BROWSER_MODULES): tests/browser/package-lock.json
 	$(call step,install the browser test's packages)
-	@cd tests/browser && npm ci --no-audit --no-fund --loglevel=error
+	@cd tests/browser && $(INSTALL_MODULES)
 	@touch $@
 
 .PHONY: console
