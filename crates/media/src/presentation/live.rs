@@ -25,6 +25,22 @@ pub struct Live {
     pub epochs: Vec<Epoch>,
 }
 
+impl Live {
+    /// As of `now`: nobody can go back further than the channel has been there, so a young channel's window grows by
+    /// the second, and each second is a publication. A window that reaches back before `availability_start` makes
+    /// ffmpeg's DASH demuxer read one segment over and over.
+    #[must_use]
+    pub fn at(mut self, now: Utc) -> Live {
+        let lived_s = (now.0 - self.availability_start.0).max(0) / 1000;
+        let lived_ms = lived_s.cast_unsigned() * 1000;
+        if lived_ms < self.window_ms {
+            self.window_ms = lived_ms;
+            self.published = self.published.max(Utc(self.availability_start.0 + lived_s * 1000));
+        }
+        self
+    }
+}
+
 /// A stretch of continuous media time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Epoch {

@@ -210,3 +210,18 @@ fn scaling_rounds_to_the_nearest() {
     assert_eq!(rescale(2, 3, 1_000_000), 666_667);
     assert_eq!(micros(u64::MAX, 1), u64::MAX);
 }
+
+#[test]
+fn a_young_channel_reaches_back_no_further_than_its_start() {
+    let live = channel();
+    let at = |seconds: i64| {
+        let then = live.clone().at(Utc(live.availability_start.0 + seconds * 1000 + 250));
+        (then.window_ms, then.published.0 - live.availability_start.0)
+    };
+    // The state itself was published at 72 s; from then on that is the newest publication.
+    assert_eq!([at(-1), at(30), at(59)], [(0, 72_000), (30_000, 72_000), (59_000, 72_000)]);
+    assert_eq!([at(60), at(600)], [(60_000, 72_000), (60_000, 72_000)]);
+    let young = Live { published: live.availability_start, ..live.clone() };
+    let then = young.at(Utc(live.availability_start.0 + 30_999));
+    assert_eq!(then.published, Utc(live.availability_start.0 + 30_000));
+}

@@ -16,6 +16,7 @@ use thalweg_media::track::TrackInfo;
 use tokio::sync::watch;
 
 use super::channel::{Channel, ChunkIn, Effect, HeaderLookup, Lookup, Note, Outcome, Refusal, Settings};
+use crate::clock::now_utc;
 
 /// Slabs of the arena that stay free for chunks that come while room is made.
 const SPARE_SLABS: usize = 2;
