@@ -1,6 +1,9 @@
 //! The request log: one record a response, from the workers to a file and to whoever follows.
 //!
 //! Workers never wait for it: records go through a bounded queue, and what does not fit is counted as lost.
+//!
+//! **Invariant:** only workers and the writer hold senders, so the writer ends with the workers, and followers,
+//! who have had every record by then, end with the writer.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -23,20 +26,24 @@ const FOLLOWER_LAG_MAX: usize = 1024;
 pub(crate) struct Log {
     queue: SyncSender<ResponseRecord>,
     to_file: bool,
+    followers: broadcast::Sender<Arc<ResponseRecord>>,
     records: Records,
 }
 
-/// The followers' end: every record from now on.
+/// The followers' end: every record from now on, until the edge has ended.
 #[derive(Debug, Clone)]
 pub struct Records {
-    followers: broadcast::Sender<Arc<ResponseRecord>>,
+    followers: broadcast::WeakSender<Arc<ResponseRecord>>,
     lost: Arc<AtomicU64>,
 }
 
 impl Records {
-    /// Follows from here on. Who lags is told how much it missed.
+    /// Follows from here on. Who lags is told how much it missed; closed once the edge has ended.
     pub fn follow(&self) -> broadcast::Receiver<Arc<ResponseRecord>> {
-        self.followers.subscribe()
+        match self.followers.upgrade() {
+            Some(followers) => followers.subscribe(),
+            None => broadcast::channel(1).1,
+        }
     }
 
     /// Records that found the queue full.
@@ -50,7 +57,7 @@ impl Records {
 pub(crate) struct LogWriter {
     queue: Receiver<ResponseRecord>,
     out: Option<Out>,
-    records: Records,
+    followers: broadcast::Sender<Arc<ResponseRecord>>,
 }
 
 #[derive(Debug)]
@@ -80,15 +87,15 @@ pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
     };
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (followers, _) = broadcast::channel(FOLLOWER_LAG_MAX);
-    let records = Records { followers, lost: Arc::default() };
-    let log = Log { queue: sender, to_file: out.is_some(), records: records.clone() };
-    Ok((log, LogWriter { queue, out, records }))
+    let records = Records { followers: followers.downgrade(), lost: Arc::default() };
+    let log = Log { queue: sender, to_file: out.is_some(), followers: followers.clone(), records };
+    Ok((log, LogWriter { queue, out, followers }))
 }
 
 impl Log {
     /// Whether anybody wants records: else they are not even made.
     pub(crate) fn is_followed(&self) -> bool {
-        self.to_file || self.records.followers.receiver_count() > 0
+        self.to_file || self.followers.receiver_count() > 0
     }
 
     pub(crate) fn put(&self, record: ResponseRecord) {
@@ -127,7 +134,7 @@ impl LogWriter {
             record.append_json_line(lines);
         }
         // No follower is no error.
-        let _ = self.records.followers.send(Arc::new(record));
+        let _ = self.followers.send(Arc::new(record));
     }
 
     fn flush(&mut self, lines: &mut Vec<u8>) {

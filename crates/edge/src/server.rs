@@ -5,12 +5,12 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thalweg_cache::Cache;
-use tokio::sync::watch;
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::admin;
 use crate::backend::Backends;
@@ -20,6 +20,8 @@ use crate::worker::{Shared, Worker};
 
 /// Connections that wait to be accepted, for each worker; the kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
+/// How long the admin interface's last responses may take once the edge has ended.
+const ADMIN_STOP_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// What could not be had before the edge starts.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl Edge {
         let (log, writer) =
             log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
         let backends = Backends::new(&config.backends);
-        let shared = Arc::new(Shared { config, cache, backends, log, connections: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { config, cache, backends, log, connections: Arc::default() });
         Ok(Self { shared, listeners, admin, log: writer, address })
     }
 
@@ -110,44 +112,94 @@ impl Edge {
     /// Serves until `stop` resolves, then ends the responses under way, within a second.
     ///
     /// # Errors
-    /// When a thread or its runtime cannot be had.
+    /// When a thread or its runtime cannot be had, or a worker ends before it was asked to.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let (stopping, stopped) = watch::channel(false);
-        let log = thread::Builder::new().name("edge-log".into()).spawn(|| self.log.run())?;
-        let mut workers = Vec::new();
-        for (number, listener) in self.listeners.into_iter().enumerate() {
-            let (shared, stopped) = (self.shared.clone(), stopped.clone());
-            let worker = thread::Builder::new()
-                .name(format!("edge-{number}"))
-                .spawn(move || Worker::run(shared, listener, stopped))?;
-            workers.push(worker);
-        }
-        let admin = match self.admin {
-            Some(listener) => Some(tokio::spawn(admin::serve(listener, self.shared.clone())?)),
-            None => None,
+        let (end_admin, ended) = oneshot::channel::<()>();
+        let ended = async {
+            let _ = ended.await;
         };
-        drop(self.shared);
-        stop.await;
-        stopping.send_replace(true);
-        if let Some(admin) = admin {
+        let admin = self.admin.map(|listener| admin::serve(listener, &self.shared, ended)).transpose()?;
+        let threads = Threads::start(self.shared, self.listeners, self.log)?;
+        let admin = admin.map(tokio::spawn);
+        let asked = tokio::select! {
+            () = stop => Ok(()),
+            () = threads.early_end.notified() => Err(io::Error::other("a worker of the edge ended by itself")),
+        };
+        let joined = tokio::task::spawn_blocking(|| threads.end()).await;
+        let ended = joined.unwrap_or_else(|panic| Err(io::Error::other(panic))).and(asked);
+        // The log has ended and its followers with it: nothing but a client that does not read is left.
+        drop(end_admin);
+        if let Some(mut admin) = admin
+            && tokio::time::timeout(ADMIN_STOP_TIME_MAX, &mut admin).await.is_err()
+        {
             admin.abort();
-            let _ = admin.await;
         }
-        let joined = tokio::task::spawn_blocking(move || {
-            let mut ended = Ok(());
-            for worker in workers {
-                ended = ended.and(worker.join().unwrap_or_else(|_| Err(panicked())));
-            }
-            // The log ends once no worker can put anything into it.
-            let _ = log.join();
-            ended
-        });
-        joined.await.unwrap_or_else(|_| Err(panicked()))
+        ended
     }
 }
 
-fn panicked() -> io::Error {
-    io::Error::other("a worker of the edge panicked")
+/// The threads of a running edge.
+#[derive(Debug)]
+struct Threads {
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    log: JoinHandle<()>,
+    stopping: watch::Sender<bool>,
+    early_end: Arc<Notify>,
+}
+
+/// Tells that a worker has ended, however it did.
+struct TellsEnd(Arc<Notify>);
+
+impl Drop for TellsEnd {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl Threads {
+    /// Starts all of them, or none.
+    fn start(shared: Arc<Shared>, listeners: Vec<TcpListener>, log: LogWriter) -> io::Result<Self> {
+        let mut threads = Self {
+            workers: Vec::with_capacity(listeners.len()),
+            log: thread::Builder::new().name("edge-log".into()).spawn(|| log.run())?,
+            stopping: watch::Sender::new(false),
+            early_end: Arc::default(),
+        };
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let (worker, stop) = (shared.clone(), threads.stopping.subscribe());
+            let tells_end = TellsEnd(threads.early_end.clone());
+            let worker = thread::Builder::new().name(format!("edge-{number}")).spawn(move || {
+                let _tells_end = tells_end;
+                Worker::run(worker, listener, stop)
+            });
+            match worker {
+                Ok(worker) => threads.workers.push(worker),
+                Err(error) => {
+                    // Nothing is under way yet, so the others end at once.
+                    drop(shared);
+                    let _ = threads.end();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Ends all of them.
+    ///
+    /// # Errors
+    /// What a worker failed with.
+    fn end(self) -> io::Result<()> {
+        self.stopping.send_replace(true);
+        let mut ended = Ok(());
+        for worker in self.workers {
+            let panicked = |_| Err(io::Error::other("a worker of the edge panicked"));
+            ended = ended.and(worker.join().unwrap_or_else(panicked));
+        }
+        // The log ends once no worker can put anything into it.
+        let _ = self.log.join();
+        ended
+    }
 }
 
 /// One listener for each worker on the same port; the kernel spreads the connections over them.

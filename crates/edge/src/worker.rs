@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) cache: Arc<Cache>,
     pub(crate) backends: Backends,
     pub(crate) log: Log,
-    pub(crate) connections: AtomicUsize,
+    pub(crate) connections: Arc<AtomicUsize>,
 }
 
 /// One worker.

@@ -161,15 +161,3 @@ async fn records_say_how_each_response_went() {
     assert_eq!((left.cache, left.cut), (CacheResult::Pass, Some(Cut::ClientClosed)));
     edge.stop().await;
 }
-
-#[tokio::test]
-async fn stopping_ends_idle_connections_at_once() {
-    let backend = Backend::new().await;
-    let edge = TestEdge::before(&backend);
-    warm(&backend, &edge, 10).await;
-    let mut idle = edge.client().await;
-    idle.request("GET", "/a", "").await;
-    idle.response().await;
-    edge.stop().await;
-    assert!(idle.is_closed().await);
-}

@@ -1,0 +1,54 @@
+//! The end of an edge: when it is asked to, and when it cannot go on.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::Ipv4Addr;
+
+use support::{Backend, Client, PATIENCE, TestEdge, config};
+use thalweg_edge::{Config, Edge};
+use tokio::net::TcpStream;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::oneshot;
+
+#[tokio::test]
+async fn a_follower_of_the_records_holds_up_no_stop_and_has_the_last_one() {
+    let backend = Backend::new().await;
+    let admin = (Ipv4Addr::LOCALHOST, 0).into();
+    let edge = Edge::bind(Config { admin: Some(admin), ..config(backend.address) }).unwrap();
+    let (address, admin, records) = (edge.local_addr(), edge.admin_addr().unwrap(), edge.records());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(edge.run(async {
+        let _ = stopped.await;
+    }));
+    let mut follower = Client::new(TcpStream::connect(admin).await.unwrap());
+    follower.request("GET", "/records", "").await;
+    assert!(follower.head().await.starts_with("HTTP/1.1 200"));
+    let mut idle = Client::new(TcpStream::connect(admin).await.unwrap());
+    idle.request("GET", "/stats", "").await;
+    assert_eq!(idle.response().await.status, 200);
+
+    let mut client = Client::new(TcpStream::connect(address).await.unwrap());
+    client.request("POST", "/a", "").await;
+    assert_eq!(client.response().await.status, 405);
+    stop.send(()).unwrap();
+    tokio::time::timeout(PATIENCE, running).await.expect("the edge goes on").unwrap().unwrap();
+
+    let record = follower.chunk().await.unwrap().expect("the record is sent before the end");
+    assert!(String::from_utf8(record).unwrap().contains("\"status\":405"));
+    assert_eq!(follower.chunk().await, Ok(None), "the stream ends as a whole");
+    assert!(follower.is_closed().await && idle.is_closed().await);
+    assert_eq!(records.follow().recv().await.unwrap_err(), RecvError::Closed);
+}
+
+#[tokio::test]
+async fn stopping_ends_idle_connections_at_once() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut idle = edge.client().await;
+    idle.request("POST", "/a", "").await;
+    assert_eq!(idle.response().await.status, 405);
+    edge.stop().await;
+    assert!(idle.is_closed().await);
+}
