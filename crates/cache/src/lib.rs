@@ -22,4 +22,4 @@ mod window;
 pub use arena::Arena;
 pub use fill::{Failure, FillBuffer, Piece, Reader, Writer};
 #[cfg(not(loom))]
-pub use store::{Cache, Fill, Head, Lookup, Stored};
+pub use store::{Cache, Fill, Head, Lookup, Private, Stored};

@@ -10,8 +10,10 @@ use crate::freshness::Freshness;
 pub enum Storable {
     /// It may, as long as it is fresh or has been validated.
     Yes,
-    /// It may not; the reason, for `Cache-Status`.
+    /// It may not, and neither may the next one; the reason, for `Cache-Status`.
     No(&'static str),
+    /// It may not because of this request; a response to another might.
+    NotThis(&'static str),
 }
 
 /// Decides by the request, the response and its freshness.
@@ -27,13 +29,16 @@ pub fn storable(
 ) -> Storable {
     let no = Storable::No;
     if request.method != Method::Get {
-        return no("method");
+        return Storable::NotThis("method");
     }
     if !is_understood(status) {
         return no("status");
     }
-    if directives.no_store || RequestCacheControl::from_fields(&request.fields).no_store {
+    if directives.no_store {
         return no("no-store");
+    }
+    if RequestCacheControl::from_fields(&request.fields).no_store {
+        return Storable::NotThis("no-store");
     }
     if directives.private != Qualified::Absent {
         return no("private");
@@ -41,7 +46,7 @@ pub fn storable(
     if request.fields.contains("authorization")
         && !(directives.public || directives.s_maxage.is_some() || directives.must_revalidate)
     {
-        return no("authorization");
+        return Storable::NotThis("authorization");
     }
     if fields.contains("set-cookie") {
         return no("set-cookie");
@@ -79,6 +84,13 @@ impl Selection {
     /// Whether `request` selects the same response.
     pub fn matches(&self, request: &Fields) -> bool {
         self.0.iter().all(|(name, value)| normalised(request, name) == *value)
+    }
+}
+
+impl Selection {
+    /// Bytes that it takes up.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 }
 
@@ -128,7 +140,12 @@ mod tests {
     #[test]
     fn rfc9111_3_what_is_not_for_all_is_not_stored() {
         check(&[], 200, &[("Cache-Control", "no-store, max-age=1")], expect![[r#"No("no-store")"#]]);
-        check(&[("Cache-Control", "no-store")], 200, &[("ETag", "\"a\"")], expect![[r#"No("no-store")"#]]);
+        check(
+            &[("Cache-Control", "no-store")],
+            200,
+            &[("ETag", "\"a\"")],
+            expect![[r#"NotThis("no-store")"#]],
+        );
         check(&[], 200, &[("Cache-Control", "private, max-age=1")], expect![[r#"No("private")"#]]);
         check(
             &[],
@@ -144,7 +161,7 @@ mod tests {
     #[test]
     fn rfc9111_3_5_authorization_needs_leave() {
         let request = [("Authorization", "Basic YTpi")];
-        check(&request, 200, &[("Cache-Control", "max-age=1")], expect![[r#"No("authorization")"#]]);
+        check(&request, 200, &[("Cache-Control", "max-age=1")], expect![[r#"NotThis("authorization")"#]]);
         check(&request, 200, &[("Cache-Control", "public, max-age=1")], expect!["Yes"]);
         check(&request, 200, &[("Cache-Control", "s-maxage=1")], expect!["Yes"]);
     }

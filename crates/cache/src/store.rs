@@ -4,37 +4,53 @@
 //!   meanwhile wait for that head, no longer.
 //! - From its head on, a stored fill is found like any stored response; whether it is complete is the
 //!   `FillBuffer`'s matter.
-//! - A fill that fails leaves the index *before* its readers hear of it: the next request starts afresh.
-//! - Eviction is second chance (CLOCK) over stored responses, in the order they came.
+//! - A fill that fails leaves the index *before* its readers hear of it: the next request starts afresh. What has
+//!   failed is never put back.
+//! - A key whose response turned out not to be shareable is passed for a moment (hit-for-miss): nobody waits for a
+//!   head that will not help them.
+//! - Eviction is second chance (CLOCK) over stored responses, in the order they came, never of one still filling.
+//!
+//! Lock order: a shard, then the queue; neither is held while the other's owner is called back.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-use bytes::Bytes;
 use hashbrown::HashTable;
 use thalweg_http::{Fields, RequestHead};
 
-use crate::arena::{Arena, NoRoom, SLAB_BYTES};
-use crate::fill::{Failure, FillBuffer, Keep, Progress, Reader, Writer};
+use crate::arena::{Arena, SLAB_BYTES};
+use crate::fill::{FillBuffer, Progress, Reader};
 use crate::freshness::Freshness;
 use crate::storage::Selection;
 use crate::sync::lock;
+
+mod filling;
+
+pub use filling::Fill;
 
 /// Parts of the index with a lock of their own.
 const SHARDS: usize = 64;
 /// Slabs that are kept free for fills to grow into.
 const FREE_SLABS_MIN: usize = 2;
 /// Content of one response may take this part of the memory at most.
-const MEMORY_SHARE_MAX: u64 = 4;
-/// One stored response to this many bytes of memory at most: their heads and index live beside the arena.
-const BYTES_PER_STORED_MIN: u64 = 1024;
+const CONTENT_SHARE_MAX: u64 = 4;
+/// Keys, fields and the rest of the index may take this part of the memory's size, beside it.
+const INDEX_SHARE_MAX: usize = 8;
+/// What a stored response takes in the index beside its texts, roughly.
+const STORED_BYTES: usize = 512;
+/// Stored responses that one call looks at to make room: a bound on what a single request pays.
+const EVICTION_STEPS_MAX: usize = 256;
 /// Variants kept under one key; the oldest goes.
 pub const VARIANTS_MAX: usize = 32;
 /// Content bytes that may wait for the reader of a passed response.
 pub const PASS_WINDOW_BYTES: usize = 256 * 1024;
+/// How long a key is passed after a response under it was not shareable.
+pub const PASS_MARK_MS: u64 = 5_000;
+/// Keys that are marked so in each shard; beyond, the marks are forgotten.
+const PASS_MARKS_MAX: usize = 1024;
 
 const _: () = assert!(PASS_WINDOW_BYTES < SLAB_BYTES);
 
@@ -52,7 +68,16 @@ pub struct Head {
     /// Which requests select it.
     pub selection: Selection,
     /// Unless it may be shared: why not.
-    pub private: Option<&'static str>,
+    pub private: Option<Private>,
+}
+
+/// Why a response is for one client alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Private {
+    /// In a word, for `Cache-Status`.
+    pub reason: &'static str,
+    /// The next response under this key is expected to be so too.
+    pub lasting: bool,
 }
 
 /// Content of a response with its head.
@@ -65,9 +90,15 @@ pub struct Stored {
     pub head: Arc<Head>,
     /// The content; its own head is that of the fill.
     pub content: Arc<Content>,
-    key: Box<str>,
-    digest: u64,
+    key: Key,
     hit: AtomicBool,
+}
+
+/// A key with its hash.
+#[derive(Debug, Clone)]
+struct Key {
+    digest: u64,
+    text: Arc<str>,
 }
 
 /// What a look-up comes to.
@@ -83,6 +114,8 @@ pub enum Lookup {
     Miss(Fill, Reader<Arc<Head>>),
     /// Stored but not fresh: the caller asks the backend whether it is still good.
     Stale(Fill, Reader<Arc<Head>>, Arc<Stored>),
+    /// Known not to be shareable: everybody goes their own way.
+    Pass,
 }
 
 /// The cache of one edge.
@@ -90,17 +123,25 @@ pub enum Lookup {
 pub struct Cache {
     arena: Arc<Arena>,
     hasher: RandomState,
-    shards: Box<[Mutex<HashTable<Slot>>]>,
+    shards: Box<[Mutex<Shard>]>,
+    /// Every stored response, the next to be evicted first.
     queue: Mutex<VecDeque<Weak<Stored>>>,
     stored: AtomicUsize,
-    stored_max: usize,
+    index_bytes: AtomicUsize,
+    index_bytes_max: usize,
     content_bytes_max: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    slots: HashTable<Slot>,
+    /// Until when which keys, by their hash, are passed.
+    passed: HashMap<u64, u64>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    digest: u64,
-    key: Box<str>,
+    key: Key,
     variants: Vec<Arc<Stored>>,
     pending: Option<Arc<Content>>,
 }
@@ -112,6 +153,49 @@ impl Slot {
     }
 }
 
+impl Shard {
+    fn slot(&mut self, key: &Key) -> Option<&mut Slot> {
+        self.slots.find_mut(key.digest, |slot| slot.key.is(key.digest, &key.text))
+    }
+
+    fn slot_or_new(&mut self, digest: u64, text: &str) -> &mut Slot {
+        let entry = self.slots.entry(digest, |slot| slot.key.is(digest, text), |slot| slot.key.digest);
+        let new = || Slot { key: Key { digest, text: text.into() }, variants: Vec::new(), pending: None };
+        entry.or_insert_with(new).into_mut()
+    }
+
+    /// Removes the slot of a key that nothing is stored or fetched under.
+    fn tidy(&mut self, key: &Key) {
+        let found = self.slots.find_entry(key.digest, |slot| slot.key.is(key.digest, &key.text));
+        if let Ok(entry) = found
+            && entry.get().variants.is_empty()
+            && entry.get().pending.is_none()
+        {
+            entry.remove();
+        }
+    }
+
+    fn is_passed(&self, digest: u64, now_ms: u64) -> bool {
+        !self.passed.is_empty() && self.passed.get(&digest).is_some_and(|until| *until > now_ms)
+    }
+
+    fn mark_passed(&mut self, digest: u64, now_ms: u64) {
+        if self.passed.len() >= PASS_MARKS_MAX {
+            self.passed.retain(|_, until| *until > now_ms);
+        }
+        if self.passed.len() >= PASS_MARKS_MAX {
+            self.passed.clear();
+        }
+        self.passed.insert(digest, now_ms + PASS_MARK_MS);
+    }
+}
+
+impl Key {
+    fn is(&self, digest: u64, text: &str) -> bool {
+        self.digest == digest && *self.text == *text
+    }
+}
+
 impl Cache {
     /// A cache of `memory_bytes` of content.
     ///
@@ -119,15 +203,16 @@ impl Cache {
     /// When the system refuses the memory.
     pub fn new(memory_bytes: u64) -> io::Result<Arc<Self>> {
         let arena = Arena::new(memory_bytes)?;
-        let memory_bytes = (arena.slabs_max() * SLAB_BYTES) as u64;
+        let memory_bytes = arena.slabs_max() * SLAB_BYTES;
         Ok(Arc::new(Self {
             arena,
             hasher: RandomState::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             queue: Mutex::default(),
             stored: AtomicUsize::new(0),
-            stored_max: usize::try_from(memory_bytes / BYTES_PER_STORED_MIN).unwrap_or(usize::MAX),
-            content_bytes_max: memory_bytes / MEMORY_SHARE_MAX,
+            index_bytes: AtomicUsize::new(0),
+            index_bytes_max: memory_bytes / INDEX_SHARE_MAX,
+            content_bytes_max: memory_bytes as u64 / CONTENT_SHARE_MAX,
         }))
     }
 
@@ -141,6 +226,11 @@ impl Cache {
         self.stored.load(Relaxed)
     }
 
+    /// Bytes of keys, fields and the rest of the index.
+    pub fn index_bytes(&self) -> usize {
+        self.index_bytes.load(Relaxed)
+    }
+
     /// The memory that content lies in.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
@@ -150,11 +240,9 @@ impl Cache {
     pub fn look_up(self: &Arc<Self>, key: &str, request: &RequestHead, now_ms: u64) -> Lookup {
         let digest = self.hasher.hash_one(key);
         let mut shard = lock(self.shard(digest));
-        let slot = shard
-            .entry(digest, |slot| slot.digest == digest && *slot.key == *key, |slot| slot.digest)
-            .or_insert_with(|| Slot { digest, key: key.into(), variants: Vec::new(), pending: None })
-            .into_mut();
-        let selected = slot.select(&request.fields);
+        let is_passed = shard.is_passed(digest, now_ms);
+        let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
+        let selected = slot.as_ref().and_then(|slot| slot.select(&request.fields));
         if let Some(stored) = selected.filter(|stored| stored.head.freshness.is_fresh(now_ms)) {
             let stored = stored.clone();
             drop(shard);
@@ -163,21 +251,18 @@ impl Cache {
                 _ => Lookup::Joined(stored),
             };
         }
-        if let Some(pending) = &slot.pending {
+        if let Some(pending) = slot.as_ref().and_then(|slot| slot.pending.as_ref()) {
             return Lookup::Wait(pending.reader(0));
+        }
+        if is_passed {
+            return Lookup::Pass;
         }
         let stale = selected.filter(|stored| stored.can_be_validated()).cloned();
         let (content, writer, reader) = FillBuffer::new();
+        let slot = shard.slot_or_new(digest, key);
         slot.pending = Some(content.clone());
+        let fill = Fill::pending(self.clone(), slot.key.clone(), content, writer);
         drop(shard);
-        let fill = Fill {
-            cache: self.clone(),
-            key: key.into(),
-            digest,
-            content,
-            writer: Some(writer),
-            stored: None,
-        };
         match stale {
             Some(stored) => Lookup::Stale(fill, reader, stored),
             None => Lookup::Miss(fill, reader),
@@ -187,47 +272,26 @@ impl Cache {
     /// A fetch for one client alone, which the index does not know of.
     pub fn pass(self: &Arc<Self>) -> (Fill, Reader<Arc<Head>>) {
         let (content, writer, reader) = FillBuffer::new();
-        let fill = Fill {
-            cache: self.clone(),
-            key: "".into(),
-            digest: 0,
-            content,
-            writer: Some(writer),
-            stored: None,
-        };
-        (fill, reader)
+        (Fill::alone(self.clone(), content, writer), reader)
     }
 
     /// What is stored for `request`, fresh or not: for one who knows it was validated just now.
     pub fn peek(&self, key: &str, request: &Fields) -> Option<Arc<Stored>> {
         let digest = self.hasher.hash_one(key);
         let shard = lock(self.shard(digest));
-        let slot = shard.find(digest, |slot| slot.digest == digest && *slot.key == *key)?;
-        slot.select(request).cloned()
+        shard.slots.find(digest, |slot| slot.key.is(digest, key))?.select(request).cloned()
     }
 
-    fn shard(&self, digest: u64) -> &Mutex<HashTable<Slot>> {
+    fn shard(&self, digest: u64) -> &Mutex<Shard> {
         // The table itself uses the low and the top bits.
         &self.shards[(digest >> 32) as usize % SHARDS]
     }
 
-    /// Puts `stored` into the index in place of `old` or of the variant that the same requests select.
+    /// Puts `stored` into the index in place of `old`, or of the variant that the same requests select.
     fn admit(&self, stored: &Arc<Stored>, old: Option<&Arc<Stored>>) {
         let mut removed = Vec::new();
-        let mut shard = lock(self.shard(stored.digest));
-        let slot = shard
-            .entry(
-                stored.digest,
-                |slot| slot.digest == stored.digest && slot.key == stored.key,
-                |slot| slot.digest,
-            )
-            .or_insert_with(|| Slot {
-                digest: stored.digest,
-                key: stored.key.clone(),
-                variants: Vec::new(),
-                pending: None,
-            })
-            .into_mut();
+        let mut shard = lock(self.shard(stored.key.digest));
+        let slot = shard.slot_or_new(stored.key.digest, &stored.key.text);
         slot.pending = None;
         let replaced = |variant: &mut Arc<Stored>| {
             old.is_some_and(|old| Arc::ptr_eq(old, variant))
@@ -240,9 +304,14 @@ impl Cache {
         slot.variants.push(stored.clone());
         drop(shard);
         self.stored.fetch_add(1, Relaxed);
-        self.stored.fetch_sub(removed.len(), Relaxed);
+        self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
+        self.uncount(&removed);
         self.enqueue(stored);
-        self.make_room();
+    }
+
+    fn uncount(&self, removed: &[Arc<Stored>]) {
+        self.stored.fetch_sub(removed.len(), Relaxed);
+        self.index_bytes.fetch_sub(removed.iter().map(|stored| stored.index_bytes()).sum(), Relaxed);
     }
 
     fn enqueue(&self, stored: &Arc<Stored>) {
@@ -254,57 +323,55 @@ impl Cache {
         }
     }
 
-    /// Removes what satisfies `gone` under a key, and the key with its last variant.
-    fn remove(&self, digest: u64, key: &str, gone: impl Fn(&mut Slot) -> usize) {
-        let mut shard = lock(self.shard(digest));
-        let found = shard.find_entry(digest, |slot| slot.digest == digest && *slot.key == *key);
-        let Ok(mut entry) = found else { return };
-        let removed = gone(entry.get_mut());
-        if entry.get().variants.is_empty() && entry.get().pending.is_none() {
-            entry.remove();
-        }
+    fn remove_stored(&self, stored: &Stored) {
+        let mut shard = lock(self.shard(stored.key.digest));
+        let Some(slot) = shard.slot(&stored.key) else { return };
+        // By content: its head may have been brought up to date meanwhile.
+        let gone = |variant: &mut Arc<Stored>| Arc::ptr_eq(&variant.content, &stored.content);
+        let removed: Vec<_> = slot.variants.extract_if(.., gone).collect();
+        shard.tidy(&stored.key);
         drop(shard);
-        self.stored.fetch_sub(removed, Relaxed);
+        self.uncount(&removed);
     }
 
-    fn remove_stored(&self, stored: &Arc<Stored>) {
-        self.remove(stored.digest, &stored.key, |slot| {
-            // By content: its head may have been brought up to date meanwhile.
-            slot.variants.extract_if(.., |variant| Arc::ptr_eq(&variant.content, &stored.content)).count()
-        });
+    /// Takes a pending fetch out of the index; with `passed_ms` its key is passed from then on for a moment.
+    fn remove_pending(&self, key: &Key, content: &Arc<Content>, passed_ms: Option<u64>) {
+        let mut shard = lock(self.shard(key.digest));
+        if let Some(slot) = shard.slot(key)
+            && slot.pending.as_ref().is_some_and(|pending| Arc::ptr_eq(pending, content))
+        {
+            slot.pending = None;
+        }
+        if let Some(now_ms) = passed_ms {
+            shard.mark_passed(key.digest, now_ms);
+        }
+        shard.tidy(key);
     }
 
-    fn remove_pending(&self, digest: u64, key: &str, content: &Arc<Content>) {
-        self.remove(digest, key, |slot| {
-            if slot.pending.as_ref().is_some_and(|pending| Arc::ptr_eq(pending, content)) {
-                slot.pending = None;
-            }
-            0
-        });
-    }
-
-    /// Evicts until there are free slabs to grow into, or enough went that readers alone still hold theirs.
-    pub fn make_room(&self) {
+    /// Evicts until `want_bytes` of content have room beside the slabs that are kept free, or enough was evicted
+    /// and only readers still hold it, or it has taken long enough.
+    pub fn make_room(&self, want_bytes: u64) {
+        let slabs = FREE_SLABS_MIN + usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
         let mut evicted_bytes = 0;
-        let mut turns = 2 * lock(&self.queue).len();
-        while turns > 0 && self.is_short() && evicted_bytes < (FREE_SLABS_MIN * SLAB_BYTES) as u64 {
-            turns -= 1;
+        for _ in 0..EVICTION_STEPS_MAX {
+            let is_short = self.index_bytes.load(Relaxed) > self.index_bytes_max
+                || self.arena.free_slabs() < slabs && evicted_bytes < (slabs * SLAB_BYTES) as u64;
+            if !is_short {
+                return;
+            }
             let Some(oldest) = lock(&self.queue).pop_front() else { return };
             let Some(stored) = oldest.upgrade() else { continue };
-            let filling = matches!(stored.content.progress(), Progress::Filling(_));
-            if stored.hit.swap(false, Relaxed) || filling {
-                lock(&self.queue).push_back(oldest);
-                continue;
+            match stored.content.progress() {
+                Progress::Complete(bytes) if !stored.hit.swap(false, Relaxed) => {
+                    evicted_bytes += bytes;
+                    self.remove_stored(&stored);
+                }
+                Progress::Failed(_) => self.remove_stored(&stored),
+                Progress::Complete(_) | Progress::Filling(_) | Progress::AwaitingHead => {
+                    lock(&self.queue).push_back(oldest);
+                }
             }
-            if let Progress::Complete(bytes) = stored.content.progress() {
-                evicted_bytes += bytes;
-            }
-            self.remove_stored(&stored);
         }
-    }
-
-    fn is_short(&self) -> bool {
-        self.stored.load(Relaxed) > self.stored_max || self.arena.free_slabs() < FREE_SLABS_MIN
     }
 }
 
@@ -317,116 +384,16 @@ impl Stored {
         self.content.progress()
     }
 
+    /// Only what is complete: what is still arriving could fail after it was found to be good.
     fn can_be_validated(&self) -> bool {
-        let failed = matches!(self.content.progress(), Progress::Failed(_));
-        !failed && (self.head.fields.contains("etag") || self.head.fields.contains("last-modified"))
+        matches!(self.content.progress(), Progress::Complete(_))
+            && (self.head.fields.contains("etag") || self.head.fields.contains("last-modified"))
+    }
+
+    fn index_bytes(&self) -> usize {
+        STORED_BYTES + self.key.text.len() + self.head.fields.text_len() + self.head.selection.bytes()
     }
 }
 
-/// The right, and the duty, to fetch what was looked up. Dropped before it is complete, it has failed.
-#[derive(Debug)]
-pub struct Fill {
-    cache: Arc<Cache>,
-    key: Box<str>,
-    digest: u64,
-    content: Arc<Content>,
-    writer: Option<Writer<Arc<Head>>>,
-    stored: Option<Arc<Stored>>,
-}
-
-impl Fill {
-    /// The head came and may be shared: from here on it is found.
-    pub fn store(&mut self, head: Head) {
-        let length = head.length;
-        let head = Arc::new(head);
-        // Found by others from here on; they wait for the head below for an instant at most.
-        self.admit(head.clone(), None, self.content.clone());
-        let keep = Keep::Store { arena: self.cache.arena.clone(), length };
-        self.writer().set_head(head, keep);
-    }
-
-    /// The head came and is for this client alone.
-    pub fn pass(&mut self, head: Head) {
-        self.cache.remove_pending(self.digest, &self.key, &self.content);
-        self.writer().set_head(Arc::new(head), Keep::Pass { window_bytes: PASS_WINDOW_BYTES });
-    }
-
-    /// The backend said that `stored` is still good; `head` is its head brought up to date (RFC 9111 §4.3.4).
-    pub fn validated(mut self, stored: &Arc<Stored>, head: Head) {
-        self.admit(Arc::new(head), Some(stored), stored.content.clone());
-        // The content is that of before: it stays, whatever becomes of this fill.
-        self.stored = None;
-        self.end(|writer| writer.fail(Failure::Superseded));
-    }
-
-    fn admit(&mut self, head: Arc<Head>, old: Option<&Arc<Stored>>, content: Arc<Content>) {
-        let stored = Arc::new(Stored {
-            head,
-            content,
-            key: self.key.clone(),
-            digest: self.digest,
-            hit: AtomicBool::new(false),
-        });
-        self.cache.admit(&stored, old);
-        self.stored = Some(stored);
-    }
-
-    /// Waits until more may be appended.
-    ///
-    /// # Errors
-    /// When the content is passed and its client is gone.
-    pub async fn room(&mut self) -> Result<(), Failure> {
-        self.writer().room().await
-    }
-
-    /// Publishes content.
-    ///
-    /// # Errors
-    /// When there is no room for it, or it exceeds what is stored of one response.
-    pub fn append(&mut self, bytes: Bytes) -> Result<(), NoRoom> {
-        if self.stored.is_some() {
-            let Progress::Filling(so_far) = self.content.progress() else { return Err(NoRoom) };
-            if so_far + bytes.len() as u64 > self.cache.content_bytes_max {
-                return Err(NoRoom);
-            }
-            self.cache.make_room();
-        }
-        self.writer().append(bytes)
-    }
-
-    /// All content came.
-    pub fn complete(mut self) {
-        self.end(Writer::complete);
-    }
-
-    /// The fetch failed, before or after its head.
-    pub fn fail(mut self, failure: Failure) {
-        self.leave_index();
-        self.end(|writer| writer.fail(failure));
-    }
-
-    fn end(&mut self, end: impl FnOnce(Writer<Arc<Head>>)) {
-        if let Some(writer) = self.writer.take() {
-            end(writer);
-        }
-    }
-
-    fn leave_index(&mut self) {
-        match self.stored.take() {
-            Some(stored) => self.cache.remove_stored(&stored),
-            None => self.cache.remove_pending(self.digest, &self.key, &self.content),
-        }
-    }
-
-    fn writer(&mut self) -> &mut Writer<Arc<Head>> {
-        self.writer.as_mut().expect("the writer goes with the end of the fill")
-    }
-}
-
-impl Drop for Fill {
-    fn drop(&mut self) {
-        if self.writer.is_some() {
-            self.leave_index();
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

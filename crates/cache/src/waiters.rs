@@ -7,6 +7,8 @@ use std::task::Waker;
 pub(crate) struct Waiters {
     change: u64,
     wakers: Vec<Option<Waker>>,
+    /// Places of `wakers` that readers have left.
+    free: Vec<usize>,
 }
 
 /// A reader's place among the waiters, good until the next change.
@@ -25,22 +27,28 @@ impl Waiters {
                 empty => *empty = Some(waker.clone()),
             },
             None => {
-                *ticket = Some(Ticket { change: self.change, place: self.wakers.len() });
-                self.wakers.push(Some(waker.clone()));
+                let place = self.free.pop().unwrap_or(self.wakers.len());
+                if place == self.wakers.len() {
+                    self.wakers.push(None);
+                }
+                self.wakers[place] = Some(waker.clone());
+                *ticket = Some(Ticket { change: self.change, place });
             }
         }
     }
 
-    /// A reader that goes away wakes nobody.
+    /// A reader that goes away wakes nobody, and leaves its place to the next.
     pub(crate) fn forget(&mut self, ticket: &mut Option<Ticket>) {
-        if let Some(ticket) = ticket.take().filter(|ticket| ticket.change == self.change) {
-            self.wakers[ticket.place] = None;
+        if let Some(Ticket { place, .. }) = ticket.take().filter(|ticket| ticket.change == self.change) {
+            self.wakers[place] = None;
+            self.free.push(place);
         }
     }
 
     /// A change: all who wait, to be woken once the lock is released.
     pub(crate) fn take(&mut self) -> Woken {
         self.change += 1;
+        self.free.clear();
         Woken(std::mem::take(&mut self.wakers))
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use proptest::prelude::*;
 use thalweg_cache::arena::SLAB_BYTES;
-use thalweg_cache::fill::{Keep, Progress};
+use thalweg_cache::fill::{Keep, Progress, Room};
 use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
 
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ proptest! {
         let mut readers = vec![first];
         prop_assert_eq!(buffer.progress(), Progress::AwaitingHead);
         prop_assert!(poll(&mut readers[0], 1).is_pending());
-        writer.set_head(7, Keep::Store { arena: arena.clone(), length: length_known.then_some(total) });
+        writer.set_head(7, Keep::Store(Room::reserve(&arena, length_known.then_some(total)).unwrap()));
         prop_assert_eq!(buffer.head(), Some(7));
 
         let mut published = 0;
@@ -189,4 +189,20 @@ fn bytes_outlive_their_buffer_and_hold_their_slab() {
     assert_eq!(bytes, content(0, SLAB_BYTES));
     drop(bytes);
     assert_eq!(arena.free_slabs(), 2);
+}
+
+#[test]
+fn room_that_was_reserved_is_there_whoever_else_fills() {
+    let arena = Arena::new(4 * SLAB_BYTES as u64).unwrap();
+    let length = 2 * SLAB_BYTES + 1000;
+    let room = Room::reserve(&arena, Some(length as u64)).unwrap();
+    assert!(Room::reserve(&arena, Some(2 * SLAB_BYTES as u64)).is_err());
+    let (buffer, mut other) = FillBuffer::stored(&arena, 7);
+    while other.append(Bytes::from(content(0, SLAB_BYTES))).is_ok() {}
+    let (reserved, mut writer, _) = FillBuffer::new();
+    writer.set_head(7, Keep::Store(room));
+    writer.append(Bytes::from(content(0, length))).unwrap();
+    writer.complete();
+    assert_eq!(drain(&mut reserved.reader(0), length as u64), Poll::Ready(Ok(())));
+    drop((other, buffer));
 }

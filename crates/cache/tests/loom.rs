@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use loom::future::block_on;
 use loom::thread;
-use thalweg_cache::fill::Keep;
+use thalweg_cache::fill::{Keep, Room};
 use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
 
 /// Every interleaving in which threads are cut off at most this often: what published bugs take, and seconds.
@@ -31,7 +31,7 @@ fn read_all(mut reader: Reader<()>) -> (Vec<u8>, Result<(), Failure>) {
 }
 
 fn stored(arena: &loom::sync::Arc<Arena>) -> Keep {
-    Keep::Store { arena: arena.clone(), length: None }
+    Keep::Store(Room::growing(arena))
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Found {
             stored: matches!(self.cache, CacheResult::Miss),
             collapsed: matches!(self.cache, CacheResult::Join),
             key: None,
-            detail: self.head.private,
+            detail: self.head.private.map(|private| private.reason),
         }
     }
 
@@ -110,25 +110,29 @@ pub(crate) async fn answer(
                 };
             }
             Lookup::Stale(fill, mut content, stale) => {
-                let validation = fetch::Request::validation(request, stale);
+                let (validation, told) = fetch::Request::validation(request, stale);
                 worker.spawn(fetch::run(worker.clone(), fill, validation, client));
-                return match (content.head().await, worker.cache().peek(key, &request.fields)) {
-                    (Ok(head), _) => Ok(Found::fetched(head, content, Forward::Stale)),
-                    (Err(Failure::Superseded), Some(stored)) => {
-                        let found = Found::stored(&stored, CacheResult::Validated);
-                        Ok(Found { forward: Some(Forward::Stale), ..found })
-                    }
-                    (Err(failure), _) => Err(Refusal::failed(&failure, Forward::Stale)),
+                return match content.head().await {
+                    Ok(head) => Ok(Found::fetched(head, content, Forward::Stale)),
+                    Err(Failure::Superseded) => match told.await {
+                        Ok(stored) => {
+                            let found = Found::stored(&stored, CacheResult::Validated);
+                            Ok(Found { forward: Some(Forward::Stale), ..found })
+                        }
+                        Err(_) => Err(Refusal::failed(&Failure::Abandoned, Forward::Stale)),
+                    },
+                    Err(failure) => Err(Refusal::failed(&failure, Forward::Stale)),
                 };
             }
             Lookup::Wait(content) => match joined(worker, key, request, content).await? {
                 Joined::Found(found) => return Ok(found),
                 Joined::OtherVariant => {}
-                Joined::NotShared => break,
+                Joined::NotShared => return pass(worker, request, client, Forward::Miss).await,
             },
+            Lookup::Pass => return pass(worker, request, client, Forward::Bypass).await,
         }
     }
-    pass(worker, request, client).await
+    pass(worker, request, client, Forward::Miss).await
 }
 
 /// What became of waiting for somebody else's fetch.
@@ -164,18 +168,19 @@ async fn joined(
 }
 
 /// Hands the request on as it is, and its response to this client alone.
-async fn pass(worker: &Arc<Worker>, request: &RequestHead, client: IpAddr) -> Result<Found, Refusal> {
+async fn pass(
+    worker: &Arc<Worker>,
+    request: &RequestHead,
+    client: IpAddr,
+    forward: Forward,
+) -> Result<Found, Refusal> {
     let (fill, mut content) = worker.cache().pass();
     worker.spawn(fetch::run(worker.clone(), fill, fetch::Request::verbatim(request), client));
     match content.head().await {
-        Ok(head) => Ok(Found {
-            head,
-            content,
-            cache: CacheResult::Pass,
-            verbatim: true,
-            forward: Some(Forward::Miss),
-        }),
-        Err(failure) => Err(Refusal::failed(&failure, Forward::Miss)),
+        Ok(head) => {
+            Ok(Found { head, content, cache: CacheResult::Pass, verbatim: true, forward: Some(forward) })
+        }
+        Err(failure) => Err(Refusal::failed(&failure, forward)),
     }
 }
 

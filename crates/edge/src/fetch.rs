@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
+use thalweg_cache::freshness::Freshness;
 use thalweg_cache::storage::{Selection, Storable, storable};
-use thalweg_cache::{Failure, Fill, Head, Stored, freshness::Freshness};
+use thalweg_cache::{Failure, Fill, Head, Private, Stored};
 use thalweg_http::cache_control::CacheControl;
 use thalweg_http::{Fields, Method, RequestHead, date, framing, write};
+use tokio::sync::oneshot;
 
 use crate::CACHE_NAME;
 use crate::backend::ConnectError;
@@ -27,8 +29,8 @@ pub(crate) struct Request {
     head: RequestHead,
     /// Passed on with its own conditions and range, its response not to be stored.
     verbatim: bool,
-    /// What is asked about.
-    stale: Option<Arc<Stored>>,
+    /// What is asked about, and who waits for the word on it.
+    stale: Option<(Arc<Stored>, oneshot::Sender<Arc<Stored>>)>,
 }
 
 impl Request {
@@ -37,9 +39,14 @@ impl Request {
         Self { head: RequestHead { method: Method::Get, ..head.clone() }, verbatim: false, stale: None }
     }
 
-    /// Whether `stale` is still good, else all of what replaced it.
-    pub(crate) fn validation(head: &RequestHead, stale: Arc<Stored>) -> Self {
-        Self { stale: Some(stale), ..Self::whole(head) }
+    /// Whether `stale` is still good, else all of what replaced it. If it is, `told` gets it with its head brought up
+    /// to date, before the fill ends as [`Failure::Superseded`].
+    pub(crate) fn validation(
+        head: &RequestHead,
+        stale: Arc<Stored>,
+    ) -> (Self, oneshot::Receiver<Arc<Stored>>) {
+        let (tell, told) = oneshot::channel();
+        (Self { stale: Some((stale, tell)), ..Self::whole(head) }, told)
     }
 
     /// Exactly what the client asked for.
@@ -63,7 +70,7 @@ impl Request {
         for (name, value) in rest.iter() {
             fields.push(name, value);
         }
-        if let Some(stale) = &self.stale {
+        if let Some((stale, _)) = &self.stale {
             for (condition, validator) in [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")]
             {
                 if let Some(value) = stale.head.fields.get(validator) {
@@ -80,7 +87,7 @@ impl Request {
 }
 
 /// Fetches and fills. Whatever happens, the fill ends.
-pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, request: Request, client: std::net::IpAddr) {
+pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Request, client: std::net::IpAddr) {
     let asked_ms = now_ms();
     let mut exchange = match start(&worker, &request, client).await {
         Ok(exchange) => exchange,
@@ -89,18 +96,13 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, request: Request, c
             return fill.fail(failure);
         }
     };
-    if let Some(stale) = request.stale.as_ref().filter(|_| exchange.head.status == 304) {
+    if let Some((stale, tell)) = request.stale.take_if(|_| exchange.head.status == 304) {
         let head = brought_up_to_date(&request.head, &stale.head, &exchange.head.fields, asked_ms);
-        fill.validated(stale, head);
+        // Nobody waits any more if the client has left; what it asked for is done all the same.
+        fill.validated(&stale, head, |stored| drop(tell.send(stored)));
         return worker.finish(exchange);
     }
-    let head = take_head(&request, &exchange, asked_ms);
-    let too_large = head.length.is_some_and(|length| length > worker.cache().content_bytes_max());
-    match head.private {
-        None if too_large => fill.pass(Head { private: Some("too-large"), ..head }),
-        None => fill.store(head),
-        Some(_) => fill.pass(head),
-    }
+    fill.begin(take_head(&request, &exchange, asked_ms), now_ms());
     match copy(&mut exchange, &mut fill).await {
         Ok(()) => {
             fill.complete();
@@ -118,7 +120,7 @@ async fn copy(exchange: &mut Exchange, fill: &mut Fill) -> Result<(), Failure> {
     loop {
         fill.room().await?;
         match exchange.next().await? {
-            Some(bytes) => fill.append(bytes).map_err(|_| Failure::NoRoom)?,
+            Some(bytes) => fill.append(bytes, now_ms()).map_err(|_| Failure::NoRoom)?,
             None => return Ok(()),
         }
     }
@@ -148,7 +150,7 @@ fn take_head(request: &Request, exchange: &Exchange, asked_ms: u64) -> Head {
     fields.remove("content-length");
     let mut head = head_of(&request.head, exchange.head.status, fields, length, asked_ms);
     if request.verbatim {
-        head.private = Some("pass");
+        head.private = Some(Private { reason: "pass", lasting: false });
     }
     head
 }
@@ -169,7 +171,9 @@ fn head_of(
     let freshness = Freshness::of(&fields, &directives, asked_ms, now_ms);
     let private = match storable(request, status, &fields, &directives, &freshness) {
         Storable::Yes => None,
-        Storable::No(reason) => Some(reason),
+        // An error is over sooner than its key would be passed.
+        Storable::No(reason) => Some(Private { reason, lasting: status < 400 }),
+        Storable::NotThis(reason) => Some(Private { reason, lasting: false }),
     };
     let selection = Selection::of(&request.fields, &fields);
     fields.remove("age");

@@ -132,18 +132,14 @@ impl ReplyHead<'_> {
 
     /// Only what brings a stored response up to date (RFC 9110 §15.4.5).
     fn write_fields_of_304(&self, out: &mut Vec<u8>) {
-        const KEPT: [&str; 8] = [
-            "cache-control",
-            "content-location",
-            "date",
-            "etag",
-            "expires",
-            "last-modified",
-            "vary",
-            "access-control-allow-origin",
-        ];
+        const KEPT: [&str; 7] =
+            ["cache-control", "content-location", "date", "etag", "expires", "last-modified", "vary"];
+        // Without these a page of another origin could not read the rest.
+        const FOR_PAGES: &str = "access-control-";
         for (name, value) in self.fields.iter() {
-            if KEPT.iter().any(|kept| kept.eq_ignore_ascii_case(name)) {
+            let for_pages =
+                name.get(..FOR_PAGES.len()).is_some_and(|start| start.eq_ignore_ascii_case(FOR_PAGES));
+            if for_pages || KEPT.iter().any(|kept| kept.eq_ignore_ascii_case(name)) {
                 out.extend_from_slice(name.as_bytes());
                 line(out, b": ", |out| out.extend_from_slice(value));
             }

@@ -30,7 +30,7 @@ mod writer;
 
 pub use piece::Piece;
 pub use reader::Reader;
-pub use writer::{GROWTH_BYTES, Writer};
+pub use writer::{GROWTH_BYTES, Room, Writer};
 
 /// Content and its head, while it arrives and afterwards.
 pub struct FillBuffer<H> {
@@ -109,15 +109,10 @@ pub enum Progress {
 }
 
 /// Where the content of a fill goes, decided with its head.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Keep {
     /// Whole into the arena, for any number of readers.
-    Store {
-        /// The memory it goes into.
-        arena: sync::Arc<Arena>,
-        /// Content bytes, if the head says how many.
-        length: Option<u64>,
-    },
+    Store(Room),
     /// Through a window, to the reader that started the fill.
     Pass {
         /// Bytes that may wait for the reader.
@@ -138,7 +133,7 @@ impl<H: Clone> FillBuffer<H> {
     /// A fill whose head is known from the start and whose content is stored.
     pub fn stored(arena: &sync::Arc<Arena>, head: H) -> (Arc<Self>, Writer<H>) {
         let (buffer, mut writer, _) = Self::new();
-        writer.set_head(head, Keep::Store { arena: arena.clone(), length: None });
+        writer.set_head(head, Keep::Store(Room::growing(arena)));
         (buffer, writer)
     }
 

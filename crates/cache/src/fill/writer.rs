@@ -1,5 +1,6 @@
 //! The writer: sets the head, appends, and says how it ended.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,10 +24,46 @@ pub struct Writer<H> {
     done: bool,
 }
 
+/// Room for content in the arena, taken before the head is set, so that what begins to be stored has a place.
+#[derive(Debug)]
+pub struct Room {
+    arena: sync::Arc<Arena>,
+    reserved: VecDeque<Run>,
+}
+
+impl Room {
+    /// Room for `length` bytes, or for the first of them where it is not known.
+    ///
+    /// # Errors
+    /// When the arena has not that much.
+    pub fn reserve(arena: &sync::Arc<Arena>, length: Option<u64>) -> Result<Self, NoRoom> {
+        let mut room = Self::growing(arena);
+        let mut left = length.map_or(Ok(GROWTH_BYTES), usize::try_from).map_err(|_| NoRoom)?;
+        while left > 0 {
+            let run = Arena::take(arena, left)?;
+            left -= run.len();
+            room.reserved.push_back(run);
+        }
+        Ok(room)
+    }
+
+    /// Nothing taken yet: content takes what it needs as it comes.
+    pub fn growing(arena: &sync::Arc<Arena>) -> Self {
+        Self { arena: arena.clone(), reserved: VecDeque::new() }
+    }
+
+    /// The next run for content of which `left` bytes are there to be written.
+    fn next(&mut self, left: usize) -> Result<Run, NoRoom> {
+        match self.reserved.pop_front() {
+            Some(run) => Ok(run),
+            None => Arena::take(&self.arena, left.max(GROWTH_BYTES)),
+        }
+    }
+}
+
 /// Where stored content grows: the run being written, which readers share below what is published.
 struct Growth {
-    arena: sync::Arc<Arena>,
-    remaining: Option<u64>,
+    room: Room,
     tail: Option<(sync::Arc<Run>, usize)>,
 }
 
@@ -47,8 +84,8 @@ impl<H> Writer<H> {
     /// When the head was set before: a programmer's error.
     pub fn set_head(&mut self, head: H, keep: Keep) {
         let content = match keep {
-            Keep::Store { arena, length } => {
-                self.growth = Some(Growth { arena, remaining: length, tail: None });
+            Keep::Store(room) => {
+                self.growth = Some(Growth { room, tail: None });
                 Content::Stored(Stored::default())
             }
             Keep::Pass { window_bytes } => Content::Passed(Window::new(window_bytes)),
@@ -163,10 +200,8 @@ impl Growth {
             let (run, used) = match &mut self.tail {
                 Some((run, used)) if *used < run.len() => (run, used),
                 tail => {
-                    let left = (bytes.len() - written) as u64;
-                    let want = self.remaining.unwrap_or(GROWTH_BYTES as u64).max(left);
-                    let want = usize::try_from(want).unwrap_or(usize::MAX);
-                    let run = sync::Arc::new(Arena::take(&self.arena, want).map_err(|NoRoom| written)?);
+                    let run = self.room.next(bytes.len() - written).map_err(|NoRoom| written)?;
+                    let run = sync::Arc::new(run);
                     runs.push(run.clone());
                     let (run, used) = tail.insert((run, 0));
                     (run, used)
@@ -176,7 +211,6 @@ impl Growth {
             run.write(*used, &bytes[written..written + piece]);
             *used += piece;
             written += piece;
-            self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(piece as u64));
         }
         Ok(written)
     }

@@ -1,0 +1,179 @@
+//! A fill and its place in the index: the right, and the duty, to fetch what was looked up.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Cache, Content, Head, Key, PASS_WINDOW_BYTES, Private, Stored};
+use crate::arena::NoRoom;
+use crate::fill::{Failure, Keep, Room, Writer};
+
+/// A fill under way. Dropped before it is complete, it has failed, and left the index.
+#[derive(Debug)]
+pub struct Fill {
+    // In this order: on a drop the place is left before the writer tells its readers.
+    place: Placed,
+    writer: Writer<Arc<Head>>,
+}
+
+/// Where in the index a fill stands; it leaves it when dropped.
+#[derive(Debug)]
+struct Placed {
+    cache: Arc<Cache>,
+    content: Arc<Content>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Nowhere.
+    Alone,
+    /// Its head is awaited under this key.
+    Pending(Key),
+    /// It is found.
+    Stored(Arc<Stored>, u64),
+}
+
+impl Fill {
+    pub(super) fn pending(
+        cache: Arc<Cache>,
+        key: Key,
+        content: Arc<Content>,
+        writer: Writer<Arc<Head>>,
+    ) -> Self {
+        Self { place: Placed { cache, content, place: Place::Pending(key) }, writer }
+    }
+
+    pub(super) fn alone(cache: Arc<Cache>, content: Arc<Content>, writer: Writer<Arc<Head>>) -> Self {
+        Self { place: Placed { cache, content, place: Place::Alone }, writer }
+    }
+
+    /// The head came. If it may be shared and there is room, it is found from here on; else its content is for the
+    /// client that started the fill.
+    pub fn begin(&mut self, head: Head, now_ms: u64) {
+        let key = match std::mem::replace(&mut self.place.place, Place::Alone) {
+            Place::Pending(key) => key,
+            place => {
+                self.place.place = place;
+                return self.pass(head);
+            }
+        };
+        let cache = self.place.cache.clone();
+        let room = match head.private {
+            Some(Private { lasting, .. }) => {
+                cache.remove_pending(&key, &self.place.content, lasting.then_some(now_ms));
+                return self.pass(head);
+            }
+            None if head.length.is_some_and(|length| length > cache.content_bytes_max()) => Err("too-large"),
+            None => {
+                cache.make_room(head.length.unwrap_or(0));
+                Room::reserve(cache.arena(), head.length).map_err(|NoRoom| "no-room")
+            }
+        };
+        match room {
+            Ok(room) => {
+                let head = Arc::new(head);
+                let stored = Arc::new(Stored {
+                    head: head.clone(),
+                    content: self.place.content.clone(),
+                    key,
+                    hit: false.into(),
+                });
+                // Found by others from here on; they wait for the head below for an instant at most.
+                cache.admit(&stored, None);
+                self.place.place = Place::Stored(stored, 0);
+                self.writer.set_head(head, Keep::Store(room));
+            }
+            Err(reason) => {
+                cache.remove_pending(&key, &self.place.content, None);
+                self.pass(Head { private: Some(Private { reason, lasting: false }), ..head });
+            }
+        }
+    }
+
+    fn pass(&mut self, head: Head) {
+        self.writer.set_head(Arc::new(head), Keep::Pass { window_bytes: PASS_WINDOW_BYTES });
+    }
+
+    /// The backend said that `stored` is still good; `head` is its head brought up to date (RFC 9111 §4.3.4). Gives
+    /// what answers the client that asked, to `tell` before anybody else hears of it. If the new head may not be
+    /// shared, that client is the last to get it.
+    pub fn validated(mut self, stored: &Arc<Stored>, head: Head, tell: impl FnOnce(Arc<Stored>)) {
+        let shared = head.private.is_none();
+        let updated = Arc::new(Stored {
+            head: Arc::new(head),
+            content: stored.content.clone(),
+            key: stored.key.clone(),
+            hit: true.into(),
+        });
+        if shared {
+            self.place.cache.make_room(0);
+            self.place.cache.admit(&updated, Some(stored));
+        } else {
+            self.place.cache.remove_stored(stored);
+        }
+        self.place.leave();
+        tell(updated);
+        self.writer.fail(Failure::Superseded);
+    }
+
+    /// Waits until more may be appended.
+    ///
+    /// # Errors
+    /// When the content is passed and its client is gone.
+    pub async fn room(&mut self) -> Result<(), Failure> {
+        self.writer.room().await
+    }
+
+    /// Publishes content.
+    ///
+    /// # Errors
+    /// When there is no room for it, or it exceeds what is stored of one response. Its key is passed then for a
+    /// moment, so that the next request gets all of it.
+    pub fn append(&mut self, bytes: Bytes, now_ms: u64) -> Result<(), NoRoom> {
+        let Place::Stored(stored, so_far) = &mut self.place.place else { return self.writer.append(bytes) };
+        let cache = &self.place.cache;
+        *so_far += bytes.len() as u64;
+        let appended = if *so_far > cache.content_bytes_max() {
+            Err(NoRoom)
+        } else {
+            if stored.head.length.is_none() {
+                cache.make_room(0);
+            }
+            self.writer.append(bytes)
+        };
+        if appended.is_err() {
+            cache.remove_pending(&stored.key, &self.place.content, Some(now_ms));
+        }
+        appended
+    }
+
+    /// All content came.
+    pub fn complete(mut self) {
+        // What is stored stays; nothing else is in the index any more.
+        self.place.place = Place::Alone;
+        self.writer.complete();
+    }
+
+    /// The fetch failed, before or after its head.
+    pub fn fail(mut self, failure: Failure) {
+        self.place.leave();
+        self.writer.fail(failure);
+    }
+}
+
+impl Placed {
+    fn leave(&mut self) {
+        match std::mem::replace(&mut self.place, Place::Alone) {
+            Place::Alone => {}
+            Place::Pending(key) => self.cache.remove_pending(&key, &self.content, None),
+            Place::Stored(stored, _) => self.cache.remove_stored(&stored),
+        }
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

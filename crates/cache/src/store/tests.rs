@@ -1,0 +1,279 @@
+//! The index under every order of events that a model can think of, and the cases that once went wrong.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use thalweg_http::cache_control::CacheControl;
+use thalweg_http::{Fields, Method, RequestHead};
+
+use super::*;
+use crate::fill::Failure;
+
+const SLAB: u64 = SLAB_BYTES as u64;
+
+fn get() -> RequestHead {
+    RequestHead { method: Method::Get, ..RequestHead::default() }
+}
+
+/// A head that is fresh for `max_age` seconds from time 0.
+fn head(max_age: u32, length: Option<u64>) -> Head {
+    let mut fields = Fields::new();
+    fields.push("ETag", "\"a\"");
+    fields.push("Cache-Control", format!("max-age={max_age}"));
+    let freshness = Freshness::of(&fields, &CacheControl::from_fields(&fields), 0, 0);
+    Head { status: 200, fields, length, freshness, selection: Selection::default(), private: None }
+}
+
+fn private(lasting: bool) -> Head {
+    Head { private: Some(Private { reason: "private", lasting }), ..head(0, None) }
+}
+
+fn miss(cache: &Arc<Cache>, key: &str) -> (Fill, Reader<Arc<Head>>) {
+    match cache.look_up(key, &get(), 0) {
+        Lookup::Miss(fill, reader) => (fill, reader),
+        other => panic!("{key}: {other:?}"),
+    }
+}
+
+/// Stores a complete response.
+fn store(cache: &Arc<Cache>, key: &str, max_age: u32, length: u64) {
+    let (mut fill, _reader) = miss(cache, key);
+    fill.begin(head(max_age, Some(length)), 0);
+    fill.append(Bytes::from(vec![7; usize::try_from(length).unwrap()]), 0).unwrap();
+    fill.complete();
+}
+
+#[test]
+fn what_failed_is_not_offered_for_validation_nor_put_back() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let (mut first, _reader) = miss(&cache, "a");
+    first.begin(head(1, Some(1000)), 0);
+    first.append(Bytes::from_static(b"some"), 0).unwrap();
+    // Stale while it still fills: the next one fetches for itself instead of asking about it.
+    let Lookup::Miss(second, _reader) = cache.look_up("a", &get(), 5000) else { panic!("offered") };
+    first.fail(Failure::Backend("reset".into()));
+    drop(second);
+    assert!(matches!(cache.look_up("a", &get(), 0), Lookup::Miss(..)));
+    assert_eq!((cache.stored(), cache.index_bytes()), (0, 0));
+}
+
+#[test]
+fn a_validation_that_takes_back_the_leave_to_share_answers_one_client_alone() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    store(&cache, "a", 0, 10);
+    let Lookup::Stale(fill, _reader, stored) = cache.look_up("a", &get(), 0) else { panic!("not stale") };
+    let mut told = None;
+    fill.validated(&stored, private(true), |stored| told = Some(stored));
+    assert!(told.unwrap().head.private.is_some());
+    assert!(cache.peek("a", &get().fields).is_none());
+    assert_eq!(cache.stored(), 0);
+}
+
+#[test]
+fn a_validation_is_told_to_its_client_whatever_is_evicted() {
+    let cache = Cache::new(2 * SLAB).unwrap();
+    store(&cache, "a", 0, 10);
+    let Lookup::Stale(fill, _reader, stored) = cache.look_up("a", &get(), 0) else { panic!("not stale") };
+    let mut told = None;
+    fill.validated(&stored, head(60, Some(10)), |stored| told = Some(stored));
+    assert!(told.unwrap().head.freshness.is_fresh(0));
+}
+
+#[test]
+fn a_fill_is_found_while_memory_is_short() {
+    let cache = Cache::new(4 * SLAB).unwrap();
+    for key in ["a", "b", "c"] {
+        store(&cache, key, 60, SLAB);
+    }
+    let (mut fill, _reader) = miss(&cache, "live");
+    fill.begin(head(60, None), 0);
+    fill.append(Bytes::from_static(b"chunk"), 0).unwrap();
+    assert!(matches!(cache.look_up("live", &get(), 0), Lookup::Joined(_)));
+}
+
+#[test]
+fn without_room_a_response_is_passed_not_begun_and_broken() {
+    let cache = Cache::new(4 * SLAB).unwrap();
+    let held: Vec<_> = ["a", "b", "c", "d"]
+        .map(|key| {
+            let (mut fill, _reader) = miss(&cache, key);
+            fill.begin(head(60, Some(SLAB)), 0);
+            fill
+        })
+        .into();
+    let (mut fill, mut reader) = miss(&cache, "e");
+    fill.begin(head(60, Some(SLAB)), 0);
+    let Poll::Ready(Ok(head)) = pin!(reader.head()).poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("no head")
+    };
+    assert_eq!(head.private.unwrap().reason, "no-room");
+    drop(held);
+    assert_eq!(cache.stored(), 0);
+}
+
+#[test]
+fn content_that_grows_too_large_is_passed_the_next_time() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let (mut fill, _reader) = miss(&cache, "a");
+    fill.begin(head(60, None), 1000);
+    let piece = Bytes::from(vec![7; SLAB_BYTES]);
+    fill.append(piece.clone(), 1000).unwrap();
+    fill.append(piece.clone(), 1000).unwrap();
+    fill.append(piece, 1000).unwrap_err();
+    fill.fail(Failure::NoRoom);
+    assert!(matches!(cache.look_up("a", &get(), 1000), Lookup::Pass));
+    assert!(matches!(cache.look_up("a", &get(), 1000 + PASS_MARK_MS), Lookup::Miss(..)));
+}
+
+#[test]
+fn what_is_not_shareable_is_passed_for_a_moment() {
+    let cache = Cache::new(4 * SLAB).unwrap();
+    let (mut fill, _reader) = miss(&cache, "a");
+    let Lookup::Wait(_) = cache.look_up("a", &get(), 0) else { panic!("not collapsed") };
+    fill.begin(private(true), 0);
+    assert!(matches!(cache.look_up("a", &get(), 0), Lookup::Pass));
+    let (mut fill, _reader) = miss(&cache, "b");
+    fill.begin(private(false), 0);
+    assert!(matches!(cache.look_up("b", &get(), 0), Lookup::Miss(..)));
+}
+
+#[test]
+fn long_keys_and_fields_are_bounded_too() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    for number in 0..5000 {
+        store(&cache, &format!("{number}{}", "k".repeat(8000)), 60, 0);
+    }
+    assert!(cache.index_bytes() <= 8 * SLAB_BYTES / INDEX_SHARE_MAX + 10_000);
+    assert!(cache.stored() > 100);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    LookUp { key: usize, now_s: u64 },
+    Begin { fill: usize, max_age: u32, length: u64, private: bool },
+    Append(usize),
+    Complete(usize),
+    Fail(usize),
+    Drop(usize),
+    Validated { fill: usize, private: bool },
+    Shrink(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        5 => (0..4usize, 0..4u64).prop_map(|(key, now_s)| Step::LookUp { key, now_s }),
+        4 => (any::<usize>(), 0..4u32, 0..2 * SLAB, prop::bool::weighted(0.2))
+            .prop_map(|(fill, max_age, length, private)| Step::Begin { fill, max_age, length, private }),
+        3 => any::<usize>().prop_map(Step::Append),
+        3 => any::<usize>().prop_map(Step::Complete),
+        1 => any::<usize>().prop_map(Step::Fail),
+        1 => any::<usize>().prop_map(Step::Drop),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(fill, private)| Step::Validated { fill, private }),
+        1 => (0..4 * SLAB).prop_map(Step::Shrink),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// A fill that the model drives.
+struct Driven {
+    key: usize,
+    fill: Fill,
+    reader: Reader<Arc<Head>>,
+    stale: Option<Arc<Stored>>,
+    left: Option<u64>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_a_look_up_gives_has_not_failed_and_a_key_has_one_pending_fetch(steps in steps()) {
+        let cache = Cache::new(8 * SLAB).unwrap();
+        let mut fills: Vec<Driven> = Vec::new();
+        for step in steps {
+            let driven = |fill: usize| (!fills.is_empty()).then(|| fill % fills.len());
+            match step {
+                Step::LookUp { key, now_s } => {
+                    let pending = fills.iter().filter(|f| f.key == key && f.left.is_none()).count();
+                    match cache.look_up(&key.to_string(), &get(), now_s * 1000) {
+                        Lookup::Hit(stored) => {
+                            prop_assert!(matches!(stored.content.progress(), Progress::Complete(_)));
+                        }
+                        Lookup::Joined(stored) => {
+                            prop_assert!(matches!(stored.content.progress(), Progress::Filling(_)));
+                        }
+                        Lookup::Wait(reader) => {
+                            prop_assert_eq!(pending, 1);
+                            prop_assert_eq!(reader.progress(), Progress::AwaitingHead);
+                        }
+                        Lookup::Miss(fill, reader) => {
+                            prop_assert_eq!(pending, 0);
+                            fills.push(Driven { key, fill, reader, stale: None, left: None });
+                        }
+                        Lookup::Stale(fill, reader, stored) => {
+                            prop_assert_eq!(pending, 0);
+                            prop_assert!(matches!(stored.content.progress(), Progress::Complete(_)));
+                            fills.push(Driven { key, fill, reader, stale: Some(stored), left: None });
+                        }
+                        Lookup::Pass => prop_assert_eq!(pending, 0),
+                    }
+                }
+                Step::Begin { fill, max_age, length, private: is_private } => {
+                    if let Some(driven) = driven(fill).map(|at| &mut fills[at]).filter(|f| f.left.is_none()) {
+                        let private = is_private.then_some(Private { reason: "private", lasting: false });
+                        driven.fill.begin(Head { private, ..head(max_age, Some(length)) }, 0);
+                        driven.left = Some(length);
+                    }
+                }
+                Step::Append(fill) => {
+                    if let Some(Driven { fill, left: Some(left), .. }) = driven(fill).map(|at| &mut fills[at]) {
+                        let piece = (*left).min(100_000);
+                        if piece > 0 {
+                            prop_assert!(fill.append(Bytes::from(vec![7; piece as usize]), 0).is_ok());
+                            *left -= piece;
+                        }
+                    }
+                }
+                Step::Complete(fill) => {
+                    if let Some(at) = driven(fill).filter(|at| fills[*at].left.is_some()) {
+                        fills.swap_remove(at).fill.complete();
+                    }
+                }
+                Step::Fail(fill) => {
+                    if let Some(at) = driven(fill) {
+                        let Driven { fill, mut reader, .. } = fills.swap_remove(at);
+                        fill.fail(Failure::NoRoom);
+                        prop_assert!(matches!(reader.try_next(1), Some(Ok(Some(_)) | Err(_))));
+                    }
+                }
+                Step::Drop(fill) => {
+                    if let Some(at) = driven(fill) {
+                        fills.swap_remove(at);
+                    }
+                }
+                Step::Validated { fill, private: is_private } => {
+                    let stale = |at: &usize| fills[*at].stale.is_some() && fills[*at].left.is_none();
+                    if let Some(at) = driven(fill).filter(stale) {
+                        let Driven { fill, stale: Some(stale), .. } = fills.swap_remove(at) else { unreachable!() };
+                        let updated = if is_private { private(false) } else { head(2, None) };
+                        let mut told = false;
+                        fill.validated(&stale, updated, |_| told = true);
+                        prop_assert!(told);
+                    }
+                }
+                Step::Shrink(bytes) => cache.make_room(bytes),
+            }
+        }
+        drop(fills);
+        // Nothing is left behind: what is stored can be evicted, and then all memory is free.
+        for _ in 0..10 {
+            cache.make_room(8 * SLAB);
+        }
+        prop_assert_eq!((cache.stored(), cache.index_bytes()), (0, 0));
+        prop_assert!(cache.arena().free_slabs() >= cache.arena().slabs_max() - 2);
+        prop_assert!(cache.shards.iter().all(|shard| lock(shard).slots.is_empty()));
+    }
+}
