@@ -17,11 +17,12 @@ const TRACKS: [(&str, &str, u64, u64); 4] = [
     ("audio", "a", 48_000, 1_024),
 ];
 
-/// Seconds of the presentation that is pushed in a loop, and of the channel that is looked at: more than twice.
-const LOOP_S: u32 = 6;
+/// Seconds of the presentation that is pushed in a loop: whole packets of every track, 375 of them AAC.
+const LOOP_S: u32 = 8;
+/// Seconds of the channel that are looked at: two ends of the loop are among them.
 const WATCHED_S: u32 = 14;
 
-/// A channel of 6 s and more is there by then, on a machine that is busy with other tests too.
+/// A channel's first segments are there by then, on a machine that is busy with other tests too.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn sample() -> PathBuf {
