@@ -152,3 +152,6 @@ fn line(out: &mut Vec<u8>, start: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
     value(out);
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! What of a response answers a request, and the head that says so.
+
+use expect_test::{Expect, expect};
+use thalweg_cache::freshness::Freshness;
+use thalweg_cache::storage::Selection;
+
+use super::*;
+
+fn fields(lines: &[(&str, &str)]) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in lines {
+        fields.push(name, value);
+    }
+    fields
+}
+
+fn head(length: Option<u64>) -> Head {
+    let fields = fields(&[
+        ("ETag", "\"v1\""),
+        ("Date", "Thu, 01 Jan 2026 00:00:10 GMT"),
+        ("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT"),
+        ("Cache-Control", "max-age=60"),
+        ("Content-Type", "video/mp4"),
+        ("Access-Control-Allow-Origin", "*"),
+    ]);
+    let freshness = Freshness { lifetime_s: 60, born_ms: 0 };
+    Head { status: 200, fields, length, freshness, selection: Selection::default(), private: None }
+}
+
+fn check(request: &[(&str, &str)], length: Option<u64>, progress: Progress, expect: Expect) {
+    let request = RequestHead { method: Method::Get, fields: fields(request), ..RequestHead::default() };
+    expect.assert_eq(&format!("{:?}", part(&request, &head(length), progress)));
+}
+
+#[test]
+fn rfc9110_14_a_range_of_known_length_is_decided_at_once() {
+    let filling = Progress::Filling(10);
+    check(&[("Range", "bytes=5-9")], Some(100), filling, expect!["Range(5..10)"]);
+    check(&[("Range", "bytes=90-200")], Some(100), filling, expect!["Range(90..100)"]);
+    check(&[("Range", "bytes=-5")], Some(100), filling, expect!["Range(95..100)"]);
+    check(&[("Range", "bytes=100-")], Some(100), filling, expect!["Unsatisfiable(100)"]);
+    check(&[("Range", "bytes=0-1")], None, Progress::Complete(2), expect!["Range(0..2)"]);
+}
+
+#[test]
+fn rfc9110_14_a_range_of_unknown_length_waits_for_what_it_needs() {
+    let filling = Progress::Filling(10);
+    check(&[("Range", "bytes=5-9")], None, filling, expect!["Range(5..10)"]);
+    check(&[("Range", "bytes=5-10")], None, filling, expect!["After(10)"]);
+    check(&[("Range", "bytes=5-")], None, filling, expect!["After(18446744073709551615)"]);
+    check(&[("Range", "bytes=-5")], None, filling, expect!["After(18446744073709551615)"]);
+    // A player that asks for all of a live segment so is not made to wait for its end.
+    check(&[("Range", "bytes=0-")], None, filling, expect!["Whole"]);
+}
+
+#[test]
+fn rfc9110_14_2_what_is_no_single_range_is_answered_whole() {
+    let complete = Progress::Complete(100);
+    check(&[("Range", "bytes=0-1,5-6")], None, complete, expect!["Whole"]);
+    check(&[("Range", "lines=0-1")], None, complete, expect!["Whole"]);
+    check(&[("Range", "bytes=5-1")], None, complete, expect!["Whole"]);
+}
+
+#[test]
+fn rfc9110_13_2_2_conditions_come_before_ranges() {
+    let complete = Progress::Complete(100);
+    let range = ("Range", "bytes=0-1");
+    check(&[range, ("If-None-Match", "\"v1\"")], None, complete, expect!["NotModified"]);
+    check(&[range, ("If-Match", "\"v2\"")], None, complete, expect!["PreconditionFailed"]);
+    check(&[range, ("If-Range", "\"v1\"")], None, complete, expect!["Range(0..2)"]);
+    check(&[range, ("If-Range", "\"v2\"")], None, complete, expect!["Whole"]);
+    check(&[range, ("If-Range", "W/\"v1\"")], None, complete, expect!["Whole"]);
+    check(&[range, ("If-Range", "Thu, 01 Jan 2026 00:00:00 GMT")], None, complete, expect!["Range(0..2)"]);
+}
+
+fn check_head(status: u16, delimited: Delimited, version: Version, keep_alive: bool, expect: Expect) {
+    let head = head(None);
+    let content_range = (status == 206).then(|| "bytes 0-1/2".to_owned());
+    let reply = ReplyHead {
+        status,
+        fields: &head.fields,
+        age_s: Some(7),
+        delimited,
+        content_range,
+        cache_status: CacheStatus { hit: true, ..CacheStatus::default() },
+        version,
+        keep_alive,
+    };
+    let mut out = b"left over".to_vec();
+    reply.write(&mut out);
+    expect.assert_eq(&String::from_utf8(out).unwrap().replace('\r', ""));
+}
+
+#[test]
+fn rfc9110_15_4_5_a_304_has_only_what_updates() {
+    check_head(
+        304,
+        Delimited::None,
+        Version::Http11,
+        true,
+        expect![[r#"
+            HTTP/1.1 304 Not Modified
+            ETag: "v1"
+            Date: Thu, 01 Jan 2026 00:00:10 GMT
+            Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT
+            Cache-Control: max-age=60
+            Access-Control-Allow-Origin: *
+            Age: 7
+            Via: 1.1 thalweg
+            Cache-Status: thalweg; hit
+
+        "#]],
+    );
+}
+
+#[test]
+fn a_range_with_http_1_0_says_that_the_connection_stays() {
+    check_head(
+        206,
+        Delimited::Length(2),
+        Version::Http10,
+        true,
+        expect![[r#"
+            HTTP/1.1 206 Partial Content
+            ETag: "v1"
+            Date: Thu, 01 Jan 2026 00:00:10 GMT
+            Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT
+            Cache-Control: max-age=60
+            Content-Type: video/mp4
+            Access-Control-Allow-Origin: *
+            Age: 7
+            Content-Length: 2
+            Content-Range: bytes 0-1/2
+            Via: 1.1 thalweg
+            Cache-Status: thalweg; hit
+            Connection: keep-alive
+
+        "#]],
+    );
+}
