@@ -32,20 +32,7 @@ fn main() -> Result<()> {
     }
     let address = support::free_address()?;
     let nginx = support::start_nginx(&scratch.0, &nginx_config(&scratch.0, address), address)?;
-    let backend = format!("http://{address}");
-    let edge = support::start_thalweg(&[
-        "edge",
-        "--listen",
-        "127.0.0.1:0",
-        "--backend",
-        &backend,
-        "--memory",
-        "256MiB",
-        "--threads",
-        "1",
-        "--admin",
-        "127.0.0.1:0",
-    ])?;
+    let edge = support::start_edge(address)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(compare(&nginx, &edge))
 }

@@ -1,7 +1,7 @@
 //! What the benchmarks share: the servers under test as real processes, their CPU time, and a client that costs little.
 #![allow(dead_code, unreachable_pub)]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -61,6 +61,13 @@ pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
         said += &line;
     }
     bail!("thalweg {arguments:?} ended: {said}")
+}
+
+/// An edge of one thread before the server at `backend`, without a log.
+pub fn start_edge(backend: SocketAddr) -> Result<Server> {
+    let backend = format!("http://{backend}");
+    let listen = ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", &backend];
+    start_thalweg(&[&listen[..], &["--memory", "256MiB", "--threads", "1"]].concat())
 }
 
 /// Starts Debian's nginx in the foreground with `config`, one worker, and waits until it accepts.
@@ -201,11 +208,4 @@ pub fn spread(figures: &mut [f64]) -> (f64, f64, f64) {
 /// A free port on loopback.
 pub fn free_address() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
-}
-
-/// All that a process said, for an error.
-pub fn rest(mut of: impl Read) -> String {
-    let mut text = String::new();
-    let _ = of.read_to_string(&mut text);
-    text
 }
