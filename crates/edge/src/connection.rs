@@ -2,6 +2,8 @@
 //!
 //! Bytes after a request's head are the next request's (pipelining) and stay in the buffer. After anything that
 //! leaves their meaning in doubt the connection is closed.
+//!
+//! **Invariant:** a response that ends with the connection and is cut, by whatever, ends with a reset.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +22,7 @@ use tokio::net::TcpStream;
 use crate::answer::{Found, Refusal, answer};
 use crate::now_ms;
 use crate::reply::{Delimited, Part, ReplyHead, part};
-use crate::request::{Read, Requests};
+use crate::request::{Read, RequestLine, Requests};
 use crate::send::{CHUNK_BYTES_MAX, SENDFILE_BYTES_MIN, Sender};
 use crate::sent::Sent;
 use crate::worker::Worker;
@@ -71,11 +73,11 @@ impl Connection {
         match self.requests.read(&mut self.stream, &mut self.request, limits, self.worker.timeouts()).await? {
             Read::Request => {}
             Read::End => return Ok(Next::Close),
-            Read::Malformed(refusal) => {
+            Read::Malformed(refusal, line) => {
                 let begun = Instant::now();
                 self.request = RequestHead::default();
                 let sent = self.refuse(&refusal, Next::Close).await;
-                self.record(begun, &sent);
+                self.record(begun, &sent, Some(line));
                 self.requests.linger(&mut self.stream).await;
                 return Ok(Next::Close);
             }
@@ -97,8 +99,9 @@ impl Connection {
             Ok(found) => self.reply(found, after).await,
             Err(refusal) => self.refuse(&refusal, after).await,
         };
-        self.record(begun, &sent);
-        if sent.next == Next::Close && after == Next::Close {
+        self.record(begun, &sent, None);
+        // A shutdown would turn the reset of what was cut into a clean end.
+        if sent.next == Next::Close && sent.cut.is_none() {
             self.requests.linger(&mut self.stream).await;
         }
         Ok(sent.next)
@@ -145,7 +148,10 @@ impl Connection {
         };
         let now_ms = now_ms();
         let length = found.length();
-        let empty = Fields::new();
+        let told = match chosen {
+            Part::PreconditionFailed | Part::Unsatisfiable(_) => fields_of_error(&found.head.fields),
+            _ => Fields::new(),
+        };
         let (status, fields, content, content_range) = match chosen {
             Part::Whole | Part::After(_) => {
                 (found.head.status, &found.head.fields, 0..length.unwrap_or(u64::MAX), None)
@@ -155,8 +161,8 @@ impl Connection {
                 (206, &found.head.fields, part, Some(field))
             }
             Part::NotModified => (304, &found.head.fields, 0..0, None),
-            Part::PreconditionFailed => (412, &empty, 0..0, None),
-            Part::Unsatisfiable(length) => (416, &empty, 0..0, Some(range::unsatisfied_range(length))),
+            Part::PreconditionFailed => (412, &told, 0..0, None),
+            Part::Unsatisfiable(length) => (416, &told, 0..0, Some(range::unsatisfied_range(length))),
         };
         let ends = content.end < u64::MAX;
         let bodyless = status::is_bodyless(status);
@@ -179,28 +185,34 @@ impl Connection {
         };
         head.write(&mut self.out);
         let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next };
-        let sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
+        if delimited == Delimited::Close {
+            self.set_reset_on_close(true);
+        }
+        let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
         let headless = self.request.method == Method::Head || bodyless || content.is_empty();
         let result = if headless {
-            sender
-                .head(&self.out, false)
-                .await
-                .map(|()| sent.first_byte = Some(Instant::now()))
-                .map_err(cut_of)
+            sender.head(&self.out, false).await.map_err(cut_of)
         } else {
             found.content.seek(content.start);
             let left = ends.then(|| content.end - content.start);
-            send_content(&sender, &self.out, &mut found, left, delimited, &mut sent).await
+            send_content(&mut sender, &self.out, &mut found, left, delimited, &mut sent).await
         };
-        if let Err(cut) = result {
-            sent.cut = Some(cut);
-            sent.next = Next::Close;
-            if delimited == Delimited::Close && cut == Cut::BackendFailed {
-                // Without a length a clean close would make the rest look whole.
-                let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        sent.first_byte = sender.first_byte();
+        match result {
+            Ok(()) if delimited == Delimited::Close => self.set_reset_on_close(false),
+            Ok(()) => {}
+            Err(cut) => {
+                sent.cut = Some(cut);
+                sent.next = Next::Close;
             }
         }
         sent
+    }
+
+    /// Without a length a clean close would make a part look whole. Set before the first byte, it holds also
+    /// where the process stops and this task is dropped in the middle.
+    fn set_reset_on_close(&self, reset: bool) {
+        let _ = socket2::SockRef::from(&self.stream).set_linger(reset.then_some(Duration::ZERO));
     }
 
     /// Which part of what was found answers the request; waits where that cannot be known yet.
@@ -224,6 +236,9 @@ impl Connection {
         fields.push("Date", date::format(now_ms() / 1000));
         fields.push("Content-Type", "text/plain; charset=utf-8");
         fields.push("Cache-Control", "no-store");
+        // Players come from other origins. An error says nothing that any client could not be told, and a player
+        // that cannot read the status cannot tell a bad range from a dead edge.
+        fields.push("Access-Control-Allow-Origin", "*");
         if refusal.status == 405 {
             fields.push("Allow", "GET, HEAD");
         }
@@ -247,29 +262,51 @@ impl Connection {
         if has_content {
             self.out.extend_from_slice(content.as_bytes());
         }
-        let sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
+        let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
         let result = sender.bytes(&self.out, false).await;
         let cut = result.err().map(cut_of);
         Sent {
             status: refusal.status,
             cache: CacheResult::Error,
             bytes: if has_content && cut.is_none() { content.len() as u64 } else { 0 },
-            first_byte: Some(Instant::now()),
+            first_byte: sender.first_byte(),
             cut,
             next: if cut.is_none() { next } else { Next::Close },
         }
     }
 
-    fn record(&self, begun: Instant, sent: &Sent) {
-        if self.worker.log().is_followed() {
-            self.worker.log().put(sent.record(&self.request, self.client, &self.stream, begun));
+    /// `malformed` is what could be read of a request that is none.
+    fn record(&self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
+        if !self.worker.log().is_followed() {
+            return;
+        }
+        let mut record = sent.record(&self.request, self.client, &self.stream, begun);
+        if let Some(line) = malformed {
+            (record.method, record.path) = (line.method.into(), line.target);
+        }
+        self.worker.log().put(record);
+    }
+}
+
+/// What an error of ours keeps of the stored head it is about: when, for whom it was chosen, and who may read it.
+fn fields_of_error(stored: &Fields) -> Fields {
+    const KEPT: [&str; 3] = ["date", "vary", "timing-allow-origin"];
+    const KEPT_START: &[u8] = b"access-control-";
+    let mut fields = Fields::new();
+    for (name, value) in stored.iter() {
+        let starts = name.as_bytes().get(..KEPT_START.len());
+        if starts.is_some_and(|start| start.eq_ignore_ascii_case(KEPT_START))
+            || KEPT.iter().any(|kept| kept.eq_ignore_ascii_case(name))
+        {
+            fields.push(name, value);
         }
     }
+    fields
 }
 
 /// Head and content, as it arrives. `left` is how much there will be, if known.
 async fn send_content(
-    sender: &Sender<'_>,
+    sender: &mut Sender<'_>,
     head: &[u8],
     found: &mut Found,
     mut left: Option<u64>,
@@ -293,7 +330,6 @@ async fn send_content(
         }
         other => {
             sender.head(head, false).await.map_err(cut_of)?;
-            sent.first_byte = Some(Instant::now());
             other.transpose().map_err(|_| Cut::BackendFailed)?;
         }
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use thalweg_http::chunked::{ChunkedError, Decoder, Step};
+use thalweg_http::head::METHOD_BYTES_MAX;
+use thalweg_http::token::is_token;
 use thalweg_http::{Framing, Limits, RequestHead, head};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -29,7 +31,43 @@ pub(crate) enum Read {
     Request,
     /// The client is done.
     End,
-    Malformed(Refusal),
+    Malformed(Refusal, RequestLine),
+}
+
+/// What can be read of the line of a request that is refused unparsed: for the log, as it stands.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestLine {
+    /// Empty if there was none.
+    pub(crate) method: String,
+    /// Empty if there was none.
+    pub(crate) target: String,
+}
+
+impl RequestLine {
+    /// Only words that have ended, of characters that such a word may have: nothing is guessed.
+    fn of(input: &[u8], limits: &Limits) -> Self {
+        let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let line = input.split(is_end).find(|line| !line.is_empty()).unwrap_or_default();
+        let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        let mut request = Self::default();
+        let Some((method, rest)) = split_at_space(line) else { return request };
+        if method.len() > METHOD_BYTES_MAX || !is_token(method) {
+            return request;
+        }
+        request.method = text(method);
+        if let Some((target, _)) = split_at_space(rest)
+            && target.len() <= limits.target_bytes_max
+            && target.iter().all(u8::is_ascii_graphic)
+        {
+            request.target = text(target);
+        }
+        request
+    }
+}
+
+fn split_at_space(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = line.iter().position(|byte| *byte == b' ')?;
+    Some((&line[..space], &line[space + 1..]))
 }
 
 const TOO_LONG: Refusal = Refusal { status: 408, reason: "the request took too long", forward: None };
@@ -66,10 +104,8 @@ impl Requests {
                         Ok(None) => {}
                         Err(error) => {
                             tracing::debug!(%error, "malformed request");
-                            return Ok(Read::Malformed(Refusal::own(
-                                error.status(),
-                                "the request is malformed",
-                            )));
+                            let refusal = Refusal::own(error.status(), "the request is malformed");
+                            return Ok(Read::Malformed(refusal, RequestLine::of(&self.input, limits)));
                         }
                     }
                 }
@@ -81,7 +117,7 @@ impl Requests {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(error),
                 Err(_) if self.input.is_empty() => return Ok(Read::End),
-                Err(_) => return Ok(Read::Malformed(TOO_LONG)),
+                Err(_) => return Ok(Read::Malformed(TOO_LONG, RequestLine::of(&self.input, limits))),
             }
         }
     }

@@ -4,7 +4,7 @@
 //! costs a connection, never a thread.
 
 use std::io::{self, IoSlice};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::SendFlags;
 use thalweg_cache::{Arena, Piece};
@@ -23,20 +23,26 @@ pub(crate) const CHUNK_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Sender<'a> {
     stream: &'a TcpStream,
     stall: Duration,
+    first_byte: Option<Instant>,
 }
 
 impl<'a> Sender<'a> {
     pub(crate) fn new(stream: &'a TcpStream, stall: Duration) -> Self {
-        Self { stream, stall }
+        Self { stream, stall, first_byte: None }
+    }
+
+    /// When the kernel took the first byte.
+    pub(crate) fn first_byte(&self) -> Option<Instant> {
+        self.first_byte
     }
 
     /// A head alone. With `more` it waits in the kernel for the content that follows at once.
-    pub(crate) async fn head(&self, head: &[u8], more: bool) -> io::Result<()> {
+    pub(crate) async fn head(&mut self, head: &[u8], more: bool) -> io::Result<()> {
         self.bytes(head, more).await
     }
 
     /// A head with the first of its content, of a known length.
-    pub(crate) async fn head_and_piece(&self, head: &[u8], piece: &Piece) -> io::Result<()> {
+    pub(crate) async fn head_and_piece(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
         if piece.len() < SENDFILE_BYTES_MIN {
             return self.parts([head, piece.as_slice()]).await;
         }
@@ -45,7 +51,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Content of a known length.
-    pub(crate) async fn piece(&self, piece: &Piece) -> io::Result<()> {
+    pub(crate) async fn piece(&mut self, piece: &Piece) -> io::Result<()> {
         match piece.in_file() {
             Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
                 self.file(arena, offset, piece.len()).await
@@ -55,7 +61,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Content as one chunk, after `head`, which is empty for all but the first.
-    pub(crate) async fn chunk(&self, head: &[u8], piece: &Piece) -> io::Result<()> {
+    pub(crate) async fn chunk(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
         let mut buffer = [0; SIZE_LINE_BYTES];
         let size = encode_size(piece.len() as u64, &mut buffer);
         match piece.in_file() {
@@ -69,21 +75,21 @@ impl<'a> Sender<'a> {
         }
     }
 
-    pub(crate) async fn bytes(&self, mut bytes: &[u8], more: bool) -> io::Result<()> {
+    pub(crate) async fn bytes(&mut self, mut bytes: &[u8], more: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
         while !bytes.is_empty() {
-            let sent = self.io(|| Ok(rustix::net::send(self.stream, bytes, flags)?)).await?;
+            let sent = self.io(|stream| Ok(rustix::net::send(stream, bytes, flags)?)).await?;
             bytes = &bytes[sent..];
         }
         Ok(())
     }
 
-    async fn parts<const N: usize>(&self, parts: [&[u8]; N]) -> io::Result<()> {
+    async fn parts<const N: usize>(&mut self, parts: [&[u8]; N]) -> io::Result<()> {
         let mut slices = parts.map(IoSlice::new);
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
-            let sent = self.io(|| self.stream.try_write_vectored(left)).await?;
+            let sent = self.io(|stream| stream.try_write_vectored(left)).await?;
             if sent == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -92,10 +98,10 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    async fn file(&self, arena: &Arena, mut offset: u64, mut len: usize) -> io::Result<()> {
+    async fn file(&mut self, arena: &Arena, mut offset: u64, mut len: usize) -> io::Result<()> {
         while len > 0 {
             let sent = self
-                .io(|| Ok(rustix::fs::sendfile(self.stream, arena.file(), Some(&mut offset), len)?))
+                .io(|stream| Ok(rustix::fs::sendfile(stream, arena.file(), Some(&mut offset), len)?))
                 .await?;
             if sent == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -106,16 +112,22 @@ impl<'a> Sender<'a> {
     }
 
     /// Tries, and waits for the client only where the socket is full.
-    async fn io<R>(&self, mut attempt: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    async fn io(&mut self, mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         loop {
-            match self.stream.try_io(Interest::WRITABLE, &mut attempt) {
+            match self.stream.try_io(Interest::WRITABLE, || attempt(self.stream)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match tokio::time::timeout(self.stall, self.stream.writable()).await {
                         Ok(ready) => ready?,
                         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
                     }
                 }
-                done => return done,
+                Ok(sent) => {
+                    if sent > 0 && self.first_byte.is_none() {
+                        self.first_byte = Some(Instant::now());
+                    }
+                    return Ok(sent);
+                }
+                error => return error,
             }
         }
     }

@@ -19,6 +19,7 @@ pub(crate) struct Sent {
     pub(crate) status: u16,
     pub(crate) cache: CacheResult,
     pub(crate) bytes: u64,
+    /// When the kernel took the first byte; `None` if it took none.
     pub(crate) first_byte: Option<Instant>,
     pub(crate) cut: Option<Cut>,
     pub(crate) next: Next,
@@ -26,7 +27,6 @@ pub(crate) struct Sent {
 
 impl Sent {
     pub(crate) fn count(&mut self, piece: &Piece, left: &mut Option<u64>) {
-        self.first_byte.get_or_insert_with(Instant::now);
         self.bytes += piece.len() as u64;
         *left = left.map(|left| left - piece.len() as u64);
     }

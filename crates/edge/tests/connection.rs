@@ -4,12 +4,15 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use support::{Backend, TestEdge, config, content};
+use expect_test::expect;
+use support::{Backend, Client, Fetch, TestEdge, config, content};
 use thalweg_cache::store::PASS_WINDOW_BYTES;
 use thalweg_edge::{Config, Timeouts};
 use thalweg_record::{CacheResult, Cut};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpSocket;
 
 /// An edge with `/a` stored.
 async fn warm(backend: &Backend, edge: &TestEdge, size: usize) {
@@ -75,11 +78,13 @@ async fn http_1_0_gets_no_chunked_coding() {
 async fn what_is_malformed_is_refused_and_closed() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
+    let mut records = edge.records.follow();
     let long_target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(9000));
     let long_head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(40_000));
     let many_fields = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(200));
-    let cases: [(&str, u16); 15] = [
+    let cases: [(&str, u16); 16] = [
         ("nonsense\r\n\r\n", 400),
+        ("\u{1}\u{2} / HTTP/1.1\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
         ("GET / HTTP/2.5\r\nHost: a\r\n\r\n", 505),
@@ -95,6 +100,7 @@ async fn what_is_malformed_is_refused_and_closed() {
         (&long_head, 431),
         (&many_fields, 431),
     ];
+    let mut logged = Vec::new();
     for (request, status) in cases {
         let mut client = edge.client().await;
         client.send(request.as_bytes()).await;
@@ -102,9 +108,32 @@ async fn what_is_malformed_is_refused_and_closed() {
         let response = client.response().await;
         assert_eq!(response.status, status, "{}", &request[..request.len().min(80)]);
         assert_eq!(response.field("connection"), Some("close"));
+        assert_eq!(response.field("access-control-allow-origin"), Some("*"));
+        let record = records.recv().await.unwrap();
+        assert_eq!(record.status, status);
+        logged.push(format!("{status} {:?} {:.20?}\n", record.method, record.path));
         assert!(client.is_closed().await, "nothing after a request in doubt is answered");
     }
     assert!(!backend.is_asked_again().await);
+    expect![[r#"
+        400 "" ""
+        400 "" ""
+        400 "GET" "/"
+        400 "GET" "/"
+        505 "GET" "/"
+        400 "GET" "/../etc/passwd"
+        400 "GET" "/a/%2e%2e/b"
+        400 "GET" "/a"
+        400 "GET" "/"
+        501 "CONNECT" "a:80"
+        400 "GET" "/"
+        400 "GET" "/"
+        413 "GET" "/"
+        414 "GET" ""
+        431 "GET" "/"
+        431 "GET" "/"
+    "#]]
+    .assert_eq(&logged.concat());
     edge.stop().await;
 }
 
@@ -125,9 +154,14 @@ async fn a_head_that_trickles_is_cut_off() {
         ..Timeouts::default()
     };
     let edge = TestEdge::start(Config { timeouts, ..config(backend.address) });
-    let mut trickling = edge.client().await;
-    trickling.send(b"GET / HT").await;
-    assert_eq!(trickling.response().await.status, 408);
+    let mut records = edge.records.follow();
+    for (begun, method, path) in [("GET /a HT", "GET", "/a"), ("GET /a", "GET", ""), ("GE", "", "")] {
+        let mut trickling = edge.client().await;
+        trickling.send(begun.as_bytes()).await;
+        assert_eq!(trickling.response().await.status, 408);
+        let record = records.recv().await.unwrap();
+        assert_eq!((&*record.method, &*record.path), (method, path), "nothing is made up");
+    }
     let mut idle = edge.client().await;
     assert!(idle.is_closed().await, "no answer to no request");
     edge.stop().await;
@@ -145,7 +179,7 @@ async fn records_say_how_each_response_went() {
     assert_eq!((&*miss.path, &*miss.host, &*miss.method), ("/a", "media.example", "GET"));
     let tcp = miss.tcp.clone().unwrap();
     assert_eq!(tcp.congestion_control, "cubic");
-    assert!(tcp.snd_cwnd > 0 && tcp.rtt_us > 0 && miss.ttfb_us.unwrap() <= miss.duration_us);
+    assert!(tcp.snd_cwnd > 0 && tcp.rtt_us > 0);
     edge.get("/a", "").await;
     assert_eq!(records.recv().await.unwrap().cache, CacheResult::Hit);
 
@@ -160,4 +194,167 @@ async fn records_say_how_each_response_went() {
     let left = records.recv().await.unwrap();
     assert_eq!((left.cache, left.cut), (CacheResult::Pass, Some(Cut::ClientClosed)));
     edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_player_of_another_origin_may_read_our_errors_about_what_it_may_read() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    let fields = "Cache-Control: max-age=60\r\nDate: Sun, 06 Nov 2044 08:49:37 GMT\r\n\
+                  Vary: Origin\r\nAccess-Control-Allow-Origin: https://player.example\r\n\
+                  Access-Control-Expose-Headers: Cache-Status\r\nTiming-Allow-Origin: *\r\n\
+                  Content-Type: video/mp4\r\nETag: \"v1\"\r\n";
+    backend.fetch().await.respond("200 OK", fields, b"content").await;
+    client.response().await;
+    for (status, fields) in [(416, "Range: bytes=100-\r\n"), (412, "If-Match: \"v2\"\r\n")] {
+        client.request("GET", "/a", fields).await;
+        let response = client.response().await;
+        assert_eq!(response.status, status);
+        let names = [
+            "date",
+            "vary",
+            "access-control-allow-origin",
+            "access-control-expose-headers",
+            "timing-allow-origin",
+            "content-type",
+        ];
+        assert_eq!(
+            names.map(|name| response.field(name)),
+            [
+                Some("Sun, 06 Nov 2044 08:49:37 GMT"),
+                Some("Origin"),
+                Some("https://player.example"),
+                Some("Cache-Status"),
+                Some("*"),
+                None
+            ]
+        );
+    }
+    edge.stop().await;
+}
+
+/// Microseconds.
+fn us(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+#[tokio::test]
+async fn records_have_the_time_to_the_first_byte_and_to_the_last() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    warm(&backend, &edge, 100_000).await;
+    let mut records = edge.records.follow();
+    // While one side waits, another client is served: that takes some time.
+    let some_time = async || {
+        for _ in 0..20 {
+            assert_eq!(edge.get("/a", "").await.status, 200);
+        }
+    };
+    let mut client = edge.client().await;
+    let before_request = Instant::now();
+    client.request("GET", "/held", "").await;
+    let mut fetch = backend.fetch().await;
+    let requested = Instant::now();
+    some_time().await;
+    let head_held = requested.elapsed();
+    fetch.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: max-age=60\r\n\r\na").await;
+    client.head().await;
+    client.exactly(1).await;
+    let (first, content_held) = (before_request.elapsed(), Instant::now());
+    some_time().await;
+    let content_held = content_held.elapsed();
+    fetch.send("b").await;
+    client.exactly(1).await;
+    let held = loop {
+        let record = records.recv().await.unwrap();
+        if record.path == "/held" {
+            break record;
+        }
+    };
+    let ttfb_us = held.ttfb_us.unwrap();
+    assert!(us(head_held) <= ttfb_us && ttfb_us <= us(first), "{head_held:?}, {ttfb_us} us, {first:?}");
+    assert!(us(content_held) <= held.duration_us - ttfb_us, "{content_held:?}, {} us", held.duration_us);
+    edge.stop().await;
+}
+
+/// A client that takes little before it has to read.
+async fn slow_client(edge: &TestEdge) -> Client {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    Client::new(socket.connect(edge.address).await.unwrap())
+}
+
+/// An edge that gives up soon on a client that takes nothing.
+fn impatient(backend: &Backend) -> TestEdge {
+    let timeouts = Timeouts { send_stall: Duration::from_millis(200), ..Timeouts::default() };
+    TestEdge::start(Config { timeouts, memory_bytes: 256 << 20, ..config(backend.address) })
+}
+
+/// More than the kernel takes for a client that does not read.
+const TOO_MUCH: usize = 12 << 20;
+
+#[tokio::test]
+async fn the_first_byte_has_its_time_though_the_piece_never_ends() {
+    let backend = Backend::new().await;
+    let edge = impatient(&backend);
+    let mut records = edge.records.follow();
+    warm(&backend, &edge, TOO_MUCH).await;
+    assert_eq!(records.recv().await.unwrap().cache, CacheResult::Miss);
+    let mut client = slow_client(&edge).await;
+    let asked = Instant::now();
+    client.request("GET", "/a", "").await;
+    client.head().await;
+    let first = asked.elapsed();
+    let record = records.recv().await.unwrap();
+    assert_eq!(record.cut, Some(Cut::ClientStalled));
+    assert!(record.ttfb_us.unwrap() <= us(first), "{record:?}, {first:?}");
+    edge.stop().await;
+}
+
+const UNTIL_CLOSE: &str =
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n";
+
+/// A client of HTTP/1.0 that has the head of a response, of which more is to come: the end of the connection is
+/// the end of its content.
+async fn until_close(backend: &Backend, edge: &TestEdge, fields: &str, content: &[u8]) -> (Client, Fetch) {
+    let mut client = slow_client(edge).await;
+    client.send(format!("GET /a HTTP/1.0\r\nHost: media.example\r\n{fields}\r\n").as_bytes()).await;
+    let mut fetch = backend.fetch().await;
+    fetch.send(UNTIL_CLOSE).await;
+    fetch.chunk(content).await;
+    client.head().await;
+    (client, fetch)
+}
+
+/// Whether the connection ends with a reset, once everything there is has been read.
+async fn is_reset(mut client: Client) -> bool {
+    let end = client.stream.read_to_end(&mut Vec::new()).await;
+    matches!(end, Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+#[tokio::test]
+async fn what_ends_with_the_connection_and_is_cut_ends_with_a_reset() {
+    for fields in ["", "Connection: keep-alive\r\n"] {
+        let backend = Backend::new().await;
+        let edge = impatient(&backend);
+        let mut records = edge.records.follow();
+
+        let (stalled, fetch) = until_close(&backend, &edge, fields, &content(0, TOO_MUCH)).await;
+        assert_eq!(records.recv().await.unwrap().cut, Some(Cut::ClientStalled));
+        assert!(is_reset(stalled).await, "a client that stalls");
+        drop(fetch);
+
+        let (mut failed, fetch) = until_close(&backend, &edge, fields, b"begin").await;
+        failed.exactly(5).await;
+        drop(fetch);
+        assert_eq!(records.recv().await.unwrap().cut, Some(Cut::BackendFailed));
+        assert!(is_reset(failed).await, "a backend that fails");
+
+        let (mut stopped, _fetch) = until_close(&backend, &edge, fields, b"begin").await;
+        stopped.exactly(5).await;
+        edge.stop().await;
+        assert!(is_reset(stopped).await, "a stop");
+    }
 }
