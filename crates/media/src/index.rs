@@ -74,7 +74,6 @@ pub struct Indexer {
     window: Window,
     options: IndexOptions,
     wanted: Option<Want>,
-    has_base_data_offset: bool,
     phase: Phase,
 }
 
@@ -110,7 +109,7 @@ impl Indexer {
     #[must_use]
     pub fn new(file_size: u64, options: IndexOptions) -> Self {
         let phase = Phase::Header { pos: 0, ftyp_seen: false };
-        Self { window: Window::new(file_size), options, wanted: None, has_base_data_offset: false, phase }
+        Self { window: Window::new(file_size), options, wanted: None, phase }
     }
 
     /// What to do next. The same again until it is fed.
@@ -143,14 +142,6 @@ impl Indexer {
         }
     }
 
-    /// Whether, once done, fragments were seen whose data offsets count from the start of the file
-    /// (tfhd base_data_offset): their segments play on their own only after
-    /// [`rebase_on_moof`](crate::write::rebase_on_moof).
-    #[must_use]
-    pub fn has_base_data_offset(&self) -> bool {
-        self.has_base_data_offset
-    }
-
     /// Goes on by one box, or to the next phase. A step that needs bytes changes nothing.
     fn advance(&mut self) -> Result<(), Stop> {
         let target = self.options.segment_target_ms;
@@ -166,18 +157,12 @@ impl Indexer {
             },
             Phase::Probe(probe) => match probe.step(&self.window, target)? {
                 Verdict::Unsure => return Ok(()),
-                Verdict::Sound(index) => {
-                    self.has_base_data_offset = probe.has_base_data_offset;
-                    Phase::Done(index)
-                }
+                Verdict::Sound(index) => Phase::Done(index),
                 Verdict::Unsound => Phase::Walk(Box::new(Walk::new(&probe.header, target))),
             },
             Phase::Walk(walk) => match walk.step(&mut self.window)? {
                 None => return Ok(()),
-                Some(index) => {
-                    self.has_base_data_offset = walk.has_base_data_offset;
-                    Phase::Done(index)
-                }
+                Some(index) => Phase::Done(index),
             },
             Phase::Done(_) | Phase::Failed(_) => return Ok(()),
         };

@@ -76,6 +76,10 @@ pub struct TrackIndex {
     pub header_size: u64,
     /// Frames per second as (numerator, denominator), for video with a constant sample duration.
     pub frame_rate: Option<(u32, u32)>,
+    /// Whether fragments were seen whose data offsets count from the start of the file (tfhd
+    /// base_data_offset, ISO/IEC 14496-12 §8.8.7): segments play on their own only once their moofs
+    /// went through [`rebase_moof`](crate::write::rebase_moof).
+    pub has_base_data_offset: bool,
     /// Every segment, in order, gapless in bytes except for boxes between segments (sidx, mfra).
     pub segments: Vec<Segment>,
 }

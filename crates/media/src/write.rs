@@ -87,7 +87,11 @@ pub fn rebase_on_moof(segment: &mut [u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-fn rebase_moof(moof: &mut [u8], offset: u64) -> Result<()> {
+/// [`rebase_on_moof`] for one moof, whole, that begins at `offset` in its file.
+///
+/// # Errors
+/// As there; the moof is then as it was.
+pub fn rebase_moof(moof: &mut [u8], offset: u64) -> Result<()> {
     let at = |absolute: u64| usize::try_from(absolute - offset).expect("an offset in a slice");
     let mut tfhds = Vec::new();
     let mut data_offsets = Vec::new();

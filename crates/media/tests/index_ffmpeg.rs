@@ -48,7 +48,7 @@ fn check_ffmpeg(args: &str, expect: Expect) -> Vec<u8> {
         }
         // The segment stands on its own after the header.
         let mut cut = file[segment.offset as usize..end as usize].to_vec();
-        if indexed.has_base_data_offset {
+        if indexed.index.has_base_data_offset {
             rebase_on_moof(&mut cut, segment.offset).unwrap();
         }
         let alone = [&file[..indexed.index.header_size as usize], &cut].concat();

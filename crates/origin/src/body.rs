@@ -1,8 +1,9 @@
 //! Content of answers: bytes at hand, a segment that is being filled, a range of a file.
 //!
-//! **Invariant:** content is streamed in pieces; no answer holds a whole segment of a file in memory.
+//! **Invariant:** content is streamed in pieces; no answer holds a whole segment of a file in memory. Where a file's
+//! bytes are not the ones to send ([`Patch`]), only those that take their place are held.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -73,10 +74,25 @@ pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// A range of a file.
-pub(crate) fn file(object: ObjectReader, range: Range<u64>) -> Body {
-    let pieces = stream::unfold(Some((object, range)), |state| async {
-        let (object, range) = state?;
+/// Bytes that are sent in place of those that a file has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Patch {
+    /// From the start of the file.
+    pub(crate) offset: u64,
+    pub(crate) bytes: Bytes,
+}
+
+impl Patch {
+    /// Where in the file it lies.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.bytes.len() as u64
+    }
+}
+
+/// A range of a file, with `patches` over it.
+pub(crate) fn file(object: ObjectReader, range: Range<u64>, patches: Vec<Patch>) -> Body {
+    let pieces = stream::unfold(Some((object, range, patches)), |state| async {
+        let (object, range, patches) = state?;
         let len = (range.end - range.start).min(FILE_PIECE_BYTES);
         if len == 0 {
             return None;
@@ -84,10 +100,58 @@ pub(crate) fn file(object: ObjectReader, range: Range<u64>) -> Body {
         match object.read(range.start, len).await {
             Ok(bytes) => {
                 let rest = range.start + bytes.len() as u64..range.end;
-                Some((Ok(Frame::data(bytes)), Some((object, rest))))
+                let bytes = patched(bytes, range.start, &patches);
+                Some((Ok(Frame::data(bytes)), Some((object, rest, patches))))
             }
             Err(error) => Some((Err(BodyError::Storage(error)), None)),
         }
     });
     StreamBody::new(pieces).boxed_unsync()
+}
+
+/// The bytes of a file from `offset` on, with what of `patches` falls into them.
+fn patched(bytes: Bytes, offset: u64, patches: &[Patch]) -> Bytes {
+    let end = offset + bytes.len() as u64;
+    let touches = |p: &&Patch| p.range().start < end && p.range().end > offset;
+    let mut touching = patches.iter().filter(touches).peekable();
+    if touching.peek().is_none() {
+        return bytes;
+    }
+    let mut bytes = BytesMut::from(bytes);
+    for patch in touching {
+        let range = patch.range();
+        let (from, to) = (range.start.max(offset), range.end.min(end));
+        let within = |start: u64| {
+            let at = |n: u64| usize::try_from(n - start).expect("in a piece of memory");
+            at(from)..at(to)
+        };
+        bytes[within(offset)].copy_from_slice(&patch.bytes[within(range.start)]);
+    }
+    bytes.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However a file is cut into pieces, its patched content is the same.
+        #[test]
+        fn patches_lie_where_they_belong(
+            at in 0u64..20, len in 0usize..12, second in 0u64..20, cut in 0usize..=32,
+        ) {
+            let file = Bytes::from_static(&[0; 32]);
+            let patches = [(at, len, 1), (at + len as u64 + second, 3, 2)]
+                .map(|(offset, len, byte)| Patch { offset, bytes: vec![byte; len].into() });
+            let mut expected = vec![0; 64];
+            for patch in &patches {
+                let start = patch.offset as usize;
+                expected[start..start + patch.bytes.len()].copy_from_slice(&patch.bytes);
+            }
+            let front = patched(file.slice(..cut), 0, &patches);
+            let back = patched(file.slice(cut..), cut as u64, &patches);
+            prop_assert_eq!(&[front, back].concat(), &expected[..32]);
+        }
+    }
 }

@@ -8,12 +8,14 @@
 mod library;
 mod load;
 mod names;
+mod rebase;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode, header};
 use thalweg_media::presentation::{Kind, NamedTrack};
+use thalweg_media::track::Segment;
 use thalweg_media::{dash, hls};
 
 use crate::answer::{self, Asked, Part, Resource};
@@ -50,15 +52,12 @@ pub(crate) async fn answer(library: &Library, asked: &Asked<'_>, name: &str, wha
             None => no_track(name, &track),
         },
         Item::Header { track, number: None } => match presentation.track(&track) {
-            Some((named, object)) => cut(library, asked, named, object, 0, named.index.header_size).await,
+            Some((named, object)) => cut(library, asked, named, object, Piece::Header).await,
             None => no_track(name, &track),
         },
         Item::Segment { track, name: time } => match presentation.track(&track) {
             Some((named, object)) => match named.segment_at(time) {
-                Some(placed) => {
-                    let segment = placed.segment;
-                    cut(library, asked, named, object, segment.offset, segment.size).await
-                }
+                Some(placed) => cut(library, asked, named, object, Piece::Segment(placed.segment)).await,
                 None => missing(format_args!("no segment of {name}/{track} begins at {time}")),
             },
             None => no_track(name, &track),
@@ -67,19 +66,31 @@ pub(crate) async fn answer(library: &Library, asked: &Asked<'_>, name: &str, wha
     }
 }
 
-/// `size` bytes of a file as a representation of their own.
+/// What is cut out of a track's file.
+#[derive(Debug, Clone, Copy)]
+enum Piece {
+    Header,
+    Segment(Segment),
+}
+
+/// A piece of a file as a representation of its own.
 async fn cut(
     library: &Library,
     asked: &Asked<'_>,
     track: &NamedTrack,
     object: &Object,
-    offset: u64,
-    size: u64,
+    piece: Piece,
 ) -> Response<Body> {
+    let (offset, size, rebased) = match piece {
+        Piece::Header => (0, track.index.header_size, false),
+        Piece::Segment(segment) => (segment.offset, segment.size, track.index.has_base_data_offset),
+    };
+    // What is sent is not what the file has: another tag than the file's own bytes had.
+    let form = if rebased { "-moof" } else { "" };
     let resource = Resource {
         content_type: media_type(Kind::of(&track.index.info)),
         cache_control: String::from(MEDIA_CACHE_CONTROL),
-        etag: Some(format!("\"{}-{offset:x}-{size:x}\"", object.validator)),
+        etag: Some(format!("\"{}-{offset:x}-{size:x}{form}\"", object.validator)),
         modified_s: Some(crate::clock::unix_s(object.modified)),
         size: Some(size),
     };
@@ -89,9 +100,22 @@ async fn cut(
         Part::Whole => 0..size,
         Part::Range(range) => range,
     };
-    match library.storage().open(object).await {
-        Ok(reader) => answer::finish(head, body::file(reader, offset + range.start..offset + range.end)),
-        Err(error) => unreadable(&error),
+    let wanted = offset + range.start..offset + range.end;
+    let opened = async {
+        let reader = library.storage().open(object).await.map_err(Fault::Storage)?;
+        let patches = match rebased {
+            true => rebase::patches(&reader, object, offset..offset + size, wanted.clone()).await?,
+            false => Vec::new(),
+        };
+        Ok(body::file(reader, wanted.clone(), patches))
+    };
+    match opened.await {
+        Ok(content) => answer::finish(head, content),
+        Err(Fault::Storage(error)) => unreadable(&error),
+        Err(fault) => {
+            tracing::error!(%fault, "cannot cut a segment");
+            answer::text(StatusCode::INTERNAL_SERVER_ERROR, fault)
+        }
     }
 }
 

@@ -51,6 +51,40 @@ async fn ffprobe_reads_every_rendition_of_both_manifests_as_the_source_has_it() 
     origin.stop().await;
 }
 
+/// ffmpeg without default_base_moof: the fragments count their offsets from the start of the file, so that a segment
+/// cut out as it lies would be read at the wrong place.
+#[tokio::test(flavor = "multi_thread")]
+async fn fragments_with_absolute_offsets_are_playable() {
+    let media = support::directory("media");
+    fs::create_dir(media.join("a")).unwrap();
+    let file = media.join("a/v.mp4");
+    let form = "-f mp4 -movflags frag_keyframe+empty_moov -frag_duration 500000";
+    ffmpeg(&format!("-f lavfi -i testsrc2=size=160x90:rate=25 -t 7 {} {form}", support::VIDEO), &file);
+    let origin = start(media.clone());
+    let file = file.to_str().unwrap();
+    let frames = async |input: &str| {
+        let arguments = "-count_frames -select_streams v:0 -show_entries stream=nb_read_frames -of csv=p=0";
+        ffprobe(arguments, input).await.lines().next().unwrap().trim_end_matches(',').to_owned()
+    };
+    for manifest in ["v/media.m3u8", "master.m3u8", "manifest.mpd"] {
+        let url = origin.url(&format!("/vod/a/{manifest}"));
+        assert_eq!(frames(&url).await, "175", "{manifest}");
+        assert!(packets(&url, "v:0").await == packets(file, "v:0").await, "{manifest}");
+    }
+    let path = "/vod/a/v/25600.m4s";
+    let whole = origin.get(path).await;
+    let moofs: Vec<usize> =
+        (0..whole.content.len() - 4).filter(|&at| whole.content[at..].starts_with(b"moof")).collect();
+    assert_eq!(moofs.len(), 4);
+    // From inside a moof, over media, into another.
+    let (from, to) = (moofs[0] + 30, moofs[1] + 40);
+    let part = origin.request("GET", path, &[("range", &format!("bytes={from}-{to}"))]).await;
+    assert_eq!(part.status, StatusCode::PARTIAL_CONTENT);
+    assert_eq!(part.content, whole.content.slice(from..=to));
+    assert_eq!(part.field("etag"), whole.field("etag"));
+    origin.stop().await;
+}
+
 #[tokio::test]
 async fn header_and_segments_are_the_file() {
     let media = make_media(SECONDS);

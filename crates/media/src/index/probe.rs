@@ -41,7 +41,7 @@ pub(crate) struct Probe {
     times: Vec<(usize, u64)>,
     decode_time: u64,
     sample_duration: u64,
-    pub(crate) has_base_data_offset: bool,
+    has_base_data_offset: bool,
     rate: Rate,
 }
 
@@ -199,6 +199,7 @@ impl Probe {
             info: info.clone(),
             header_size: self.header.size,
             frame_rate: self.rate.frame_rate(info),
+            has_base_data_offset: self.has_base_data_offset,
             segments: grouping.finish(),
         }
     }

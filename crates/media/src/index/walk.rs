@@ -24,7 +24,7 @@ pub(crate) struct Walk {
     /// A moof whose mdat has not come yet.
     open: Option<OpenFragment>,
     decode_time: Option<u64>,
-    pub(crate) has_base_data_offset: bool,
+    has_base_data_offset: bool,
     grouping: Grouping,
     rate: Rate,
 }
@@ -139,6 +139,7 @@ impl Walk {
             info: self.header.info.clone(),
             header_size: self.header.size,
             frame_rate: self.rate.frame_rate(&self.header.info),
+            has_base_data_offset: self.has_base_data_offset,
             segments: self.grouping.clone().finish(),
         })
     }

@@ -24,7 +24,7 @@ pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengt
         edit_media_time: 0,
     };
     let frame_rate = matches!(info.media, Media::Video { .. }).then_some((25, 1));
-    let index = TrackIndex { info, header_size: 800, frame_rate, segments };
+    let index = TrackIndex { info, header_size: 800, frame_rate, has_base_data_offset: false, segments };
     NamedTrack { name: name.to_owned(), file: format!("{name}.mp4"), index }
 }
 

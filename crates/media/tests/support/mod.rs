@@ -107,7 +107,6 @@ fn packet(line: &str) -> Packet {
 pub(crate) struct Indexed {
     pub(crate) index: TrackIndex,
     pub(crate) wants: Vec<Want>,
-    pub(crate) has_base_data_offset: bool,
 }
 
 /// Indexes a file in memory with 2 s segments.
@@ -122,10 +121,7 @@ pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> R
     let mut wants = Vec::new();
     loop {
         match indexer.step()? {
-            Step::Done(index) => {
-                let has_base_data_offset = indexer.has_base_data_offset();
-                return Ok(Indexed { index, wants, has_base_data_offset });
-            }
+            Step::Done(index) => return Ok(Indexed { index, wants }),
             Step::Want(want) => {
                 assert!(want.len > 0 && want.offset + want.len <= file_size, "{want:?} of {file_size}");
                 assert_eq!(indexer.step(), Ok(Step::Want(want)), "a step without bytes changes nothing");

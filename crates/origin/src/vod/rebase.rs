@@ -1,0 +1,87 @@
+//! Fragments that count their data offsets from the start of the file, made to stand alone as they are sent.
+//!
+//! tfhd base_data_offset (ISO/IEC 14496-12 §8.8.7), as ffmpeg writes without `default_base_moof` and Bento4's
+//! `mp4fragment` does: a player that has the segment alone looks for its samples at the wrong place. The moofs are
+//! rewritten at their size ([`thalweg_media::write::rebase_moof`]), so lengths and ranges stay those of the file.
+//!
+//! **Invariant:** of a segment, box headers and moofs are read into memory, never the media.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use thalweg_media::boxes::{BOX_HEADER_BYTES_MAX, BoxHeader};
+use thalweg_media::error::{Error as MediaError, Fault as MediaFault};
+use thalweg_media::fourcc::FourCc;
+use thalweg_media::fragment::MOOF_BYTES_MAX;
+use thalweg_media::write::rebase_moof;
+
+use super::load::Fault;
+use crate::body::Patch;
+use crate::storage::{Object, ObjectReader};
+
+/// Bytes that are read at once: a box header, most often with the whole moof and the header of the mdat after it.
+const AHEAD_BYTES: u64 = 8 << 10;
+/// Bytes of all moofs of one segment that are held while it is sent.
+const MOOFS_BYTES_MAX: u64 = 4 * MOOF_BYTES_MAX;
+
+/// The moofs that touch `wanted`, as they are to be sent, of the segment at `segment` in the file.
+pub(super) async fn patches(
+    reader: &ObjectReader,
+    object: &Object,
+    segment: Range<u64>,
+    wanted: Range<u64>,
+) -> Result<Vec<Patch>, Fault> {
+    let fault = |error| Fault::Media { key: object.key.clone(), error };
+    let mut ahead = Ahead { reader, end: segment.end, offset: segment.start, bytes: Bytes::new() };
+    let (mut patches, mut held) = (Vec::new(), 0);
+    let mut pos = segment.start;
+    while pos < wanted.end {
+        let bytes = ahead.get(pos, BOX_HEADER_BYTES_MAX as u64).await?;
+        let header = BoxHeader::parse(&bytes, pos).map_err(fault)?;
+        let header = header.ok_or_else(|| fault(cut_off(pos, segment.end)))?;
+        let size = header.size_in(pos, segment.end).map_err(fault)?;
+        if header.kind == FourCc::MOOF && pos + size > wanted.start {
+            held += size;
+            over(pos, "MOOF_BYTES_MAX", MOOF_BYTES_MAX, size).map_err(fault)?;
+            over(pos, "MOOFS_BYTES_MAX", MOOFS_BYTES_MAX, held).map_err(fault)?;
+            let mut moof = ahead.get(pos, size).await?.to_vec();
+            rebase_moof(&mut moof, pos).map_err(fault)?;
+            patches.push(Patch { offset: pos, bytes: moof.into() });
+        }
+        pos += size;
+    }
+    Ok(patches)
+}
+
+fn cut_off(pos: u64, end: u64) -> MediaError {
+    MediaError { offset: pos, kind: FourCc::MOOF, fault: MediaFault::Truncated { need: 8, left: end - pos } }
+}
+
+fn over(pos: u64, limit: &'static str, max: u64, found: u64) -> Result<(), MediaError> {
+    let fault = MediaFault::OverLimit { limit, max, found };
+    if found > max { Err(MediaError { offset: pos, kind: FourCc::MOOF, fault }) } else { Ok(()) }
+}
+
+/// Reads of a file, a little more at a time than is asked for.
+struct Ahead<'a> {
+    reader: &'a ObjectReader,
+    /// Where the segment ends: nothing is read beyond.
+    end: u64,
+    offset: u64,
+    bytes: Bytes,
+}
+
+impl Ahead<'_> {
+    /// The `len` bytes at `pos`, or as many as there are before the end.
+    async fn get(&mut self, pos: u64, len: u64) -> Result<Bytes, Fault> {
+        let len = len.min(self.end - pos);
+        let there = self.offset..self.offset + self.bytes.len() as u64;
+        if pos < there.start || pos + len > there.end {
+            let len = len.max(AHEAD_BYTES).min(self.end - pos);
+            self.bytes = self.reader.read(pos, len).await.map_err(Fault::Storage)?;
+            self.offset = pos;
+        }
+        let start = usize::try_from(pos - self.offset).expect("in memory");
+        Ok(self.bytes.slice(start..start + usize::try_from(len).expect("in memory")))
+    }
+}
