@@ -30,10 +30,13 @@ pub struct Config {
     pub log: LogTo,
     /// How long anything may take.
     pub timeouts: Timeouts,
-    /// What a request's head may take up.
+    /// What a head may take up, a request's and a response's.
     pub head: thalweg_http::Limits,
     /// Client connections at a time, of all workers; more are closed as they come.
     pub connections_max: usize,
+    /// Connections in use to all backends, by each worker. A fetch beyond them waits for one as long as connecting
+    /// may take, then fails.
+    pub backend_connections_max: usize,
 }
 
 /// Where the request log goes. Who follows over the admin interface gets it in any case.
@@ -92,6 +95,7 @@ impl Default for Config {
             timeouts: Timeouts::default(),
             head: thalweg_http::Limits::default(),
             connections_max: 16_000,
+            backend_connections_max: 1000,
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::backend::Connection;
-use crate::config::Timeouts;
+use crate::config::Config;
 
 /// Bytes read from a backend at a time.
 const READ_BYTES: usize = 128 * 1024;
@@ -51,20 +51,23 @@ impl Exchange {
         mut connection: Connection,
         method: Method,
         request: &[u8],
-        timeouts: &Timeouts,
+        config: &Config,
     ) -> Result<Self, ExchangeError> {
         let mut input = BytesMut::with_capacity(READ_BYTES);
         let response = async {
-            connection.stream.write_all(request).await.map_err(|error| lost(&error, true))?;
-            read_head(&mut connection, &mut input).await
+            let written = connection.stream.write_all(request).await;
+            written.map_err(|error| lost_before_head(&connection, &error, true))?;
+            read_head(&mut connection, &mut input, &config.head).await
         };
-        let head = match timeout(timeouts.first_byte, response).await {
+        let head = match timeout(config.timeouts.first_byte, response).await {
             Ok(head) => head?,
             Err(_) => {
-                let reason = "the backend took too long to answer".into();
+                let reason = String::from("the backend took too long to answer");
+                connection.failed(&reason);
                 return Err(ExchangeError { timeout: true, reason, before_response: false });
             }
         };
+        connection.answered();
         let framing = framing::response_framing(method, &head).map_err(|error| malformed(&error))?;
         let keep_alive = framing::keep_alive(head.version, &head.fields);
         let content = match framing {
@@ -73,7 +76,14 @@ impl Exchange {
             Framing::Chunked => Content::Chunked(Box::default()),
             Framing::UntilClose => Content::UntilClose,
         };
-        Ok(Self { head, connection, input, content, keep_alive, between_bytes: timeouts.between_bytes })
+        Ok(Self {
+            head,
+            connection,
+            input,
+            content,
+            keep_alive,
+            between_bytes: config.timeouts.between_bytes,
+        })
     }
 
     /// The next content, or `None` at its end.
@@ -146,12 +156,15 @@ impl Exchange {
     }
 }
 
-async fn read_head(connection: &mut Connection, input: &mut BytesMut) -> Result<ResponseHead, ExchangeError> {
-    let limits = Limits::default();
+async fn read_head(
+    connection: &mut Connection,
+    input: &mut BytesMut,
+    limits: &Limits,
+) -> Result<ResponseHead, ExchangeError> {
     let mut response = ResponseHead::default();
     let mut interim = 0;
     loop {
-        match head::parse_response(input, &mut response, &limits).map_err(|error| malformed(&error))? {
+        match head::parse_response(input, &mut response, limits).map_err(|error| malformed(&error))? {
             Some(consumed) => {
                 let _ = input.split_to(consumed);
                 if !status::is_informational(response.status) {
@@ -165,13 +178,25 @@ async fn read_head(connection: &mut Connection, input: &mut BytesMut) -> Result<
             None => {
                 let before_response = input.is_empty() && interim == 0;
                 match connection.stream.read_buf(input).await {
-                    Ok(0) => return Err(lost(&io::ErrorKind::UnexpectedEof.into(), before_response)),
+                    Ok(0) => {
+                        let error = io::ErrorKind::UnexpectedEof.into();
+                        return Err(lost_before_head(connection, &error, before_response));
+                    }
                     Ok(_) => {}
-                    Err(error) => return Err(lost(&error, before_response)),
+                    Err(error) => return Err(lost_before_head(connection, &error, before_response)),
                 }
             }
         }
     }
+}
+
+/// That an idle connection was closed meanwhile says nothing against the backend; all else does.
+fn lost_before_head(connection: &Connection, error: &io::Error, before_response: bool) -> ExchangeError {
+    let error = lost(error, before_response);
+    if !(connection.reused && before_response) {
+        connection.failed(&error.reason);
+    }
+    error
 }
 
 fn lost(error: &io::Error, before_response: bool) -> ExchangeError {

@@ -129,13 +129,13 @@ async fn copy(exchange: &mut Exchange, fill: &mut Fill) -> Result<(), Failure> {
 /// Sends the request, once more if a connection that had been idle turns out to be closed.
 async fn start(worker: &Worker, request: &Request, client: std::net::IpAddr) -> Result<Exchange, Failure> {
     let head = request.write(client);
-    let timeouts = worker.timeouts();
+    let config = worker.config();
     let connection = worker.connect(false).await?;
     let reused = connection.reused;
-    match Exchange::start(connection, request.head.method, &head, timeouts).await {
+    match Exchange::start(connection, request.head.method, &head, config).await {
         Err(error) if reused && error.before_response && request.head.method.is_idempotent() => {
             let connection = worker.connect(true).await?;
-            Ok(Exchange::start(connection, request.head.method, &head, timeouts).await?)
+            Ok(Exchange::start(connection, request.head.method, &head, config).await?)
         }
         started => Ok(started?),
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_cache::{Cache, Failure};
 use tokio::sync::{Notify, watch};
 
-use crate::backend::{Backends, Connection, Pool};
+use crate::backend::{BackendId, Backends, Connection, Pool};
 use crate::config::{Config, Timeouts};
 use crate::connection;
 use crate::exchange::Exchange;
@@ -74,7 +74,13 @@ impl Worker {
 
     /// A connection to a backend.
     pub(crate) async fn connect(&self, fresh: bool) -> Result<Connection, Failure> {
-        Ok(self.pool.take(&self.shared.backends, self.timeouts(), fresh).await?)
+        Ok(self.pool.take(&self.shared.backends, self.timeouts(), fresh, None).await?)
+    }
+
+    /// A new connection to another backend than the one that has just failed, if any other takes one.
+    #[allow(dead_code, reason = "for who tries again elsewhere")]
+    pub(crate) async fn connect_again(&self, failed: BackendId) -> Result<Connection, Failure> {
+        Ok(self.pool.take(&self.shared.backends, self.timeouts(), true, Some(failed)).await?)
     }
 
     /// Keeps the connection of an exchange for the next one, if it can carry it.
@@ -99,7 +105,7 @@ impl Worker {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let pool = Pool::new(&shared.backends);
+            let pool = Pool::new(&shared.backends, shared.config.backend_connections_max);
             let worker = Arc::new(Self {
                 shared,
                 pool,

@@ -298,6 +298,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             ..thalweg_http::Limits::default()
         },
         connections_max: edge.connections_max.value.0,
+        backend_connections_max: edge.backend_connections_max.value.0,
     }
 }
 

@@ -27,7 +27,7 @@ fn section<S: Section>(text: &mut String, title: &str) {
         } else {
             setting.placeholder.to_owned()
         };
-        line(text, 2, &format!("{:<23}{form}, {}{bounds}", setting.name, absent(setting)));
+        line(text, 2, &format!("{:<22} {form}, {}{bounds}", setting.name, absent(setting)));
         setting.doc.iter().for_each(|doc| line(text, 6, doc.trim()));
     }
     text.push('\n');

@@ -34,6 +34,9 @@ section! {
         /// Client connections at a time; more are closed as they come. Each is an open file, and so is each
         /// to a backend.
         connections_max: Count = default("16000"), within("1", "10000000");
+        /// Connections in use to all backends, by each thread; more fetches wait for one as long as connecting
+        /// may take, then fail.
+        backend_connections_max: Count = default("1000"), within("1", "1000000");
         /// The longest head of a request or a response.
         head_max: Size = default("32KiB"), within("1KiB", "1MiB");
         /// The longest wait for a connection to a backend.

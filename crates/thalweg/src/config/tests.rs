@@ -269,6 +269,9 @@ fn the_reference_names_every_setting() {
           connections_max        N, default 16000, 1 to 10000000
               Client connections at a time; more are closed as they come. Each is an open file, and so is each
               to a backend.
+          backend_connections_max N, default 1000, 1 to 1000000
+              Connections in use to all backends, by each thread; more fetches wait for one as long as connecting
+              may take, then fail.
           head_max               SIZE, default 32KiB, 1KiB to 1MiB
               The longest head of a request or a response.
           connect_timeout        DURATION, default 2s, 1ms to 1h

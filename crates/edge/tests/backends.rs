@@ -1,0 +1,64 @@
+//! The backends' side: how many connections, and how long a head, over real sockets.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Backend, TestEdge, config};
+use thalweg_edge::{Config, Timeouts};
+use thalweg_http::Limits;
+
+#[tokio::test]
+async fn fetches_beyond_the_connections_there_may_be_wait_their_turn() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::start(Config { backend_connections_max: 1, ..config(backend.address) });
+    let mut first = edge.client().await;
+    first.request("GET", "/first", "").await;
+    let mut fetch = backend.fetch().await;
+    let mut second = edge.client().await;
+    second.request("GET", "/second", "").await;
+    assert_eq!(edge.get("/refused", "Host: twice\r\n").await.status, 400, "others are served meanwhile");
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\n", b"first").await;
+    assert_eq!(first.response().await.content, b"first");
+    // Without the limit it would have come on a connection of its own.
+    fetch.next().await;
+    assert!(fetch.request.starts_with("GET /second "), "{}", fetch.request);
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\n", b"second").await;
+    assert_eq!(second.response().await.content, b"second");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_fetch_waits_for_a_connection_no_longer_than_connecting_may_take() {
+    let backend = Backend::new().await;
+    let timeouts = Timeouts { connect: Duration::from_millis(100), ..Timeouts::default() };
+    let edge = TestEdge::start(Config { backend_connections_max: 1, timeouts, ..config(backend.address) });
+    let mut first = edge.client().await;
+    first.request("GET", "/first", "").await;
+    let mut fetch = backend.fetch().await;
+    let refused = edge.get("/second", "").await;
+    assert!(refused.status >= 500 && refused.cache_status().contains("fwd=uri-miss"), "{}", refused.head);
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\n", b"first").await;
+    assert_eq!(first.response().await.content, b"first");
+    assert!(!backend.is_asked_again().await);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn the_limit_of_heads_holds_for_responses() {
+    let long = format!("X-Long: {}\r\n", "a".repeat(40_000));
+    for (head_bytes_max, status) in [(1024, 502), (Limits::default().head_bytes_max, 502), (64 * 1024, 200)] {
+        let backend = Backend::new().await;
+        let head = Limits { head_bytes_max, ..Limits::default() };
+        let edge = TestEdge::start(Config { head, ..config(backend.address) });
+        let mut client = edge.client().await;
+        client.request("GET", "/a", "").await;
+        let mut fetch = backend.fetch().await;
+        // The edge may leave before it has read all of it.
+        fetch.try_send(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{long}\r\n").as_bytes()).await;
+        assert_eq!(client.response().await.status, status, "{head_bytes_max}");
+        edge.stop().await;
+    }
+}
