@@ -48,7 +48,7 @@ impl fmt::Display for Seconds {
 
 /// Opens an AdaptationSet and writes its attributes. Segments of a set start at the same times, each
 /// with a sync sample: SAP type 1, or 2 where pictures are reordered before the first is shown.
-fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Rendition<'_>], independent: bool) {
     let (kind, mime, sap) = match set.kind {
         Kind::Video => ("video", "video/mp4", 2),
         Kind::Audio => ("audio", "audio/mp4", 1),
@@ -58,10 +58,10 @@ fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Renditi
     if let Some(language) = language(renditions[set.members[0]].info) {
         xml.attr("lang", language);
     }
-    xml.attr("contentType", kind)
-        .attr("segmentAlignment", "true")
-        .attr("mimeType", mime)
-        .attr("startWithSAP", sap);
+    xml.attr("contentType", kind).attr("segmentAlignment", "true").attr("mimeType", mime);
+    if independent {
+        xml.attr("startWithSAP", sap);
+    }
 }
 
 /// Number of channels, where all members agree, by ISO/IEC 23091-3.

@@ -9,21 +9,34 @@
 
 pub mod media;
 
+use crate::presentation::live::Epoch;
 use crate::presentation::{Kind, Rendition, SwitchingSet, language, switching_sets};
 use crate::track::{Media, TrackInfo};
 use std::fmt::Write;
 
 /// Protocol version: EXT-X-MAP needs 6 (§8); 7 is what players know fMP4 by.
 const VERSION: u32 = 7;
+/// Decoding can start with each segment.
+const INDEPENDENT: &str = "#EXT-X-INDEPENDENT-SEGMENTS\n";
 /// GROUP-ID of all subtitles.
 const SUBTITLES_GROUP: &str = "subtitles";
 
-/// The multivariant playlist of these tracks.
+/// The multivariant playlist of these tracks, with each segment of which decoding can start.
 pub fn multivariant(renditions: &[Rendition<'_>]) -> String {
+    write(renditions, INDEPENDENT)
+}
+
+/// The multivariant playlist of a channel as it is now. What segments will come it cannot promise: media playlists say
+/// of those that they list whether decoding can start with each.
+pub fn multivariant_live(epoch: &Epoch) -> String {
+    write(&epoch.renditions(), "")
+}
+
+fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     let sets = switching_sets(renditions);
     let audio = audio_groups(renditions, &sets);
     let text: Vec<usize> = of_kind(&sets, Kind::Text).flat_map(|s| s.members.clone()).collect();
-    let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+    let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n{independent}");
     let has_video = of_kind(&sets, Kind::Video).next().is_some();
     // Audio alone in one language needs no group: the variants are the renditions.
     let groups: &[Group] = if has_video || audio.iter().any(|g| g.members.len() > 1) { &audio } else { &[] };
@@ -35,7 +48,7 @@ pub fn multivariant(renditions: &[Rendition<'_>]) -> String {
     }
     for (variant, group) in variants(&sets, &audio, has_video) {
         let group = group.filter(|_| !groups.is_empty());
-        write_variant(&mut out, renditions, variant, group, !text.is_empty());
+        write_variant(&mut out, renditions, variant, group, &text);
     }
     out
 }
@@ -126,7 +139,7 @@ fn write_variant(
     renditions: &[Rendition<'_>],
     variant: usize,
     group: Option<&Group>,
-    subtitles: bool,
+    text: &[usize],
 ) {
     let main = &renditions[variant];
     // A variant that is itself a member of its group is played alone or replaced by another member.
@@ -135,7 +148,13 @@ fn write_variant(
     let peak = others.iter().map(|&&m| renditions[m].bitrate.peak).max().unwrap_or(0);
     let average = others.iter().map(|&&m| renditions[m].bitrate.average).max().unwrap_or(0);
     let mut codecs = vec![main.info.codec.as_str()];
-    codecs.extend(others.first().map(|&&m| renditions[m].info.codec.as_str()));
+    // §4.4.6.2: every format that a rendition of the variant has, subtitles too.
+    for &member in others.iter().copied().chain(text) {
+        let codec = renditions[member].info.codec.as_str();
+        if !codecs.contains(&codec) {
+            codecs.push(codec);
+        }
+    }
     let mut attributes = Attributes::new(out, "#EXT-X-STREAM-INF");
     attributes
         .plain("BANDWIDTH", main.bitrate.peak + peak)
@@ -150,7 +169,7 @@ fn write_variant(
     if let Some(group) = group {
         attributes.quoted("AUDIO", &group.id);
     }
-    if subtitles {
+    if !text.is_empty() {
         attributes.quoted("SUBTITLES", SUBTITLES_GROUP);
     }
     attributes.end();

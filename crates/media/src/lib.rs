@@ -15,6 +15,7 @@ mod language;
 pub mod presentation;
 pub mod prft;
 pub mod reader;
+pub mod retime;
 mod samples;
 pub mod sidx;
 pub mod track;

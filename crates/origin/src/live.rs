@@ -75,15 +75,17 @@ impl Live {
         })
     }
 
-    /// The channel of that name, made if there is none.
-    pub(crate) fn channel_for_ingest(&self, name: &str) -> Result<Arc<Cell>, NoChannel> {
-        if let Some(cell) = self.channel(name) {
-            return Ok(cell);
-        }
+    /// The channel that an upload is to, if it is there already; `Err` if it cannot be.
+    pub(crate) fn channel_of_upload(&self, name: &str) -> Result<Option<Arc<Cell>>, NoChannel> {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._~-".contains(&b);
         if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX || !name.bytes().all(allowed) {
             return Err(NoChannel::Name);
         }
+        Ok(self.lock().get(name).cloned())
+    }
+
+    /// The channel for a CMAF header that has come, made if there is none. `name` was found good.
+    pub(crate) fn channel_for_header(&self, name: &str) -> Result<Arc<Cell>, NoChannel> {
         let mut channels = self.lock();
         if channels.len() >= self.channels_max && !channels.contains_key(name) {
             return Err(NoChannel::TooMany);
@@ -95,7 +97,9 @@ impl Live {
     /// The channels that can be played, with the time since when.
     pub(crate) fn published(&self) -> Vec<(String, Utc)> {
         let cells: Vec<_> = self.lock().values().cloned().collect();
-        cells.iter().filter_map(|c| Some((c.name().to_owned(), c.since()?))).collect()
+        let now = now_us();
+        let playing = cells.iter().filter(|c| !c.is_over(now));
+        playing.filter_map(|c| Some((c.name().to_owned(), c.since()?))).collect()
     }
 
     /// Ends what hangs and drops what is over, for ever.
@@ -108,12 +112,19 @@ impl Live {
             for cell in cells {
                 cell.tick(now_us());
             }
+            self.forget_ended(now_us());
         }
+    }
+
+    /// Makes room for other channels. One that an upload or a request holds stays until the next time; nobody gets hold
+    /// of it meanwhile but through the lock.
+    fn forget_ended(&self, now: i64) {
+        self.lock().retain(|_, cell| Arc::strong_count(cell) > 1 || !cell.is_over(now));
     }
 
     /// The answer to a GET or HEAD of something of `channel`.
     pub(crate) async fn answer(&self, asked: &Asked<'_>, channel: &str, what: Item) -> Response<Body> {
-        let Some(cell) = self.channel(channel) else {
+        let Some(cell) = self.channel(channel).filter(|cell| !cell.is_over(now_us())) else {
             return missing(format_args!("no channel is called {channel}"));
         };
         match what {
@@ -127,16 +138,16 @@ impl Live {
     }
 
     async fn mpd(&self, asked: &Asked<'_>, cell: &Cell) -> Response<Body> {
-        match self.model(cell, |model| Some(dash::live(&model))).await {
-            Some(mpd) => manifest(asked, DASH, 1, mpd),
+        match self.model(cell, |_| true).await {
+            Some(model) => manifest(asked, DASH, 1, dash::live(&model)),
             None => not_yet(cell),
         }
     }
 
     async fn multivariant(&self, asked: &Asked<'_>, cell: &Cell) -> Response<Body> {
-        let written = |model: Model| Some(hls::multivariant(&model.current()?.renditions()));
-        match self.model(cell, written).await {
-            Some(playlist) => manifest(asked, HLS, 1, playlist),
+        let model = self.model(cell, |model| model.current().is_some()).await;
+        match model.as_ref().and_then(Model::current) {
+            Some(epoch) => manifest(asked, HLS, 1, hls::multivariant_live(epoch)),
             None => not_yet(cell),
         }
     }
@@ -145,22 +156,22 @@ impl Live {
     async fn media_playlist(&self, asked: &Asked<'_>, cell: &Cell, track: &str) -> Response<Body> {
         // Listed segments stay for as long again (RFC 8216bis §6.2.2).
         let depth_us = self.settings.window_ms * 1000 / 2;
-        let found = self.model(cell, |model| {
+        let ready = |model: &Model| {
             let known = model.epochs.iter().any(|e| e.track(track).is_some());
             let any = model.epochs.iter().filter_map(|e| e.track(track)).any(|t| !t.segments.is_empty());
-            let target_s = model.target_duration_s;
-            (any || !known).then(|| hls::media::live(&model, track, depth_us).map(|p| (p, target_s)))
-        });
-        match found.await {
-            Some(Some((playlist, target_s))) => manifest(asked, HLS, (target_s / 2).max(1), playlist),
-            Some(None) => missing(format_args!("channel {} has no track {track}", cell.name())),
-            None => not_yet(cell),
+            any || !known
+        };
+        let Some(model) = self.model(cell, ready).await else { return not_yet(cell) };
+        match hls::media::live(&model, track, depth_us) {
+            Some(playlist) => manifest(asked, HLS, (model.target_duration_s / 2).max(1), playlist),
+            None => missing(format_args!("channel {} has no track {track}", cell.name())),
         }
     }
 
-    /// What can be made of the channel's model, as soon as it can, if that is soon.
-    async fn model<T>(&self, cell: &Cell, make: impl Fn(Model) -> Option<T>) -> Option<T> {
-        timeout(patience(cell), cell.wait_for(|state| state.model().and_then(&make))).await.ok()
+    /// The channel's model, as soon as it is ready, if that is soon. Manifests are written of it outside of the
+    /// channel's lock.
+    async fn model(&self, cell: &Cell, ready: impl Fn(&Model) -> bool) -> Option<Model> {
+        timeout(patience(cell), cell.wait_for(|state| state.model().filter(&ready))).await.ok()
     }
 
     async fn header(&self, asked: &Asked<'_>, cell: &Cell, track: &str, number: u64) -> Response<Body> {

@@ -93,7 +93,8 @@ fn write_set(
     first_of_kind: bool,
 ) {
     let times = Times::new(epoch, renditions[set.members[0]].info.timescale);
-    begin_set(xml, id, set, renditions);
+    let independent = set.members.iter().all(|&m| epoch.tracks[m].segments.iter().all(|s| s.sync));
+    begin_set(xml, id, set, renditions, independent);
     write_channels(xml, set, renditions);
     write_producer_reference_time(xml, live, epoch, &times, id, set);
     // Every chunk of audio is a random access point, of video only the first of a segment is.

@@ -36,7 +36,7 @@ fn write_set(
     set: &SwitchingSet,
     first_of_kind: bool,
 ) {
-    begin_set(xml, id, set, renditions);
+    begin_set(xml, id, set, renditions, true);
     write_channels(xml, set, renditions);
     write_role(xml, set, first_of_kind);
     let tracks = presentation.tracks();

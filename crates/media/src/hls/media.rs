@@ -5,7 +5,7 @@
 //!
 //! **Invariant:** EXT-X-TARGETDURATION never changes (§4.4.3.1); live it comes with the model.
 
-use super::VERSION;
+use super::{INDEPENDENT, VERSION};
 use crate::presentation::live::{Epoch, Live, LiveSegment, LiveTrack};
 use crate::presentation::utc::Utc;
 use crate::presentation::{NamedTrack, micros};
@@ -35,6 +35,9 @@ pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     let mut out = head(live.target_duration_s);
     let (sequence, epoch) = listed.first().map_or((0, 0), |(epoch, s)| (s.sequence, epoch.id));
     let _ = writeln!(out, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{epoch}");
+    if listed.iter().all(|(_, segment)| segment.sync) {
+        out.push_str(INDEPENDENT);
+    }
     let mut current = None;
     for (epoch, segment) in listed {
         if current != Some(epoch.id) {

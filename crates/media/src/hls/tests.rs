@@ -176,6 +176,7 @@ fn a_live_media_playlist_over_a_discontinuity() {
             #EXTM3U
             #EXT-X-VERSION:7
             #EXT-X-TARGETDURATION:2
+            #EXT-X-INDEPENDENT-SEGMENTS
             #EXT-X-MEDIA-SEQUENCE:27
             #EXT-X-DISCONTINUITY-SEQUENCE:0
             #EXT-X-MAP:URI="init-0.mp4"
@@ -211,6 +212,7 @@ fn a_live_playlist_lists_no_more_than_its_depth() {
             #EXTM3U
             #EXT-X-VERSION:7
             #EXT-X-TARGETDURATION:2
+            #EXT-X-INDEPENDENT-SEGMENTS
             #EXT-X-MEDIA-SEQUENCE:31
             #EXT-X-DISCONTINUITY-SEQUENCE:1
             #EXT-X-MAP:URI="init-30.mp4"
@@ -234,6 +236,7 @@ fn a_track_that_missed_an_epoch_keeps_the_discontinuity_sequence() {
             #EXTM3U
             #EXT-X-VERSION:7
             #EXT-X-TARGETDURATION:2
+            #EXT-X-INDEPENDENT-SEGMENTS
             #EXT-X-MEDIA-SEQUENCE:29
             #EXT-X-DISCONTINUITY-SEQUENCE:0
             #EXT-X-MAP:URI="init-0.mp4"
@@ -269,11 +272,12 @@ fn a_live_channel_before_its_first_whole_segment() {
     check(
         &media::live(&channel, "stream0", 60_000_000).unwrap(),
         expect![[r#"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-TARGETDURATION:2
-        #EXT-X-MEDIA-SEQUENCE:0
-        #EXT-X-DISCONTINUITY-SEQUENCE:0
-    "#]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-MEDIA-SEQUENCE:0
+            #EXT-X-DISCONTINUITY-SEQUENCE:0
+        "#]],
     );
 }

@@ -104,6 +104,8 @@ pub struct LiveSegment {
     pub time: u64,
     /// In the track's timescale.
     pub duration: u64,
+    /// Whether decoding can start with it.
+    pub sync: bool,
 }
 
 impl Live {

@@ -58,7 +58,7 @@ pub(crate) fn channel() -> Live {
         let track = |t: NamedTrack, first: u64, duration: u64| {
             let segment = |n: u64| {
                 let time = first + (n - start_number) * duration;
-                LiveSegment { sequence: n, number: n, time, duration }
+                LiveSegment { sequence: n, number: n, time, duration, sync: true }
             };
             LiveTrack {
                 bitrate: Bitrate { average: 8000, peak: 9000 },

@@ -69,6 +69,11 @@ impl Cell {
         self.lock().channel.since()
     }
 
+    /// Whether its source is gone, and the window has passed over what it left.
+    pub(super) fn is_over(&self, now: i64) -> bool {
+        self.lock().channel.is_over(now)
+    }
+
     /// Milliseconds of a segment.
     pub(super) fn segment_ms(&self) -> u64 {
         self.lock().channel.segment_ms()
@@ -84,21 +89,30 @@ impl Cell {
         self.lock().channel.only_track().map(str::to_owned)
     }
 
-    pub(super) fn header(&self, track: &str, bytes: Bytes, info: TrackInfo) -> Result<usize, Refusal> {
-        self.lock().channel.header(track, bytes, info)
+    pub(super) fn header(
+        &self,
+        track: &str,
+        bytes: Bytes,
+        info: TrackInfo,
+        again: bool,
+        now: i64,
+    ) -> Result<usize, Refusal> {
+        self.change(|channel, _| channel.header(track, bytes, info, again, now))
     }
 
     pub(super) fn chunk(&self, track: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
-        self.change(|channel, arena| {
+        let (taken, lost) = self.change_and_tell(|channel, arena| {
             // Room is made before the chunk is taken: what was taken is not lost.
             let need = chunk.bytes.len().div_ceil(SLAB_BYTES) + SPARE_SLABS;
             while arena.free_slabs() < need && channel.shed(now) {}
             channel.chunk(track, chunk, now)
-        })
+        });
+        if lost { Err(Refusal::NoRoom) } else { taken }
     }
 
-    pub(super) fn ended(&self, track: usize) {
-        self.change(|channel, _| channel.ended(track));
+    /// See [`Channel::closed`].
+    pub(super) fn closed(&self, track: usize, with_media: bool) {
+        self.change(|channel, _| channel.closed(track, with_media));
     }
 
     pub(super) fn tick(&self, now: i64) {
@@ -119,27 +133,40 @@ impl Cell {
 
     /// Changes the channel, carries out what follows, and wakes who waits if anything began or ended.
     fn change<T>(&self, change: impl FnOnce(&mut Channel, &Arena) -> T) -> T {
+        self.change_and_tell(change).0
+    }
+
+    /// Also tells whether bytes were lost for want of room.
+    fn change_and_tell<T>(&self, change: impl FnOnce(&mut Channel, &Arena) -> T) -> (T, bool) {
         let mut state = self.lock();
         let changed = change(&mut state.channel, &self.arena);
-        let effects = state.channel.take_effects();
-        let wake = effects.iter().any(|e| !matches!(e, Effect::Append { .. }));
-        for effect in effects {
-            self.carry_out(&mut state, effect);
+        let (mut wake, mut lost) = (false, false);
+        // What was lost has effects of its own, but loses nothing more.
+        loop {
+            let effects = state.channel.take_effects();
+            if effects.is_empty() {
+                break;
+            }
+            wake |= effects.iter().any(|e| !matches!(e, Effect::Append { .. }));
+            for effect in effects {
+                lost |= self.carry_out(&mut state, effect).is_err();
+            }
         }
         drop(state);
         if wake {
             self.changed.send_replace(());
         }
-        changed
+        (changed, lost)
     }
 
-    fn carry_out(&self, state: &mut State, effect: Effect) {
+    /// Fails if bytes could not be kept; their segment is forgotten then.
+    fn carry_out(&self, state: &mut State, effect: Effect) -> Result<(), Failure> {
         match effect {
             Effect::Begin { track, number } => {
                 let (buffer, writer) = FillBuffer::stored(&self.arena, ());
                 state.segments.insert((track, number), Segment { buffer, writer: Some(writer) });
             }
-            Effect::Append { track, number, bytes } => self.append(state, track, number, bytes),
+            Effect::Append { track, number, bytes } => return self.append(state, track, number, bytes),
             Effect::Complete { track, number } => {
                 let segment = state.segments.get_mut(&(track, number));
                 if let Some(writer) = segment.and_then(|s| s.writer.take()) {
@@ -149,17 +176,20 @@ impl Cell {
             Effect::Evict { track, number } => drop(state.segments.remove(&(track, number))),
             Effect::Note(note) => self.log(&state.channel, &note),
         }
+        Ok(())
     }
 
-    fn append(&self, state: &mut State, track: usize, number: u64, bytes: Bytes) {
-        let Some(segment) = state.segments.get_mut(&(track, number)) else { return };
-        let Some(writer) = &mut segment.writer else { return };
+    fn append(&self, state: &mut State, track: usize, number: u64, bytes: Bytes) -> Result<(), Failure> {
+        let segment = state.segments.get_mut(&(track, number));
+        let Some(mut writer) = segment.and_then(|s| s.writer.take()) else { return Err(Failure::NoRoom) };
         if writer.append(bytes).is_ok() {
-            return;
+            if let Some(segment) = state.segments.get_mut(&(track, number)) {
+                segment.writer = Some(writer);
+            }
+            return Ok(());
         }
-        if let Some(writer) = segment.writer.take() {
-            writer.fail(Failure::NoRoom);
-        }
+        writer.fail(Failure::NoRoom);
+        state.channel.lost(track, number);
         let track = state.channel.track_name(track);
         tracing::error!(
             channel = self.name,
@@ -167,6 +197,7 @@ impl Cell {
             number,
             "no memory left for live segments: raise live_memory"
         );
+        Err(Failure::NoRoom)
     }
 
     fn log(&self, channel: &Channel, note: &Note) {

@@ -15,14 +15,16 @@
 //! | a chunk of a track comes | and so |
 //! |---|---|
 //! | where the last one ended | it goes on |
-//! | behind, by less than two segments | it is a duplicate, dropped |
+//! | behind, by less than two segments | it is a duplicate, dropped, unless a new upload begins with it that is no repetition |
 //! | further behind, or far ahead and late or early by the clock | a new epoch, which the other tracks enter with their own jump |
+//! | where the last one ended, while another track has jumped | at its next segment it enters that epoch, its times moved beside those that come now |
 //! | ahead by more than half a segment, in time by the clock | a new epoch, which the others enter at that media time |
 //! | after a changed header | the same |
 //! | again and again a segment late | the same: the source has paused, its clock has not |
 
 mod cut;
 mod epoch;
+mod follow;
 mod gather;
 mod snapshot;
 #[cfg(test)]
@@ -33,9 +35,11 @@ mod track;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
 use thalweg_media::chunk::Chunk;
 use thalweg_media::presentation::{Kind, micros, rescale};
 use thalweg_media::prft::Prft;
+use thalweg_media::retime;
 use thalweg_media::track::TrackInfo;
 
 use epoch::{Epoch, Follow};
@@ -89,6 +93,21 @@ impl ChunkIn {
 
     fn half(&self) -> u64 {
         self.duration / 2
+    }
+
+    /// The same chunk so many units later; `None` where its times cannot be moved there.
+    fn shifted(&self, by: i64) -> Option<ChunkIn> {
+        let time = self.time.checked_add_signed(by)?;
+        let bytes = retime::shifted(&self.bytes, by).ok()??;
+        let moved = |p: Prft| Some(Prft { media_time: p.media_time.checked_add_signed(by)?, ..p });
+        Some(ChunkIn { bytes, time, prft: self.prft.and_then(moved), ..self.clone() })
+    }
+
+    /// What tells a repetition of the chunk from another of the same time.
+    fn fingerprint(&self) -> (u64, u64) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.bytes);
+        (self.time, hasher.finish())
     }
 }
 
@@ -175,6 +194,10 @@ pub(crate) enum Refusal {
     NoSyncSample { track: String },
     /// [`PENDING_BYTES_MAX`].
     TooMuchPending,
+    /// Another upload of the track is open, under another header.
+    Busy { track: String },
+    /// Memory for live segments has run out.
+    NoRoom,
 }
 
 impl fmt::Display for Refusal {
@@ -191,6 +214,13 @@ impl fmt::Display for Refusal {
                 let s = SEGMENT_US_MAX / 1_000_000;
                 write!(f, "track {track}: no second sync sample in {s} s: encode with shorter GOPs")
             }
+            Refusal::Busy { track } => {
+                write!(
+                    f,
+                    "track {track} is being uploaded under another header: give each track its own name"
+                )
+            }
+            Refusal::NoRoom => f.write_str("no memory left for live segments"),
             Refusal::TooMuchPending => write!(
                 f,
                 "{} MiB before the segment duration could be learned from two sync samples",
@@ -233,27 +263,60 @@ impl Channel {
         }
     }
 
-    /// A CMAF header of the track called `name`; the index that effects and chunks name it by.
-    pub(crate) fn header(&mut self, name: &str, bytes: Bytes, info: TrackInfo) -> Result<usize, Refusal> {
-        if let Some(index) = self.tracks.iter().position(|t| t.name == name) {
-            let track = &mut self.tracks[index];
-            if Kind::of(&track.info) != Kind::of(&info) {
-                return Err(Refusal::OtherKind { track: name.to_owned() });
+    /// A CMAF header of the track called `name`; the index that effects and chunks name it by. `again` if the same
+    /// upload has brought one of the track before; else it is to be [closed](Channel::closed).
+    pub(crate) fn header(
+        &mut self,
+        name: &str,
+        bytes: Bytes,
+        info: TrackInfo,
+        again: bool,
+        now: i64,
+    ) -> Result<usize, Refusal> {
+        self.touched_us = now;
+        let index = match self.tracks.iter().position(|t| t.name == name) {
+            Some(index) => {
+                let track = &self.tracks[index];
+                if Kind::of(&track.info) != Kind::of(&info) {
+                    return Err(Refusal::OtherKind { track: name.to_owned() });
+                }
+                if track.uploads > usize::from(again) && track.header != bytes {
+                    return Err(Refusal::Busy { track: name.to_owned() });
+                }
+                if track.info.timescale != info.timescale {
+                    // What is being made was made in the old unit.
+                    self.complete_current(index);
+                }
+                self.tracks[index].set_header(bytes, info);
+                index
             }
-            track.set_header(bytes, info);
-            return Ok(index);
+            None if self.tracks.len() == TRACKS_MAX => return Err(Refusal::TooManyTracks),
+            None => {
+                self.tracks.push(Track::new(name, bytes, info));
+                self.tracks.len() - 1
+            }
+        };
+        let track = &mut self.tracks[index];
+        if !again {
+            track.fresh = track.uploads == 0;
+            track.uploads += 1;
         }
-        if self.tracks.len() == TRACKS_MAX {
-            return Err(Refusal::TooManyTracks);
+        Ok(index)
+    }
+
+    /// An upload that brought a header is over. If it brought media too, it was the track's, whose segment ends.
+    pub(crate) fn closed(&mut self, track: usize, with_media: bool) {
+        self.tracks[track].uploads = self.tracks[track].uploads.saturating_sub(1);
+        if with_media {
+            self.complete_current(track);
         }
-        self.tracks.push(Track::new(name, bytes, info));
-        Ok(self.tracks.len() - 1)
     }
 
     /// A chunk of a track. The effects are in [`Channel::take_effects`].
     pub(crate) fn chunk(&mut self, track: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
         let last = chunk.last;
         self.touched_us = now;
+        let chunk = self.moved(track, chunk, now);
         let outcome = match self.decide(track, &chunk, now) {
             Decision::Drop(outcome) => {
                 if outcome == Outcome::Misfit {
@@ -271,17 +334,16 @@ impl Channel {
                 self.join(track, now);
                 self.accept(track, chunk, now)?
             }
+            Decision::Follow => self.follow(track, chunk, now)?,
         };
+        if outcome != Outcome::Duplicate {
+            self.tracks[track].fresh = false;
+        }
         if last {
-            self.ended(track);
+            self.complete_current(track);
         }
         self.evict(now);
         Ok(outcome)
-    }
-
-    /// The source has ended the track, or its connection.
-    pub(crate) fn ended(&mut self, track: usize) {
-        self.complete_current(track);
     }
 
     /// Time has passed: nobody waits for a source that hangs, and the window moves on without it.
@@ -333,7 +395,7 @@ impl Channel {
     fn accept(&mut self, track: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
         let epoch = self.tracks[track].epoch.and_then(|id| self.epoch(id));
         let timeline = epoch.and_then(|e| e.timeline.clone());
-        self.tracks[track].edge = chunk.end();
+        self.tracks[track].took(&chunk, now);
         match timeline {
             Some(timeline) => Ok(self.place(track, &timeline, chunk, now)),
             None => self.gather(track, chunk, now),
@@ -348,7 +410,11 @@ impl Channel {
         };
         let fits = newest.fits(chunk, track.info.timescale, now);
         let Some(id) = track.epoch.filter(|&id| self.epoch(id).is_some()) else {
-            return if fits { Decision::Join } else { Decision::Drop(Outcome::Misfit) };
+            return match track.epoch {
+                _ if fits => Decision::Join,
+                Some(_) => Decision::Begin(Cause::Jump, Follow::ByJump),
+                None => Decision::Drop(Outcome::Misfit),
+            };
         };
         let place = self.relative(track, chunk);
         if id == newest.id {
@@ -365,17 +431,13 @@ impl Channel {
                 }
             }
             Follow::ByJump => match place {
-                _ if fits && newest.timeline.is_some() => Decision::Join,
-                Place::InOrder if !track.header_changed => {
-                    if now - newest.begun_us <= 2 * self.segment_us(track) {
-                        Decision::Stay
-                    } else {
-                        Decision::Drop(Outcome::Misfit)
-                    }
+                Place::InOrder if !track.header_changed && self.at_border(index, chunk, now) => {
+                    Decision::Follow
                 }
-                _ if newest.timeline.is_none() => Decision::Join,
-                Place::Duplicate => Decision::Drop(Outcome::Duplicate),
-                _ => Decision::Drop(Outcome::Misfit),
+                Place::InOrder if !track.header_changed => Decision::Stay,
+                _ if fits => Decision::Join,
+                Place::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
+                _ => Decision::Begin(Cause::Jump, Follow::ByJump),
             },
         }
     }
@@ -400,7 +462,8 @@ impl Channel {
         let segment = rescale(self.segment_us(track).cast_unsigned(), 1_000_000, track.info.timescale);
         let (time, edge) = (chunk.time, track.edge);
         if time + chunk.half() < edge {
-            return if edge - time < 2 * segment { Place::Duplicate } else { Place::Behind };
+            let repeated = !track.fresh || track.seen.contains(&chunk.fingerprint());
+            return if repeated && edge - time < 2 * segment { Place::Duplicate } else { Place::Behind };
         }
         if time > edge + segment / 2 { Place::Ahead } else { Place::InOrder }
     }
@@ -436,6 +499,8 @@ enum Decision {
     Join,
     /// Into an epoch of its own, which other tracks enter later.
     Begin(Cause, Follow),
+    /// Into the newest epoch, where other tracks have begun anew while this one runs on.
+    Follow,
     /// Nowhere.
     Drop(Outcome),
 }

@@ -7,13 +7,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
-use thalweg_media::chunk::{ChunkScanner, Event};
+use thalweg_media::chunk::{ChunkScanner, Event, Header};
 use thalweg_media::error::{Error as MediaError, Fault as MediaFault};
+
+use tokio::time::timeout;
 
 use super::cell::Cell;
 use super::channel::Refusal;
@@ -27,6 +30,8 @@ use crate::clock::now_us;
 pub(crate) const ALLOW: &str = "PUT, POST, DELETE, OPTIONS";
 /// Bytes of a source's manifest that are looked at.
 const MANIFEST_HEAD_BYTES: usize = 256;
+/// An upload that brings no byte for so long has lost its source: its track is free for another.
+const UPLOAD_IDLE: Duration = Duration::from_secs(60);
 /// Media types that are taken; a source that sends none is taken at the word of its bytes.
 const MEDIA_TYPES: [&str; 9] = [
     "video/mp4",
@@ -53,6 +58,8 @@ enum Fault {
     NotAManifest,
     /// The connection broke off, or its transfer coding is wrong.
     Transport(hyper::Error),
+    /// [`UPLOAD_IDLE`].
+    Idle,
 }
 
 impl fmt::Display for Fault {
@@ -72,6 +79,7 @@ impl fmt::Display for Fault {
                 f.write_str("the path does not say which track this is: name uploads TRACK-NUMBER.m4s")
             }
             Fault::NotAManifest => f.write_str("named like a manifest, and is none"),
+            Fault::Idle => write!(f, "no byte of the upload came for {} s", UPLOAD_IDLE.as_secs()),
             Fault::Transport(error) => write!(f, "the upload broke off: {error}"),
         }
     }
@@ -91,6 +99,9 @@ impl Fault {
                 MediaFault::MissingHeader => StatusCode::PRECONDITION_FAILED,
                 _ => StatusCode::BAD_REQUEST,
             },
+            Fault::Idle => StatusCode::REQUEST_TIMEOUT,
+            Fault::Refused(Refusal::Busy { .. }) => StatusCode::CONFLICT,
+            Fault::Refused(Refusal::NoRoom) => StatusCode::SERVICE_UNAVAILABLE,
             Fault::Refused(_) | Fault::WhichTrack | Fault::NotAManifest | Fault::Transport(_) => {
                 StatusCode::BAD_REQUEST
             }
@@ -120,7 +131,9 @@ pub(crate) async fn answer(
     };
     let Err(fault) = result else { return answer::text(StatusCode::OK, "taken") };
     tracing::warn!(channel, path = path.join("/"), %fault, "upload refused");
-    content.drain().await;
+    if !matches!(fault, Fault::Idle) {
+        content.drain().await;
+    }
     answer::text(fault.status(), fault)
 }
 
@@ -133,7 +146,7 @@ impl Content {
     /// The next bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<bytes::Bytes>, Fault> {
         loop {
-            match self.incoming.frame().await {
+            match timeout(UPLOAD_IDLE, self.incoming.frame()).await.map_err(|_| Fault::Idle)? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(Fault::Transport(error)),
                 Some(Ok(frame)) => {
@@ -152,39 +165,62 @@ impl Content {
 }
 
 /// What is done with an upload.
-enum Intake {
+enum Intake<'a> {
     Manifest,
-    Media(Box<Media>),
+    Media(Box<Media<'a>>),
 }
 
 /// An upload of CMAF.
-struct Media {
-    cell: Arc<Cell>,
-    /// The track's name, once it is known.
-    track: String,
+struct Media<'a> {
+    live: &'a Live,
+    channel: &'a str,
+    /// `None` until a header came, where there was no such channel before.
+    cell: Option<Arc<Cell>>,
+    /// What the path says of the track's name.
+    names: Names,
     index: Option<usize>,
     scanner: ChunkScanner,
-    /// The upload brought the header itself: it is a whole track, whose end is the track's.
+    /// A header that is not known to be that of a whole track or an object of its own.
+    held: Option<Header>,
+    /// The upload brought the header itself.
     has_header: bool,
+    /// It brought a chunk.
+    has_media: bool,
 }
 
-impl Intake {
-    fn new(live: &Live, channel: &str, path: &[String], fields: &HeaderMap) -> Result<Intake, Fault> {
+struct Names {
+    /// If the upload is an object, a header or a segment.
+    track: String,
+    /// If it is the whole track.
+    long: String,
+}
+
+impl<'a> Intake<'a> {
+    fn new(
+        live: &'a Live,
+        channel: &'a str,
+        path: &[String],
+        fields: &HeaderMap,
+    ) -> Result<Intake<'a>, Fault> {
+        let cell = live.channel_of_upload(channel).map_err(Fault::Channel)?;
         check_type(fields)?;
-        let track = match classify(path) {
+        let mut names = match classify(path) {
             Upload::Manifest => return Ok(Intake::Manifest),
             Upload::Other(extension) => return Err(Fault::Extension(extension)),
-            Upload::Media(track) => track,
+            Upload::Media { track, long } => Names { track, long },
         };
-        let cell = live.channel_for_ingest(channel).map_err(Fault::Channel)?;
-        let track = if track.is_empty() { cell.only_track().unwrap_or_default() } else { track };
-        let known = cell.track_info(&track);
+        if names.track.is_empty() {
+            names.track = cell.as_ref().and_then(|c| c.only_track()).unwrap_or_default();
+        }
+        let known = cell.as_ref().and_then(|c| c.track_info(&names.track));
         let scanner = match &known {
             Some((_, info)) => ChunkScanner::with_header(info),
             None => ChunkScanner::new(),
         };
         let index = known.map(|(index, _)| index);
-        Ok(Intake::Media(Box::new(Media { cell, track, index, scanner, has_header: false })))
+        let (held, has_header, has_media) = (None, false, false);
+        let media = Media { live, channel, cell, names, index, scanner, held, has_header, has_media };
+        Ok(Intake::Media(Box::new(media)))
     }
 
     async fn run(&mut self, content: &mut Content) -> Result<(), Fault> {
@@ -199,41 +235,59 @@ impl Intake {
     }
 }
 
-impl Media {
+impl Media<'_> {
     async fn run(&mut self, content: &mut Content) -> Result<(), Fault> {
         while let Some(bytes) = content.next().await? {
             self.scanner.push(&bytes);
             self.take_events()?;
         }
-        self.scanner.finish().map_err(Fault::Media)
+        self.scanner.finish().map_err(Fault::Media)?;
+        match self.held.take() {
+            Some(header) => self.take_header(header),
+            None => Ok(()),
+        }
     }
 
     fn take_events(&mut self) -> Result<(), Fault> {
         while let Some(event) = self.scanner.next_event().map_err(Fault::Media)? {
             match event {
-                Event::Header(header) => {
-                    if self.track.is_empty() {
-                        self.track = format!("track{}", header.info.track_id);
-                    }
-                    let index =
-                        self.cell.header(&self.track, header.bytes, header.info).map_err(Fault::Refused)?;
-                    self.index = Some(index);
-                    self.has_header = true;
-                }
+                Event::Header(header) if self.has_header => self.take_header(header)?,
+                Event::Header(header) => self.held = Some(header),
                 Event::Chunk(chunk) => {
-                    let index = self.index.ok_or(Fault::WhichTrack)?;
-                    let outcome = self.cell.chunk(index, chunk.into(), now_us()).map_err(Fault::Refused)?;
-                    tracing::trace!(channel = self.cell.name(), track = self.track, ?outcome, "chunk");
+                    self.has_media = true;
+                    if let Some(header) = self.held.take() {
+                        self.take_header(header)?;
+                    }
+                    let (Some(cell), Some(index)) = (&self.cell, self.index) else {
+                        return Err(Fault::WhichTrack);
+                    };
+                    let outcome = cell.chunk(index, chunk.into(), now_us()).map_err(Fault::Refused)?;
+                    tracing::trace!(channel = self.channel, index, ?outcome, "chunk");
                 }
             }
         }
         Ok(())
     }
 
+    /// A header, once it is known whether media follow it.
+    fn take_header(&mut self, header: Header) -> Result<(), Fault> {
+        let cell = match &self.cell {
+            Some(cell) => cell,
+            None => self.cell.insert(self.live.channel_for_header(self.channel).map_err(Fault::Channel)?),
+        };
+        let name = if self.has_media { &self.names.long } else { &self.names.track };
+        let numbered = format!("track{}", header.info.track_id);
+        let name = if name.is_empty() { &numbered } else { name };
+        let taken = cell.header(name, header.bytes, header.info, self.has_header, now_us());
+        self.index = Some(taken.map_err(Fault::Refused)?);
+        self.has_header = true;
+        Ok(())
+    }
+
     /// The upload is over, one way or another. A segment that came in objects of its own may go on in the next.
     fn end(&mut self) {
-        if let Some(index) = self.index.filter(|_| self.has_header) {
-            self.cell.ended(index);
+        if let (Some(cell), Some(index), true) = (&self.cell, self.index, self.has_header) {
+            cell.closed(index, self.has_media);
         }
     }
 }

@@ -8,7 +8,8 @@
 //! 3. Any other: a last word that is a number, which is the segment's, is left out.
 //! 4. Words that only say what kind of file it is (`chunk`, `segment`, …) are left out.
 //!
-//! What remains, joined by `-`, is the track:
+//! What remains, joined by `-`, is the track. An upload that brings header and media is a whole track, and no segment of
+//! one: there the number is left in, so that `video-180.cmfv` and `video-90.cmfv` are two.
 //!
 //! | source | header | segment | track |
 //! |---|---|---|---|
@@ -22,8 +23,8 @@
 /// What an upload is, by its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Upload {
-    /// CMAF of the track of this name; empty if the path does not say which.
-    Media(String),
+    /// CMAF of the track called `track`, or `long` if the upload is all of it; empty if the path does not say which.
+    Media { track: String, long: String },
     /// The source's own manifest.
     Manifest,
     /// Something that is not taken, by its ending.
@@ -41,11 +42,12 @@ const NOISE_WORDS: [&str; 6] = ["chunk", "segment", "seg", "frag", "fragment", "
 
 /// What an upload to `path`, the parts below the channel, is.
 pub(super) fn classify(path: &[String]) -> Upload {
-    let Some((file, directories)) = path.split_last() else { return Upload::Media(String::new()) };
+    let Some((file, directories)) = path.split_last() else { return media(String::new(), String::new()) };
     if let Some(stream) = streams(file) {
         let (stem, _) = split_extension(stream);
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        return Upload::Media(shortened(stem.chars().map(|c| if allowed(c) { c } else { '-' }).collect()));
+        let name: String = stem.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+        return media(name.clone(), name);
     }
     let (stem, extension) = split_extension(file);
     if MANIFESTS.contains(&extension.as_str()) {
@@ -54,10 +56,16 @@ pub(super) fn classify(path: &[String]) -> Upload {
     if !extension.is_empty() && !MEDIA.contains(&extension.as_str()) {
         return Upload::Other(extension);
     }
-    let mut all: Vec<String> = directories.iter().flat_map(|d| words(d)).collect();
-    all.extend(without_number(words(stem)));
-    all.retain(|w| !NOISE_WORDS.contains(&w.to_ascii_lowercase().as_str()));
-    Upload::Media(shortened(all.join("-")))
+    let directories: Vec<String> = directories.iter().flat_map(|d| words(d)).collect();
+    let joined = |words: Vec<String>| {
+        let all = directories.iter().cloned().chain(words);
+        all.filter(|w| !NOISE_WORDS.contains(&w.to_ascii_lowercase().as_str())).collect::<Vec<_>>().join("-")
+    };
+    media(joined(without_number(words(stem))), joined(without_header(words(stem))))
+}
+
+fn media(track: String, long: String) -> Upload {
+    Upload::Media { track: shortened(track), long: shortened(long) }
 }
 
 /// NAME of `Streams(NAME)`.
@@ -80,13 +88,19 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Leaves out the word that says header or, without one, the segment's number.
-fn without_number(mut words: Vec<String>) -> Vec<String> {
-    let is_header = |w: &String| HEADER_WORDS.contains(&w.to_ascii_lowercase().as_str());
-    if words.iter().any(is_header) {
-        words.retain(|w| !is_header(w));
-    } else if words.last().is_some_and(|w| is_number(w) || w.strip_prefix("dash").is_some_and(is_number)) {
+fn without_number(words: Vec<String>) -> Vec<String> {
+    let count = words.len();
+    let mut words = without_header(words);
+    if words.len() == count
+        && words.last().is_some_and(|w| is_number(w) || w.strip_prefix("dash").is_some_and(is_number))
+    {
         words.pop();
     }
+    words
+}
+
+fn without_header(mut words: Vec<String>) -> Vec<String> {
+    words.retain(|w| !HEADER_WORDS.contains(&w.to_ascii_lowercase().as_str()));
     words
 }
 
@@ -120,26 +134,29 @@ mod tests {
             ("audio/en/header.m4s", "audio/en/seg-96000.m4s"),
             ("init.mp4", "1.m4s"),
             ("track2.cmfa", "track2.cmfa"),
+            ("video_init.cmfv", "video-180.cmfv"),
         ] {
             let path = |p: &str| p.split('/').map(str::to_owned).collect::<Vec<_>>();
-            out += &format!(
-                "{header}, {segment} → {:?}, {:?}\n",
-                classify(&path(header)),
-                classify(&path(segment))
-            );
+            let of = |p: &str| match classify(&path(p)) {
+                Upload::Media { track, long } => (track, long),
+                other => panic!("{other:?}"),
+            };
+            let ((header_track, _), (track, long)) = (of(header), of(segment));
+            out += &format!("{header}, {segment} → {header_track}, {track}, long {long}\n");
         }
         expect![[r#"
-            init-stream0.m4s, chunk-stream0-00001.m4s → Media("stream0"), Media("stream0")
-            Streams(video_360.cmfv), streams(video_360.cmfv) → Media("video_360"), Media("video_360")
-            h264_720p_init.mp4, h264_720p_12.m4s → Media("h264-720p"), Media("h264-720p")
-            video_720_init.mp4, video_720_1.m4s → Media("video-720"), Media("video-720")
-            source_dashinit.mp4, source_dash12.m4s → Media("source"), Media("source")
-            live_dash_track1_init.mp4, live_dash_track1_5.m4s → Media("live-track1"), Media("live-track1")
-            video/init.cmfv, video/12.cmfv → Media("video"), Media("video")
-            720/init.mp4, 720/seg-12.m4s → Media("720"), Media("720")
-            audio/en/header.m4s, audio/en/seg-96000.m4s → Media("audio-en"), Media("audio-en")
-            init.mp4, 1.m4s → Media(""), Media("")
-            track2.cmfa, track2.cmfa → Media("track2"), Media("track2")
+            init-stream0.m4s, chunk-stream0-00001.m4s → stream0, stream0, long stream0-00001
+            Streams(video_360.cmfv), streams(video_360.cmfv) → video_360, video_360, long video_360
+            h264_720p_init.mp4, h264_720p_12.m4s → h264-720p, h264-720p, long h264-720p-12
+            video_720_init.mp4, video_720_1.m4s → video-720, video-720, long video-720-1
+            source_dashinit.mp4, source_dash12.m4s → source, source, long source-dash12
+            live_dash_track1_init.mp4, live_dash_track1_5.m4s → live-track1, live-track1, long live-track1-5
+            video/init.cmfv, video/12.cmfv → video, video, long video-12
+            720/init.mp4, 720/seg-12.m4s → 720, 720, long 720-12
+            audio/en/header.m4s, audio/en/seg-96000.m4s → audio-en, audio-en, long audio-en-96000
+            init.mp4, 1.m4s → , , long 1
+            track2.cmfa, track2.cmfa → track2, track2, long track2
+            video_init.cmfv, video-180.cmfv → video, video, long video-180
         "#]]
         .assert_eq(&out);
     }
@@ -150,8 +167,8 @@ mod tests {
         assert_eq!(of("live.mpd"), Upload::Manifest);
         assert_eq!(of("media_0.M3U8"), Upload::Manifest);
         assert_eq!(of("seg1.ts"), Upload::Other(String::from("ts")));
-        assert_eq!(classify(&[]), Upload::Media(String::new()));
-        assert_eq!(of("Streams("), Upload::Media(String::from("Streams")));
-        assert_eq!(of("é"), Upload::Media(String::new()));
+        assert_eq!(classify(&[]), media(String::new(), String::new()));
+        assert_eq!(of("Streams("), media(String::from("Streams"), String::from("Streams")));
+        assert_eq!(of("é"), media(String::new(), String::new()));
     }
 }

@@ -3,11 +3,11 @@
 //! A segment begins with a sync sample at or after its place on the grid, half a chunk's duration
 //! early at most. It is whole as soon as its last chunk reaches the next place, without waiting for
 //! the chunk after it; a source whose sync samples then turn out to lie elsewhere gets its segments
-//! cut where they come.
+//! cut where they come, and before they would be longer than the playlists' target duration allows.
 
 use super::timeline::Timeline;
 use super::track::{Current, Whole};
-use super::{Channel, ChunkIn, Effect, Note, Outcome, SEGMENT_US_MAX, timeline::signed};
+use super::{Channel, ChunkIn, Effect, Note, Outcome, timeline::signed};
 use thalweg_media::presentation::{Bitrate, Kind, micros, rate};
 
 impl Channel {
@@ -44,13 +44,15 @@ impl Channel {
         Outcome::Taken
     }
 
-    fn begins_segment(&self, index: usize, timeline: &Timeline, chunk: &ChunkIn) -> bool {
+    pub(super) fn begins_segment(&self, index: usize, timeline: &Timeline, chunk: &ChunkIn) -> bool {
         let track = &self.tracks[index];
         let Some(current) = &track.current else { return true };
         let timescale = track.info.timescale;
         let border = timeline.grid(current.number + 1, timescale);
         let reached = chunk.time + tolerance(timeline, chunk, timescale) >= border;
-        let overlong = signed(micros(chunk.time.saturating_sub(current.time), timescale)) >= SEGMENT_US_MAX;
+        // A length of n.5 s is rounded up (RFC 8216bis §4.4.3.1); a microsecond is left for rounding before that.
+        let length_us = micros(chunk.end().saturating_sub(current.time), timescale);
+        let overlong = length_us + 500_001 >= (self.target_duration_s + 1) * 1_000_000;
         chunk.sync && reached || overlong
     }
 
@@ -63,7 +65,8 @@ impl Channel {
         track.begun = true;
         track.next_number = number + 1;
         track.lag_us = Some((lag_us, lag_us));
-        track.current = Some(Current { number, time: chunk.time, end: chunk.time, touched_us: now });
+        track.current =
+            Some(Current { number, time: chunk.time, end: chunk.time, touched_us: now, sync: chunk.sync });
         self.effects.push(Effect::Begin { track: index, number });
         if irregular {
             self.note(Note::Irregular { track: index, number });
@@ -86,10 +89,20 @@ impl Channel {
             number: current.number,
             time: current.time,
             duration,
+            sync: current.sync,
             duration_us: signed(micros(duration, timescale)),
             end_wall_us: timeline.map_or(current.touched_us, |t| t.wall_us(current.end, timescale)),
         });
         self.effects.push(Effect::Complete { track: index, number: current.number });
+    }
+
+    /// A segment whose bytes could not be kept is forgotten; the track goes on where decoding can start.
+    pub(crate) fn lost(&mut self, index: usize, number: u64) {
+        let track = &mut self.tracks[index];
+        track.current.take_if(|c| c.number == number);
+        track.segments.retain(|s| s.number != number);
+        track.begun = false;
+        self.effects.push(Effect::Evict { track: index, number });
     }
 
     /// Whether the source has fallen behind its epoch's clock for good: the whole of the last segment

@@ -162,7 +162,7 @@ impl Channel {
             let newest = self.epochs.back();
             // What expected tracks are shown as is what they were in the last epoch.
             let needed = self.epochs.len() == 2 && newest.is_some_and(|e| !e.expected.is_empty());
-            if needed || !(next_published || stale) || self.tracks.iter().any(in_use) && !self.is_over(0, now)
+            if needed || !(next_published || stale) || self.tracks.iter().any(in_use) && !self.epoch_is_over(0, now)
             {
                 return;
             }
@@ -172,7 +172,7 @@ impl Channel {
     }
 
     /// Whether the window has passed over an epoch whose tracks have not followed into the next.
-    fn is_over(&self, at: usize, now: i64) -> bool {
+    fn epoch_is_over(&self, at: usize, now: i64) -> bool {
         let epoch = &self.epochs[at];
         let no_segments = !self.tracks.iter().any(|t| t.segments.iter().any(|s| s.epoch == epoch.id));
         let window_us = signed(self.settings.window_ms * 1000);

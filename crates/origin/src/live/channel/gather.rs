@@ -33,7 +33,7 @@ impl Channel {
         }
         let pending = self.tracks.iter().flat_map(|t| &t.pending).map(|(c, _)| c.bytes.len() as u64);
         if pending.sum::<u64>() + chunk.bytes.len() as u64 > PENDING_BYTES_MAX {
-            return Err(Refusal::TooMuchPending);
+            return Err(self.give_up_pending(Refusal::TooMuchPending));
         }
         self.tracks[index].pending.push((chunk, now));
         self.try_open(now);
@@ -42,9 +42,18 @@ impl Channel {
             signed(micros(track.edge.saturating_sub(first.time), track.info.timescale))
         });
         if span_us > SEGMENT_US_MAX {
-            return Err(Refusal::NoSyncSample { track: track.name.clone() });
+            let refusal = Refusal::NoSyncSample { track: track.name.clone() };
+            return Err(self.give_up_pending(refusal));
         }
         Ok(Outcome::Taken)
+    }
+
+    /// What waits is of no use any more, and would be in the way of what comes.
+    fn give_up_pending(&mut self, refusal: Refusal) -> Refusal {
+        for track in &mut self.tracks {
+            track.pending.clear();
+        }
+        refusal
     }
 
     /// Publishes the newest epoch if it is known well enough.
@@ -76,7 +85,7 @@ impl Channel {
             return taken.or_else(|| self.measure(reference)).map(|segment| Plan { reference, segment });
         }
         let reference = of_kind(false)?;
-        if self.video_may_come(epoch) && now - epoch.begun_us < self.gather_us_max() {
+        if self.video_may_come(epoch) && now - epoch.begun_us < self.gather_us_max(epoch) {
             return None;
         }
         let segment = self.segment_of_last(epoch, reference).or_else(|| self.whole_chunks(reference))?;
@@ -92,8 +101,10 @@ impl Channel {
     }
 
     /// How long an epoch waits for its video.
-    fn gather_us_max(&self) -> i64 {
-        2 * i64::from(self.settings.segment_target_ms) * 1000 + GATHER_GRACE_US
+    fn gather_us_max(&self, epoch: &Epoch) -> i64 {
+        let last = self.epochs.iter().rev().filter(|e| e.id < epoch.id).find_map(|e| e.timeline.as_ref());
+        let target_us = i64::from(self.settings.segment_target_ms) * 1000;
+        2 * last.map_or(target_us, Timeline::segment_us) + GATHER_GRACE_US
     }
 
     /// The last epoch's duration of a segment, where the reference's header is the one it had there.
@@ -148,6 +159,7 @@ impl Channel {
         let chunk_us_max = rescale(timeline.chunk, timeline.timescale, 1_000_000);
         let segment_us = timeline.segment_us();
         let target_us = segment_us.cast_unsigned() + (chunk_us_max / 2).min(TARGET_SLACK_US_MAX);
+        let target_us = target_us.max(chunk_us_max);
         // Fixed by the first epoch; a later one with longer segments has to raise it (RFC 8216bis §4.4.3.1).
         self.target_duration_s = self.target_duration_s.max((target_us + 500_000) / 1_000_000).max(1);
         self.availability_start_us.get_or_insert(timeline.start_us);

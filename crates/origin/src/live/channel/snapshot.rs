@@ -61,6 +61,13 @@ impl Channel {
         self.availability_start_us.map(Utc::from_micros)
     }
 
+    /// Whether nothing is left to play, and nothing has come for the length of the window.
+    pub(crate) fn is_over(&self, now: i64) -> bool {
+        let nothing = |t: &super::Track| t.uploads == 0 && t.current.is_none() && t.segments.is_empty();
+        let window_us = signed(self.settings.window_ms * 1000);
+        now - self.touched_us > window_us && self.tracks.iter().all(nothing)
+    }
+
     /// Whether the source has been silent for longer than it takes to make a segment.
     fn is_idle(&self, timeline: &Timeline, now: i64) -> bool {
         now - self.touched_us > SEGMENT_IDLE_US + timeline.segment_us()
@@ -135,6 +142,7 @@ impl Channel {
             number: s.number,
             time: s.time,
             duration: s.duration,
+            sync: s.sync,
         });
         LiveTrack {
             name: track.name.clone(),

@@ -17,12 +17,14 @@ struct Script {
     base: Option<u64>,
     /// What chunks say of their time of capture.
     prft: Option<Prft>,
+    /// Makes each chunk's content another.
+    serial: u32,
 }
 
 impl Script {
     fn new() -> Script {
         let settings = Settings { segment_target_ms: 2000, window_ms: 10_000 };
-        Script { channel: Channel::new(settings), log: String::new(), base: None, prft: None }
+        Script { channel: Channel::new(settings), log: String::new(), base: None, prft: None, serial: 0 }
     }
 
     fn video(mut self) -> Script {
@@ -50,15 +52,17 @@ impl Script {
             sample_defaults: SampleDefaults::default(),
             edit_media_time: 0,
         };
-        self.channel.header(name, Bytes::from_static(bytes), info).unwrap();
+        let index = self.channel.header(name, Bytes::from_static(bytes), info, false, START_US).unwrap();
+        self.channel.closed(index, false);
     }
 
     /// A chunk of `seconds` of media from media time `time`, that comes at `at` seconds.
     fn chunk(&mut self, name: &str, time: f64, seconds: f64, sync: bool, at: f64) {
+        self.serial += 1;
         let (index, info) = self.channel.track_info(name).unwrap();
         let units = |s: f64| (s * f64::from(info.timescale)).round() as u64;
         let chunk = ChunkIn {
-            bytes: Bytes::from(vec![0; 100]),
+            bytes: cmaf(units(time), &(self.serial.to_be_bytes())),
             time: units(time),
             duration: units(seconds),
             sync,
@@ -129,6 +133,14 @@ impl Script {
         expect.assert_eq(&lines.join("\n"));
         self.channel
     }
+}
+
+/// A chunk with no more boxes than a channel looks at.
+fn cmaf(time: u64, content: &[u8]) -> Bytes {
+    let made =
+        |kind: &[u8; 4], body: &[u8]| [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat();
+    let tfdt = made(b"tfdt", &[&[1, 0, 0, 0][..], &time.to_be_bytes()].concat());
+    [made(b"moof", &made(b"traf", &tfdt)), made(b"mdat", content)].concat().into()
 }
 
 /// The channel's epochs as manifests show them.
@@ -379,6 +391,194 @@ fn a_restarted_source_begins_an_epoch_that_all_tracks_enter() {
     .assert_eq(&epochs(&channel));
 }
 
+/// One track goes on as before, the other begins again at 0 after a second without it: both play on.
+fn restart_one(restarted: &str) -> Script {
+    let mut script = Script::both();
+    script.run(0.0..7.0, 0.0);
+    for i in 0..20 {
+        let (since, at) = (f64::from(i) * 0.5, 7.5 + f64::from(i) * 0.5);
+        for name in ["audio", "video"] {
+            if name != restarted {
+                script.chunk(name, 7.0 + since, 0.5, name == "audio" || (i + 2) % 4 == 0, at);
+            } else if i >= 2 {
+                if i == 2 {
+                    script.header(name, if name == "audio" { b"A0" } else { b"V0" });
+                }
+                script.chunk(name, since - 1.0, 0.5, name == "audio" || (i - 2) % 4 == 0, at);
+            }
+        }
+    }
+    script
+}
+
+#[test]
+fn audio_that_begins_again_alone_is_followed_by_the_video() {
+    let channel = restart_one("audio").check(expect![[r#"
+        Epoch { id: 0, track: 1, cause: First }
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [+
+        audio 0 [++++]
+        audio 1 [++++]
+        video 1 +++]
+        audio 2 [++++]
+        video 2 [++++]
+        audio 3 [++
+        video 3 [++++]
+        Epoch { id: 1, track: 1, cause: Jump }
+        audio 3 ]
+        Published { id: 1, segment_us: 2000000 }
+        video 4 [++++]
+        audio 4 [++++]
+        audio 5 [++++]
+        video 5 [++++]
+        audio 6 [++++]
+        video 6 [++++]
+        audio 7 [++++]
+        video 7 [++++]
+        audio 8 [+
+        video 0 x
+        audio 0 x
+        video 8 [++
+        audio 8 +"#]]);
+    expect![[r#"
+        epoch 0 0–8 media 0 segment 2 chunk 0.5 from 0
+          video 1@2+2 2@4+2 3@6+2
+          audio 1@2+2 2@4+2 3@6+1
+        epoch 1 8–… media 0 segment 2 chunk 0.5 from 4
+          video 4@0+2 5@2+2 6@4+2 7@6+2
+          audio 4@0+2 5@2+2 6@4+2 7@6+2
+    "#]]
+    .assert_eq(&epochs(&channel));
+}
+
+#[test]
+fn video_that_begins_again_alone_is_followed_by_the_audio() {
+    let channel = restart_one("video").check(expect![[r#"
+        Epoch { id: 0, track: 1, cause: First }
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [+
+        audio 0 [++++]
+        audio 1 [++++]
+        video 1 +++]
+        audio 2 [++++]
+        video 2 [++++]
+        audio 3 [++++]
+        video 3 [++
+        audio 4 [+
+        Epoch { id: 1, track: 0, cause: Jump }
+        video 3 ]
+        Published { id: 1, segment_us: 2000000 }
+        video 5 [+
+        audio 4 ]
+        audio 5 [+++]
+        video 5 +++]
+        audio 6 [++++]
+        video 6 [++++]
+        audio 7 [++++]
+        video 7 [++++]
+        audio 8 [++++]
+        video 8 [++++]
+        audio 9 [+
+        video 0 x
+        audio 0 x
+        video 9 [++
+        audio 9 +"#]]);
+    expect![[r#"
+        epoch 0 0–8.5 media 0 segment 2 chunk 0.5 from 0
+          video 1@2+2 2@4+2 3@6+1
+          audio 1@2+2 2@4+2 3@6+2 4@8+0.5
+        epoch 1 8.5–… media 0 segment 2 chunk 0.5 from 5
+          video 5@0+2 6@2+2 7@4+2 8@6+2
+          audio 5@0.5+1.5 6@2+2 7@4+2 8@6+2
+    "#]]
+    .assert_eq(&epochs(&channel));
+}
+
+#[test]
+fn a_source_that_begins_again_at_once_is_no_duplicate() {
+    let mut script = Script::new().video();
+    script.run(0.0..2.5, 0.0);
+    script.header("video", b"V0");
+    script.run(0.0..2.5, 3.0);
+    let channel = script.check(expect![[r#"
+        Epoch { id: 0, track: 0, cause: First }
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [+]
+        Epoch { id: 1, track: 0, cause: Jump }
+        Published { id: 1, segment_us: 2000000 }
+        video 2 [++++]
+        video 3 [+"#]]);
+    expect![[r#"
+        epoch 0 0–2.5 media 0 segment 2 chunk 0.5 from 0
+          video 0@0+2 1@2+0.5
+        epoch 1 3–… media 0 segment 2 chunk 0.5 from 2
+          video 2@0+2
+    "#]]
+    .assert_eq(&epochs(&channel));
+}
+
+#[test]
+fn a_header_in_another_unit_ends_the_segment_in_the_old_one() {
+    let mut script = Script::new().video();
+    script.run(0.0..2.5, 0.0);
+    let mut info = script.channel.track_info("video").unwrap().1.clone();
+    info.timescale = 90_000;
+    let _ = script.channel.header("video", Bytes::from_static(b"V1"), info, false, START_US).unwrap();
+    script.drain();
+    script.chunk("video", 2.5, 0.5, true, 3.0);
+    script.chunk("video", 3.0, 0.5, false, 3.5);
+    script.chunk("video", 3.5, 0.5, false, 4.0);
+    script.chunk("video", 4.0, 0.5, false, 4.5);
+    script.chunk("video", 4.5, 0.5, true, 5.0);
+    let channel = script.check(expect![[r#"
+        Epoch { id: 0, track: 0, cause: First }
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [+]
+        Epoch { id: 1, track: 0, cause: Header }
+        Published { id: 1, segment_us: 2000000 }
+        video 2 [++++]
+        video 3 [+"#]]);
+    expect![[r#"
+        epoch 0 0–2.5 media 0 segment 2 chunk 0.5 from 0
+          video 0@0+2 1@2+0.5
+        epoch 1 2.5–… media 2.5 segment 2 chunk 0.5 from 2
+          video 2@2.5+2
+    "#]]
+    .assert_eq(&epochs(&channel));
+}
+
+#[test]
+fn a_refusal_leaves_nothing_in_the_way() {
+    let mut script = Script::new().video();
+    for i in 0..=60 {
+        script.chunk("video", f64::from(i) * 0.5, 0.5, i == 0, 0.5 + f64::from(i) * 0.5);
+    }
+    script.run(31.0..33.5, 31.0);
+    script.check(expect![[r#"
+        Epoch { id: 0, track: 0, cause: First }
+        video 30 track video: no second sync sample in 30 s: encode with shorter GOPs
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [+"#]]);
+}
+
+#[test]
+fn another_upload_of_a_track_is_under_the_same_header() {
+    let mut script = Script::new().video();
+    let info = script.channel.track_info("video").unwrap().1.clone();
+    let mut header = |bytes: &'static [u8], again| {
+        script.channel.header("video", Bytes::from_static(bytes), info.clone(), again, START_US)
+    };
+    assert_eq!(header(b"V0", false), Ok(0));
+    assert_eq!(header(b"V1", true), Ok(0), "its own, changed");
+    assert_eq!(header(b"V1", false), Ok(0));
+    assert_eq!(header(b"V2", false), Err(Refusal::Busy { track: String::from("video") }));
+}
+
 #[test]
 fn a_restart_under_another_header_learns_the_duration_anew() {
     let mut script = Script::new().video();
@@ -551,8 +751,9 @@ fn sync_samples_that_stop_coming_where_they_did() {
         video 0 [++++]
         video 1 [++++]
         video 2 [
-        video 2 irregular+++++]
-        video 3 [++"#]]);
+        video 2 irregular++++]
+        video 3 [
+        video 3 irregular+++"#]]);
 }
 
 #[test]
@@ -733,7 +934,10 @@ fn limits_are_kept() {
         script.header(&format!("audio{i}"), b"A0");
     }
     let info = script.channel.track_info("video").unwrap().1.clone();
-    assert_eq!(script.channel.header("more", Bytes::new(), info), Err(Refusal::TooManyTracks));
+    assert_eq!(
+        script.channel.header("more", Bytes::new(), info, false, START_US),
+        Err(Refusal::TooManyTracks)
+    );
     script.check(expect![[r#"
         Epoch { id: 0, track: 0, cause: First }
         video 30 track video: no second sync sample in 30 s: encode with shorter GOPs"#]]);
@@ -791,7 +995,7 @@ impl Witness {
             }
             Effect::Append { track, number, bytes } => {
                 assert_eq!(self.open.get(&track), Some(&number));
-                let serial = u32::from_be_bytes(bytes[..].try_into().unwrap());
+                let serial = u32::from_be_bytes(*bytes.last_chunk().unwrap());
                 let seen = self.seen.entry(track).or_default();
                 assert!(seen.last().is_none_or(|last| serial > *last), "chunks come once and in order");
                 seen.push(serial);
@@ -821,7 +1025,7 @@ proptest::proptest! {
                     let time = (edges[track] + ahead * half).max(0);
                     edges[track] = time + half;
                     let chunk = ChunkIn {
-                        bytes: Bytes::copy_from_slice(&(serial as u32).to_be_bytes()),
+                        bytes: cmaf(time.cast_unsigned(), &(serial as u32).to_be_bytes()),
                         time: time.cast_unsigned(),
                         duration: half.cast_unsigned(),
                         sync: sync || track == 1,
@@ -839,7 +1043,7 @@ proptest::proptest! {
                     now += i64::from(wait_ms) * 1000;
                     script.channel.tick(now);
                 }
-                Step::Ended { track } => script.channel.ended(track),
+                Step::Ended { track } => script.channel.closed(track, true),
             }
             for effect in script.channel.take_effects() {
                 witness.see(effect);

@@ -3,7 +3,11 @@
 use super::ChunkIn;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use thalweg_media::presentation::rescale;
 use thalweg_media::track::TrackInfo;
+
+/// Chunks that a repetition is looked for among: two segments of 6 s in single frames at 60 Hz.
+const SEEN_MAX: usize = 720;
 
 #[derive(Debug)]
 pub(super) struct Track {
@@ -17,6 +21,16 @@ pub(super) struct Track {
     pub(super) epoch: Option<u64>,
     /// Decode time at which the next chunk is to begin.
     pub(super) edge: u64,
+    /// When the last chunk came.
+    pub(super) arrived_us: i64,
+    /// How much later its chunks are said to be than they say.
+    pub(super) shift: i64,
+    /// Chunks that came lately, oldest first, to tell a repetition from another run of the source.
+    pub(super) seen: VecDeque<(u64, u64)>,
+    /// Uploads under way that brought a header.
+    pub(super) uploads: usize,
+    /// A header came in a new upload, with no other under way, and no chunk after it that had not come before.
+    pub(super) fresh: bool,
     pub(super) current: Option<Current>,
     /// Oldest first.
     pub(super) segments: VecDeque<Whole>,
@@ -45,6 +59,8 @@ pub(super) struct Current {
     pub(super) end: u64,
     /// When the last chunk came.
     pub(super) touched_us: i64,
+    /// Decoding can start with it.
+    pub(super) sync: bool,
 }
 
 /// A segment that is whole.
@@ -56,6 +72,8 @@ pub(super) struct Whole {
     pub(super) time: u64,
     pub(super) duration: u64,
     pub(super) duration_us: i64,
+    /// Decoding can start with it.
+    pub(super) sync: bool,
     /// Wall clock of its end by the epoch's clock.
     pub(super) end_wall_us: i64,
 }
@@ -69,6 +87,11 @@ impl Track {
             header_changed: false,
             epoch: None,
             edge: 0,
+            arrived_us: 0,
+            shift: 0,
+            seen: VecDeque::new(),
+            uploads: 0,
+            fresh: false,
             current: None,
             segments: VecDeque::new(),
             next_number: 0,
@@ -86,9 +109,25 @@ impl Track {
         if self.header == header {
             return;
         }
+        if self.info.timescale != info.timescale {
+            self.edge = rescale(self.edge, self.info.timescale, info.timescale);
+            self.shift = 0;
+            self.seen.clear();
+            self.pending.clear();
+        }
         self.header = header;
         self.info = info;
         self.header_changed = self.epoch.is_some();
+    }
+
+    /// A chunk of it was taken.
+    pub(super) fn took(&mut self, chunk: &ChunkIn, now: i64) {
+        self.edge = chunk.end();
+        self.arrived_us = now;
+        self.seen.push_back(chunk.fingerprint());
+        if self.seen.len() > SEEN_MAX {
+            self.seen.pop_front();
+        }
     }
 
     /// Enters an epoch, with nothing of it yet.
