@@ -28,6 +28,9 @@ pub use sets::{Kind, SwitchingSet, switching_sets};
 pub struct NamedTrack {
     /// Path segment of URLs and `Representation@id`: only unreserved characters of RFC 3986.
     pub name: String,
+    /// Path segment of the URLs of its header and segments that is another once the file's content is:
+    /// what stands at such a URL never changes. Only unreserved characters of RFC 3986.
+    pub version: String,
     /// The file as an operator knows it, for messages.
     pub file: String,
     /// What the file holds.

@@ -83,3 +83,36 @@ pub struct TrackIndex {
     /// Every segment, in order, gapless in bytes except for boxes between segments (sidx, mfra).
     pub segments: Vec<Segment>,
 }
+
+/// Endings of the names of files that are taken for tracks.
+pub const TRACK_EXTENSIONS: [&str; 7] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft"];
+
+/// Whether a file of that name is taken for a track: it has one of [`TRACK_EXTENSIONS`], in whatever case,
+/// and is not hidden.
+#[must_use]
+pub fn is_track_file(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    !name.starts_with('.') && TRACK_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// What to tell an operator in whose directory no track was found.
+pub const TRACK_EXTENSIONS_TOLD: &str =
+    "a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_track_files() {
+        for yes in ["a.mp4", "a.b.CMFV", "a .m4s"] {
+            assert!(is_track_file(yes), "{yes}");
+        }
+        for no in ["", "mp4", "a.mp4.part", ".a.mp4", ".mp4", "a.txt", "a."] {
+            assert!(!is_track_file(no), "{no}");
+        }
+        for extension in TRACK_EXTENSIONS {
+            assert!(TRACK_EXTENSIONS_TOLD.contains(&format!(".{extension}")), "{extension}");
+        }
+    }
+}

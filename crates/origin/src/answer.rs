@@ -108,10 +108,19 @@ pub(crate) fn bytes(asked: &Asked<'_>, resource: &Resource, content: &bytes::Byt
 
 /// An answer in words, that nobody keeps.
 pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Response<Body> {
+    words_kept(status, words, NO_STORE)
+}
+
+/// An answer in words that may be kept as `cache_control` says.
+pub(crate) fn words_kept(
+    status: StatusCode,
+    words: impl std::fmt::Display,
+    cache_control: &'static str,
+) -> Response<Body> {
     let content = format!("{words}\n");
     let builder = open_to_all(Response::builder().status(status))
         .header(header::CONTENT_TYPE, "text/plain; charset=utf-8")
-        .header(header::CACHE_CONTROL, NO_STORE);
+        .header(header::CACHE_CONTROL, cache_control);
     finish(builder, body::full(content))
 }
 

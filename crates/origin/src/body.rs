@@ -144,7 +144,7 @@ mod tests {
             let file = Bytes::from_static(&[0; 32]);
             let patches = [(at, len, 1), (at + len as u64 + second, 3, 2)]
                 .map(|(offset, len, byte)| Patch { offset, bytes: vec![byte; len].into() });
-            let mut expected = vec![0; 64];
+            let mut expected = [0; 64];
             for patch in &patches {
                 let start = patch.offset as usize;
                 expected[start..start + patch.bytes.len()].copy_from_slice(&patch.bytes);

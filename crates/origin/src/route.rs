@@ -14,8 +14,8 @@ pub(crate) enum Route {
     Catalog,
     /// `/time`
     Time,
-    /// `/vod/NAME/…`
-    Vod { name: String, what: Item },
+    /// `/vod/NAME/…`; with the version in `/vod/NAME/TRACK/VERSION/…`
+    Vod { name: String, version: Option<String>, what: Item },
     /// `/live/CHANNEL/…`
     Live { channel: String, what: Item },
     /// `/ingest/CHANNEL/…`, with what follows the channel.
@@ -63,7 +63,15 @@ pub(crate) fn route(target: &str) -> Result<Route, Refused> {
     match parts.as_slice() {
         ["catalog.json"] => Ok(Route::Catalog),
         ["time"] => Ok(Route::Time),
-        ["vod", name, rest @ ..] => item(rest).map(|what| Route::Vod { name: (*name).to_owned(), what }),
+        ["vod", name, track, version, file] if !version.is_empty() => {
+            let what = item(&[*track, *file])?;
+            let versioned = matches!(what, Item::Header { number: None, .. } | Item::Segment { .. });
+            let version = Some((*version).to_owned()).filter(|_| versioned).ok_or(Refused::Unknown)?;
+            Ok(Route::Vod { name: (*name).to_owned(), version: Some(version), what })
+        }
+        ["vod", name, rest @ ..] => {
+            item(rest).map(|what| Route::Vod { name: (*name).to_owned(), version: None, what })
+        }
         ["live", channel, rest @ ..] => {
             item(rest).map(|what| Route::Live { channel: (*channel).to_owned(), what })
         }
@@ -116,6 +124,8 @@ mod tests {
             "/vod/a%20b/master.m3u8",
             "/vod/a/video_360/0.m4s",
             "/vod/a/v/init.mp4",
+            "/vod/a/v/1f/init.mp4",
+            "/vod/a/v/1f/0.m4s",
             "/live/c/manifest.mpd",
             "/live/c/v/init-897608800.mp4",
             "/live/c/v/18446744073709551615.m4s",
@@ -127,6 +137,9 @@ mod tests {
             "/vod/a",
             "/vod/a/",
             "/vod/a//0.m4s",
+            "/vod/a/v//0.m4s",
+            "/vod/a/v/1f/media.m3u8",
+            "/live/c/v/1f/0.m4s",
             "/vod/a/v/00.m4s",
             "/vod/a/v/+1.m4s",
             "/vod/a/v/18446744073709551616.m4s",
@@ -146,9 +159,11 @@ mod tests {
         expect![[r#"
             /catalog.json → Ok(Catalog)
             /time?x=1 → Ok(Time)
-            /vod/a%20b/master.m3u8 → Ok(Vod { name: "a b", what: Multivariant })
-            /vod/a/video_360/0.m4s → Ok(Vod { name: "a", what: Segment { track: "video_360", name: 0 } })
-            /vod/a/v/init.mp4 → Ok(Vod { name: "a", what: Header { track: "v", number: None } })
+            /vod/a%20b/master.m3u8 → Ok(Vod { name: "a b", version: None, what: Multivariant })
+            /vod/a/video_360/0.m4s → Ok(Vod { name: "a", version: None, what: Segment { track: "video_360", name: 0 } })
+            /vod/a/v/init.mp4 → Ok(Vod { name: "a", version: None, what: Header { track: "v", number: None } })
+            /vod/a/v/1f/init.mp4 → Ok(Vod { name: "a", version: Some("1f"), what: Header { track: "v", number: None } })
+            /vod/a/v/1f/0.m4s → Ok(Vod { name: "a", version: Some("1f"), what: Segment { track: "v", name: 0 } })
             /live/c/manifest.mpd → Ok(Live { channel: "c", what: Mpd })
             /live/c/v/init-897608800.mp4 → Ok(Live { channel: "c", what: Header { track: "v", number: Some(897608800) } })
             /live/c/v/18446744073709551615.m4s → Ok(Live { channel: "c", what: Segment { track: "v", name: 18446744073709551615 } })
@@ -159,6 +174,9 @@ mod tests {
             /vod/a → Err(Unknown)
             /vod/a/ → Err(Unknown)
             /vod/a//0.m4s → Err(Unknown)
+            /vod/a/v//0.m4s → Err(Unknown)
+            /vod/a/v/1f/media.m3u8 → Err(Unknown)
+            /live/c/v/1f/0.m4s → Err(Unknown)
             /vod/a/v/00.m4s → Err(Unknown)
             /vod/a/v/+1.m4s → Err(Unknown)
             /vod/a/v/18446744073709551616.m4s → Err(Unknown)

@@ -34,6 +34,8 @@ use crate::stall::Stalling;
 use crate::storage::Storage;
 use crate::vod::{self, Library};
 
+/// Presentations that are indexed to find one that can be served.
+const TRIED_MAX: usize = 16;
 /// Connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 1024;
 /// A connection without a request, and a request's head from its first byte to its last.
@@ -90,6 +92,18 @@ impl Origin {
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The name of the first presentation that can be served, if one of the first few can: something to try.
+    /// It is indexed for this, as when a client asks for it.
+    pub async fn a_presentation(&self) -> Option<String> {
+        let library = self.shared.library.as_ref()?;
+        for name in library.names().await.ok()?.into_iter().take(TRIED_MAX) {
+            if library.get(&name).await.is_ok() {
+                return Some(name);
+            }
+        }
+        None
     }
 
     /// Serves on the current tokio runtime until `stop` resolves, then ends the answers under way, within a second.
@@ -193,8 +207,8 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
     match route {
         Route::Time => time(&asked),
         Route::Catalog => list(shared, &asked).await,
-        Route::Vod { name, what } => match &shared.library {
-            Some(library) => vod::answer(library, &asked, &name, what).await,
+        Route::Vod { name, version, what } => match &shared.library {
+            Some(library) => vod::answer(library, &asked, &name, version.as_deref(), what).await,
             None => answer::text(StatusCode::NOT_FOUND, "this origin serves live channels only"),
         },
         Route::Live { channel, what } => shared.live.answer(&asked, &channel, what).await,

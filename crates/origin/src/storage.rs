@@ -15,8 +15,6 @@ use std::time::SystemTime;
 pub(crate) const OBJECTS_MAX: usize = 256;
 /// Directories below a presentation's that are looked into.
 pub(crate) const DEPTH_MAX: usize = 3;
-/// Endings of the names of CMAF tracks.
-const EXTENSIONS: [&str; 7] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft"];
 
 /// A file as it was listed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,6 +27,8 @@ pub(crate) struct Object {
     pub(crate) modified: SystemTime,
     /// Another value whenever the content is another: part of entity tags.
     pub(crate) validator: String,
+    /// Short form of it that stands in URLs: letters and digits.
+    pub(crate) version: String,
 }
 
 /// Why storage could not answer.
@@ -111,9 +111,4 @@ impl ObjectReader {
             ObjectReader::Local(reader) => reader.read(offset, len).await,
         }
     }
-}
-
-fn is_track(name: &str) -> bool {
-    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    extension.is_some_and(|e| EXTENSIONS.contains(&e.as_str()))
 }

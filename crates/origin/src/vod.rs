@@ -3,14 +3,17 @@
 //! [`library`] keeps the indices, [`load`] makes them, [`names`] makes URLs of file names; here is what requests
 //! get of them.
 //!
+//! Manifests name headers and segments with the version of their file (`TRACK/VERSION/TIME.m4s`), so what stands at
+//! such a URL never changes and no cache mixes the bytes of a file with those of the one that replaced it; the version
+//! of a file that is gone is 404. Without it (`TRACK/TIME.m4s`) the file's content of now is there, to be validated
+//! each time it is used: for people and scripts.
+//!
 //! **Invariant:** nothing of the media is read to answer for a manifest, and of a segment only its own bytes.
 
 mod library;
 mod load;
 mod names;
 mod rebase;
-
-use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode, header};
@@ -24,40 +27,59 @@ use crate::route::Item;
 use crate::storage::{Object, StorageError};
 
 pub(crate) use library::Library;
-pub(crate) use load::{Fault, Presentation};
+pub(crate) use load::Fault;
 
 /// How long manifests may be kept. They change when a file in the directory does, so it is short; their ETag makes
 /// asking again cheap.
 const MANIFEST_CACHE_CONTROL: &str = "public, max-age=10";
-/// How long headers and segments may be kept. Their URL does not change with their file's content, so it is no
-/// longer than an operator is willing to wait after a file was replaced; after it, their ETag is asked for.
-const MEDIA_CACHE_CONTROL: &str = "public, max-age=3600";
+/// How long headers and segments may be kept whose URL has the version: for good (RFC 8246).
+const VERSION_CACHE_CONTROL: &str = "public, max-age=31536000, immutable";
+/// The same without the version: kept, but never used unasked.
+const MEDIA_CACHE_CONTROL: &str = "public, no-cache";
+/// How long it is believed that a version is not there: it may come back with its file.
+const GONE_CACHE_CONTROL: &str = "public, max-age=2";
 
 const HLS: &str = "application/vnd.apple.mpegurl";
 const DASH: &str = "application/dash+xml";
 
-/// The answer to a GET or HEAD of something of presentation `name`.
-pub(crate) async fn answer(library: &Library, asked: &Asked<'_>, name: &str, what: Item) -> Response<Body> {
+/// The answer to a GET or HEAD of something of presentation `name`; with `version`, of that version of the track's
+/// file.
+pub(crate) async fn answer(
+    library: &Library,
+    asked: &Asked<'_>,
+    name: &str,
+    version: Option<&str>,
+    what: Item,
+) -> Response<Body> {
     let presentation = match library.get(name).await {
         Ok(presentation) => presentation,
         Err(fault) => return refuse(name, &fault),
     };
     match what {
-        Item::Multivariant => {
-            manifest(asked, &presentation, HLS, hls::multivariant(&presentation.media.renditions()))
-        }
-        Item::Mpd => manifest(asked, &presentation, DASH, dash::on_demand(&presentation.media)),
+        Item::Multivariant => manifest(asked, HLS, hls::multivariant(&presentation.media.renditions())),
+        Item::Mpd => manifest(asked, DASH, dash::on_demand(&presentation.media)),
         Item::MediaPlaylist { track } => match presentation.track(&track) {
-            Some((track, _)) => manifest(asked, &presentation, HLS, hls::media::on_demand(track)),
+            Some((track, _)) => manifest(asked, HLS, hls::media::on_demand(track)),
             None => no_track(name, &track),
         },
+        Item::Header { ref track, .. } | Item::Segment { ref track, .. }
+            if version.is_some_and(|v| presentation.track(track).is_some_and(|(t, _)| t.version != v)) =>
+        {
+            let words = format_args!("this version of {name}/{track} is no longer there");
+            answer::words_kept(StatusCode::NOT_FOUND, words, GONE_CACHE_CONTROL)
+        }
         Item::Header { track, number: None } => match presentation.track(&track) {
-            Some((named, object)) => cut(library, asked, named, object, Piece::Header).await,
+            Some((named, object)) => {
+                cut(library, asked, named, object, version.is_some(), Piece::Header).await
+            }
             None => no_track(name, &track),
         },
         Item::Segment { track, name: time } => match presentation.track(&track) {
             Some((named, object)) => match named.segment_at(time) {
-                Some(placed) => cut(library, asked, named, object, Piece::Segment(placed.segment)).await,
+                Some(placed) => {
+                    let piece = Piece::Segment(placed.segment);
+                    cut(library, asked, named, object, version.is_some(), piece).await
+                }
                 None => missing(format_args!("no segment of {name}/{track} begins at {time}")),
             },
             None => no_track(name, &track),
@@ -79,6 +101,7 @@ async fn cut(
     asked: &Asked<'_>,
     track: &NamedTrack,
     object: &Object,
+    is_versioned: bool,
     piece: Piece,
 ) -> Response<Body> {
     let (offset, size, rebased) = match piece {
@@ -89,7 +112,7 @@ async fn cut(
     let form = if rebased { "-moof" } else { "" };
     let resource = Resource {
         content_type: media_type(Kind::of(&track.index.info)),
-        cache_control: String::from(MEDIA_CACHE_CONTROL),
+        cache_control: String::from(if is_versioned { VERSION_CACHE_CONTROL } else { MEDIA_CACHE_CONTROL }),
         etag: Some(format!("\"{}-{offset:x}-{size:x}{form}\"", object.validator)),
         modified_s: Some(crate::clock::unix_s(object.modified)),
         size: Some(size),
@@ -140,18 +163,14 @@ pub(crate) fn media_type(kind: Kind) -> &'static str {
     }
 }
 
-fn manifest(
-    asked: &Asked<'_>,
-    presentation: &Arc<Presentation>,
-    content_type: &'static str,
-    content: String,
-) -> Response<Body> {
+fn manifest(asked: &Asked<'_>, content_type: &'static str, content: String) -> Response<Body> {
     let content = Bytes::from(content);
     let resource = Resource {
         content_type,
         cache_control: String::from(MANIFEST_CACHE_CONTROL),
         etag: Some(answer::etag_of(&content)),
-        modified_s: Some(presentation.modified_s),
+        // A time of the files would stay when one of them is taken away.
+        modified_s: None,
         size: Some(content.len() as u64),
     };
     answer::bytes(asked, &resource, &content)

@@ -114,7 +114,8 @@ async fn both_manifests_name_the_same_segments() {
     for set in &mpd.periods[0].adaptations {
         let mut times = Vec::new();
         let template = set.SegmentTemplate.as_ref().unwrap();
-        assert_eq!(template.media.as_deref(), Some("$RepresentationID$/$Time$.m4s"));
+        assert_eq!(template.media.as_deref(), Some("$Time$.m4s"));
+        assert_eq!(template.initialization.as_deref(), Some("init.mp4"));
         let mut time = 0;
         for s in &template.SegmentTimeline.as_ref().unwrap().segments {
             time = s.t.unwrap_or(time);
@@ -126,8 +127,11 @@ async fn both_manifests_name_the_same_segments() {
         for representation in &set.representations {
             let id = representation.id.as_ref().unwrap();
             let playlist = origin.text(&format!("/vod/a/{id}/media.m3u8")).await;
+            let base = representation.BaseURL[0].base.strip_prefix(&format!("{id}/")).unwrap();
+            let of_mpd: Vec<String> = times.iter().map(|t| format!("{base}{t}")).collect();
             let named: Vec<&str> = playlist.lines().filter(|l| l.ends_with(".m4s")).collect();
-            assert_eq!(named, times, "{id}");
+            assert_eq!(named, of_mpd, "{id}");
+            assert!(playlist.contains(&format!("#EXT-X-MAP:URI=\"{base}init.mp4\"")), "{playlist}");
         }
     }
     origin.stop().await;
@@ -169,7 +173,7 @@ async fn validators_ranges_and_methods() {
     let path = "/vod/a/video_90/0.m4s";
     let whole = origin.get(path).await;
     assert_eq!(whole.field("content-type"), "video/mp4");
-    assert_eq!(whole.field("cache-control"), "public, max-age=3600");
+    assert_eq!(whole.field("cache-control"), "public, no-cache");
     assert_eq!(whole.field("access-control-allow-origin"), "*");
     assert_eq!(whole.field("timing-allow-origin"), "*");
     assert!(whole.field("access-control-expose-headers").contains("Cache-Status"));
@@ -219,6 +223,7 @@ async fn validators_ranges_and_methods() {
     ] {
         let answer = origin.get(path).await;
         assert_eq!(answer.field("content-type"), content_type);
+        assert_eq!(answer.fields.contains_key("last-modified"), path.ends_with("init.mp4"), "{path}");
         let again = origin.request("GET", path, &[("if-none-match", answer.field("etag"))]).await;
         assert_eq!(again.status, StatusCode::NOT_MODIFIED, "{path}");
     }
@@ -346,6 +351,51 @@ async fn a_file_that_is_replaced_is_indexed_again() {
     assert_ne!(before.field("etag"), after.field("etag"));
     let asked = [("if-none-match", segment.field("etag"))];
     assert_eq!(origin.request("GET", "/vod/a/audio/0.m4s", &asked).await.status, StatusCode::OK);
+    origin.stop().await;
+}
+
+/// What a cache has kept of a file must never be mixed with the file that replaced it.
+#[tokio::test]
+async fn a_url_of_a_manifest_names_one_content_for_ever() {
+    let media = make_media(3.0);
+    let origin = start(media.clone());
+    let named = async || {
+        let playlist = origin.text("/vod/a/audio/media.m3u8").await;
+        let header = playlist.split('"').nth(1).unwrap();
+        let segment = playlist.lines().find(|l| l.ends_with("/0.m4s")).unwrap();
+        [header, segment].map(|uri| format!("/vod/a/audio/{uri}"))
+    };
+    let before = named().await;
+    for path in &before {
+        let answer = origin.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        assert_eq!(answer.field("cache-control"), "public, max-age=31536000, immutable");
+    }
+    let video = origin.text("/vod/a/video_90/media.m3u8").await;
+    make_audio(&media.join("a/audio.mp4"), 4.0);
+    let after = named().await;
+    assert_eq!(origin.text("/vod/a/video_90/media.m3u8").await, video, "its file is the same");
+    for (old, new) in before.iter().zip(&after) {
+        assert_ne!(old, new);
+        let gone = origin.get(old).await;
+        assert_eq!((gone.status, gone.field("cache-control")), (StatusCode::NOT_FOUND, "public, max-age=2"));
+        assert_eq!(origin.get(new).await.status, StatusCode::OK);
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn links_that_lead_nowhere_and_what_is_no_track_are_passed_over() {
+    use std::os::unix::fs::symlink;
+    let media = make_media(3.0);
+    symlink("nowhere.mp4", media.join("a/dangling.mp4")).unwrap();
+    symlink("loop.txt", media.join("a/loop.txt")).unwrap();
+    symlink("nowhere", media.join("dangling")).unwrap();
+    let origin = start(media);
+    let master = origin.text("/vod/a/master.m3u8").await;
+    assert!(!master.contains("dangling"), "{master}");
+    let catalog: serde_json::Value = serde_json::from_str(&origin.text("/catalog.json").await).unwrap();
+    assert_eq!(catalog["faults"], serde_json::json!([]));
     origin.stop().await;
 }
 

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
 
-/// The static MPD of a presentation. URLs are relative to it: `TRACK/init.mp4`, `TRACK/TIME.m4s`.
+/// The static MPD of a presentation. URLs are relative to it: `TRACK/VERSION/init.mp4`,
+/// `TRACK/VERSION/TIME.m4s`; each Representation has a BaseURL, since each track has a version of its own.
 pub fn on_demand(presentation: &OnDemand) -> String {
     let segment_us_max = presentation.segment_us_max();
     let mut xml = Xml::new();
@@ -46,6 +47,8 @@ fn write_set(
     }
     for &member in &set.members {
         begin_representation(xml, &renditions[member]);
+        let NamedTrack { name, version, .. } = &tracks[member];
+        xml.leaf("BaseURL", format_args!("{name}/{version}/"));
         if !shared {
             write_template(xml, presentation, &tracks[member]);
         }
@@ -71,7 +74,7 @@ fn write_template(xml: &mut Xml, presentation: &OnDemand, track: &NamedTrack) {
     if start != 0 {
         xml.attr("presentationTimeOffset", start);
     }
-    xml.attr("media", "$RepresentationID$/$Time$.m4s").attr("initialization", "$RepresentationID$/init.mp4");
+    xml.attr("media", "$Time$.m4s").attr("initialization", "init.mp4");
     xml.begin("SegmentTimeline");
     for run in runs(track) {
         xml.begin("S");

@@ -36,7 +36,7 @@ fn assert_in_order(mpd: &str) {
                 "Representation",
             ],
         ),
-        ("Representation", &["SegmentTemplate"]),
+        ("Representation", &["BaseURL", "SegmentTemplate"]),
     ];
     let mut reader = quick_xml::Reader::from_str(mpd);
     let mut open: Vec<(String, usize)> = Vec::new();
@@ -73,34 +73,40 @@ fn on_demand() {
     let parsed = check(
         &super::on_demand(&presentation),
         expect![[r#"
-        <?xml version="1.0" encoding="UTF-8"?>
-        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2.005333S" minBufferTime="PT2.005333S">
-          <Period id="0" start="PT0S">
-            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="12800" media="$RepresentationID$/$Time$.m4s" initialization="$RepresentationID$/init.mp4">
-                <SegmentTimeline>
-                  <S t="0" d="25600" r="2"/>
-                </SegmentTimeline>
-              </SegmentTemplate>
-              <Representation id="video_360" bandwidth="8000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
-              <Representation id="video_180" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
-            </AdaptationSet>
-            <AdaptationSet id="1" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
-              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="48000" media="$RepresentationID$/$Time$.m4s" initialization="$RepresentationID$/init.mp4">
-                <SegmentTimeline>
-                  <S t="0" d="95232" r="1"/>
-                  <S d="96256"/>
-                  <S d="1024"/>
-                </SegmentTimeline>
-              </SegmentTemplate>
-              <Representation id="audio" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
-            </AdaptationSet>
-          </Period>
-        </MPD>
-    "#]],
+            <?xml version="1.0" encoding="UTF-8"?>
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2.005333S" minBufferTime="PT2.005333S">
+              <Period id="0" start="PT0S">
+                <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="12800" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="25600" r="2"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="video_360" bandwidth="8000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                    <BaseURL>video_360/v1/</BaseURL>
+                  </Representation>
+                  <Representation id="video_180" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                    <BaseURL>video_180/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="1" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="95232" r="1"/>
+                      <S d="96256"/>
+                      <S d="1024"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="audio" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                    <BaseURL>audio/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+              </Period>
+            </MPD>
+        "#]],
     );
     assert_eq!(parsed.mediaPresentationDuration.unwrap().as_secs_f64(), 6.0);
 }
@@ -113,29 +119,31 @@ fn tracks_with_different_timescales_have_a_timeline_each() {
     check(
         &super::on_demand(&presentation),
         expect![[r#"
-        <?xml version="1.0" encoding="UTF-8"?>
-        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT4S" maxSegmentDuration="PT2S" minBufferTime="PT2S">
-          <Period id="0" start="PT0S">
-            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <Representation id="a" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f">
-                <SegmentTemplate timescale="12800" media="$RepresentationID$/$Time$.m4s" initialization="$RepresentationID$/init.mp4">
-                  <SegmentTimeline>
-                    <S t="0" d="25600" r="1"/>
-                  </SegmentTimeline>
-                </SegmentTemplate>
-              </Representation>
-              <Representation id="b" bandwidth="8000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f">
-                <SegmentTemplate timescale="90000" media="$RepresentationID$/$Time$.m4s" initialization="$RepresentationID$/init.mp4">
-                  <SegmentTimeline>
-                    <S t="0" d="180000" r="1"/>
-                  </SegmentTimeline>
-                </SegmentTemplate>
-              </Representation>
-            </AdaptationSet>
-          </Period>
-        </MPD>
-    "#]],
+            <?xml version="1.0" encoding="UTF-8"?>
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT4S" maxSegmentDuration="PT2S" minBufferTime="PT2S">
+              <Period id="0" start="PT0S">
+                <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <Representation id="a" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                    <BaseURL>a/v1/</BaseURL>
+                    <SegmentTemplate timescale="12800" media="$Time$.m4s" initialization="init.mp4">
+                      <SegmentTimeline>
+                        <S t="0" d="25600" r="1"/>
+                      </SegmentTimeline>
+                    </SegmentTemplate>
+                  </Representation>
+                  <Representation id="b" bandwidth="8000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                    <BaseURL>b/v1/</BaseURL>
+                    <SegmentTemplate timescale="90000" media="$Time$.m4s" initialization="init.mp4">
+                      <SegmentTimeline>
+                        <S t="0" d="180000" r="1"/>
+                      </SegmentTimeline>
+                    </SegmentTemplate>
+                  </Representation>
+                </AdaptationSet>
+              </Period>
+            </MPD>
+        "#]],
     );
 }
 
@@ -153,32 +161,36 @@ fn a_presentation_that_starts_late_and_has_a_gap() {
     check(
         &super::on_demand(&OnDemand::new(tracks).unwrap()),
         expect![[r#"
-        <?xml version="1.0" encoding="UTF-8"?>
-        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2S" minBufferTime="PT2S">
-          <Period id="0" start="PT0S">
-            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="12800" presentationTimeOffset="128000" media="$RepresentationID$/$Time$.m4s" initialization="$RepresentationID$/init.mp4">
-                <SegmentTimeline>
-                  <S t="128000" d="25600" r="2"/>
-                </SegmentTimeline>
-              </SegmentTemplate>
-              <Representation id="v" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f"/>
-            </AdaptationSet>
-            <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
-              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="48000" presentationTimeOffset="480000" media="$RepresentationID$/$Time$.m4s" initialization="$RepresentationID$/init.mp4">
-                <SegmentTimeline>
-                  <S t="480000" d="96000"/>
-                  <S t="672000" d="96000"/>
-                </SegmentTimeline>
-              </SegmentTemplate>
-              <Representation id="a" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2"/>
-            </AdaptationSet>
-          </Period>
-        </MPD>
-    "#]],
+            <?xml version="1.0" encoding="UTF-8"?>
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2S" minBufferTime="PT2S">
+              <Period id="0" start="PT0S">
+                <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="12800" presentationTimeOffset="128000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="128000" d="25600" r="2"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="v" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                    <BaseURL>v/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="1" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="48000" presentationTimeOffset="480000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="480000" d="96000"/>
+                      <S t="672000" d="96000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="a" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                    <BaseURL>a/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+              </Period>
+            </MPD>
+        "#]],
     );
 }
 
@@ -190,22 +202,24 @@ fn awkward_values_are_escaped() {
     let parsed = check(
         &super::on_demand(&presentation),
         expect![[r#"
-        <?xml version="1.0" encoding="UTF-8"?>
-        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT2S" maxSegmentDuration="PT2S" minBufferTime="PT2S">
-          <Period id="0" start="PT0S">
-            <AdaptationSet id="0" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
-              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
-              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
-              <SegmentTemplate timescale="48000" media="$RepresentationID$/$Time$.m4s" initialization="$RepresentationID$/init.mp4">
-                <SegmentTimeline>
-                  <S t="0" d="96000"/>
-                </SegmentTimeline>
-              </SegmentTemplate>
-              <Representation id="a" bandwidth="8000" audioSamplingRate="48000" codecs="x&lt;&amp;&quot;&gt;�"/>
-            </AdaptationSet>
-          </Period>
-        </MPD>
-    "#]],
+            <?xml version="1.0" encoding="UTF-8"?>
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT2S" maxSegmentDuration="PT2S" minBufferTime="PT2S">
+              <Period id="0" start="PT0S">
+                <AdaptationSet id="0" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="96000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="a" bandwidth="8000" audioSamplingRate="48000" codecs="x&lt;&amp;&quot;&gt;�">
+                    <BaseURL>a/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+              </Period>
+            </MPD>
+        "#]],
     );
     let representation = &parsed.periods[0].adaptations[0].representations[0];
     assert_eq!(representation.codecs.as_deref(), Some("x<&\">\u{fffd}"));

@@ -35,6 +35,16 @@ impl Xml {
         self
     }
 
+    /// An element that holds text alone.
+    pub(super) fn leaf(&mut self, tag: &'static str, text: impl fmt::Display) -> &mut Self {
+        self.close_tag(">\n");
+        self.indent();
+        let _ = write!(self.out, "<{tag}>");
+        let _ = write!(Escaped(&mut self.out), "{text}");
+        let _ = writeln!(self.out, "</{tag}>");
+        self
+    }
+
     /// Closes the innermost element.
     pub(super) fn end(&mut self) -> &mut Self {
         let tag = self.open.pop().expect("every end has its begin");

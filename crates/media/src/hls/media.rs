@@ -11,16 +11,18 @@ use crate::presentation::utc::Utc;
 use crate::presentation::{NamedTrack, micros};
 use std::fmt::Write;
 
-/// The media playlist of a finished track.
+/// The media playlist of a finished track. Beside it lie `VERSION/init.mp4` and `VERSION/TIME.m4s`.
 pub fn on_demand(track: &NamedTrack) -> String {
     let timescale = track.index.info.timescale;
     let lengths: Vec<(u64, u64)> =
         track.segments().map(|s| (s.time, length_us(s.time, s.duration, timescale))).collect();
     let target = lengths.iter().map(|l| (l.1 + 500_000) / 1_000_000).max().unwrap_or(0).max(1);
     let mut out = head(target);
-    out.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n#EXT-X-MAP:URI=\"init.mp4\"\n");
+    let version = &track.version;
+    out.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n");
+    let _ = writeln!(out, "#EXT-X-MAP:URI=\"{version}/init.mp4\"");
     for (time, length) in lengths {
-        write_segment(&mut out, length, time);
+        write_segment(&mut out, length, format_args!("{version}/{time}"));
     }
     out.push_str("#EXT-X-ENDLIST\n");
     out
@@ -33,11 +35,11 @@ pub fn on_demand(track: &NamedTrack) -> String {
 pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     let listed = listed(live, track, depth_us)?;
     let mut out = head(live.target_duration_s);
-    let (sequence, epoch) = listed.first().map_or((0, 0), |(epoch, s)| (s.sequence, epoch.id));
-    let _ = writeln!(out, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{epoch}");
     if listed.iter().all(|(_, segment)| segment.sync) {
         out.push_str(INDEPENDENT);
     }
+    let (sequence, epoch) = listed.first().map_or((0, 0), |(epoch, s)| (s.sequence, epoch.id));
+    let _ = writeln!(out, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{epoch}");
     let mut current = None;
     for (epoch, segment) in listed {
         if current != Some(epoch.id) {
@@ -47,7 +49,11 @@ pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
         let timescale = epoch.track(track).map_or(1, |t| t.info.timescale);
         let wall_us = live.availability_start.0 * 1000 + epoch.wall_us(segment.time, timescale);
         let _ = writeln!(out, "#EXT-X-PROGRAM-DATE-TIME:{}", Utc::from_micros(wall_us));
-        write_segment(&mut out, length_us(segment.time, segment.duration, timescale), segment.number);
+        write_segment(
+            &mut out,
+            length_us(segment.time, segment.duration, timescale),
+            format_args!("{}", segment.number),
+        );
     }
     Some(out)
 }
@@ -83,7 +89,7 @@ fn head(target: u64) -> String {
     format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-TARGETDURATION:{target}\n")
 }
 
-fn write_segment(out: &mut String, length_us: u64, name: u64) {
+fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>) {
     let (seconds, us) = (length_us / 1_000_000, length_us % 1_000_000);
     let _ = writeln!(out, "#EXTINF:{seconds}.{us:06},\n{name}.m4s");
 }

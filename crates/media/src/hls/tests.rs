@@ -125,7 +125,7 @@ fn subtitles() {
         #EXT-X-VERSION:7
         #EXT-X-INDEPENDENT-SEGMENTS
         #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="s",DEFAULT=NO,AUTOSELECT=YES,URI="s/media.m3u8"
-        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000,SUBTITLES="subtitles"
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f,wvtt",RESOLUTION=320x180,FRAME-RATE=25.000,SUBTITLES="subtitles"
         v/media.m3u8
     "##]],
     );
@@ -136,22 +136,22 @@ fn an_on_demand_media_playlist() {
     check(
         &media::on_demand(&ladder()[0]),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-TARGETDURATION:2
-        #EXT-X-MEDIA-SEQUENCE:0
-        #EXT-X-PLAYLIST-TYPE:VOD
-        #EXT-X-MAP:URI="init.mp4"
-        #EXTINF:1.984000,
-        0.m4s
-        #EXTINF:1.984000,
-        95232.m4s
-        #EXTINF:2.005333,
-        190464.m4s
-        #EXTINF:0.021334,
-        286720.m4s
-        #EXT-X-ENDLIST
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-MEDIA-SEQUENCE:0
+            #EXT-X-PLAYLIST-TYPE:VOD
+            #EXT-X-MAP:URI="v1/init.mp4"
+            #EXTINF:1.984000,
+            v1/0.m4s
+            #EXTINF:1.984000,
+            v1/95232.m4s
+            #EXTINF:2.005333,
+            v1/190464.m4s
+            #EXTINF:0.021334,
+            v1/286720.m4s
+            #EXT-X-ENDLIST
+        "##]],
     );
 }
 

@@ -12,6 +12,8 @@ const HALF_FRAME_US: u64 = 20_000;
 pub enum Misaligned {
     /// There is no track.
     NoTracks,
+    /// Text tracks alone: subtitles of nothing.
+    TextAlone,
     /// A track of which the edit list shows nothing.
     NothingShown {
         /// The file.
@@ -61,6 +63,9 @@ impl fmt::Display for Misaligned {
         let s = |us: &u64| *us as f64 / 1e6;
         match self {
             Misaligned::NoTracks => write!(f, "no CMAF track"),
+            Misaligned::TextAlone => {
+                write!(f, "subtitles alone: a presentation has a video or an audio track")
+            }
             Misaligned::NothingShown { file } => write!(f, "{file}: the edit list shows none of the media"),
             Misaligned::Boundary { first, second, segment, first_us, second_us } => write!(
                 f,
@@ -99,6 +104,9 @@ pub(super) fn check(tracks: &[NamedTrack]) -> Result<(), Misaligned> {
         if let Some(first) = set.filter(|t| Kind::of(&t.index.info) == Kind::Video) {
             same_boundaries(first, track)?;
         }
+    }
+    if !tracks.is_empty() && tracks.iter().all(|t| Kind::of(&t.index.info) == Kind::Text) {
+        return Err(Misaligned::TextAlone);
     }
     same_ends(tracks)
 }

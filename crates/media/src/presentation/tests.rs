@@ -25,7 +25,7 @@ pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengt
     };
     let frame_rate = matches!(info.media, Media::Video { .. }).then_some((25, 1));
     let index = TrackIndex { info, header_size: 800, frame_rate, has_base_data_offset: false, segments };
-    NamedTrack { name: name.to_owned(), file: format!("{name}.mp4"), index }
+    NamedTrack { name: name.to_owned(), version: "v1".to_owned(), file: format!("{name}.mp4"), index }
 }
 
 pub(crate) fn video(name: &str, height: u32, lengths: &[u64]) -> NamedTrack {
@@ -224,4 +224,10 @@ fn a_young_channel_reaches_back_no_further_than_its_start() {
     let young = Live { published: live.availability_start, ..live.clone() };
     let then = young.at(Utc(live.availability_start.0 + 30_999));
     assert_eq!(then.published, Utc(live.availability_start.0 + 30_000));
+}
+
+#[test]
+fn subtitles_alone_are_no_presentation() {
+    let alone = vec![track("s", "wvtt", Media::Text, 1000, &[2000])];
+    assert_eq!(OnDemand::new(alone), Err(Misaligned::TextAlone));
 }

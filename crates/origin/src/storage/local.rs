@@ -1,6 +1,6 @@
 //! A directory of presentations. All system calls run on tokio's blocking threads.
 
-use super::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError, is_track};
+use super::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError};
 use bytes::Bytes;
 use std::fs::{self, DirEntry, File, Metadata};
 use std::io;
@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use thalweg_media::track::is_track_file;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Local {
@@ -53,7 +54,10 @@ impl Local {
     pub(super) async fn open(&self, object: &Object) -> Result<LocalReader, StorageError> {
         let (root, object) = (self.root.clone(), object.clone());
         blocking(move || {
-            let file = File::open(root.join(&object.key)).map_err(|e| StorageError::io(&object.key, &e))?;
+            let file = File::open(root.join(&object.key)).map_err(|e| match e.kind() {
+                io::ErrorKind::NotFound => StorageError::Changed { key: object.key.clone() },
+                _ => StorageError::io(&object.key, &e),
+            })?;
             let metadata = file.metadata().map_err(|e| StorageError::io(&object.key, &e))?;
             if validator(&metadata) != object.validator {
                 return Err(StorageError::Changed { key: object.key });
@@ -116,17 +120,26 @@ fn is_directory(entry: &DirEntry) -> bool {
 
 /// Collects the tracks in `directory`, whose key is `prefix`, and in directories below it.
 fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>) -> Result<(), StorageError> {
-    let entries = fs::read_dir(directory).map_err(|e| StorageError::io(prefix, &e))?;
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(StorageError::io(prefix, &e)),
+    };
     for entry in entries {
         let entry = entry.map_err(|e| StorageError::io(prefix, &e))?;
         let Some(name) = shown_name(&entry) else { continue };
         let key = format!("{prefix}/{name}");
-        let metadata = fs::metadata(entry.path()).map_err(|e| StorageError::io(&key, &e))?;
+        let metadata = match fs::metadata(entry.path()) {
+            Ok(metadata) => metadata,
+            // A link that leads nowhere, a file that went away while it was listed, what is no track anyhow.
+            Err(e) if e.kind() == io::ErrorKind::NotFound || !is_track_file(&name) => continue,
+            Err(e) => return Err(StorageError::io(&key, &e)),
+        };
         if metadata.is_dir() {
             if depth > 0 {
                 walk(&entry.path(), &key, depth - 1, objects)?;
             }
-        } else if metadata.is_file() && is_track(&name) {
+        } else if metadata.is_file() && is_track_file(&name) {
             if objects.len() == OBJECTS_MAX {
                 return Err(StorageError::TooMany { key: prefix.to_owned() });
             }
@@ -143,14 +156,29 @@ fn object(key: String, metadata: &Metadata) -> Object {
         size: metadata.len(),
         modified: modified.min(SystemTime::now()),
         validator: validator(metadata),
+        version: version(metadata),
     }
 }
 
 /// Size, inode, and time of change to the nanosecond: another for every content, even of the same size within one
 /// second.
 fn validator(metadata: &Metadata) -> String {
-    let mtime = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-    format!("{:x}-{:x}-{mtime:x}", metadata.len(), metadata.ino())
+    format!("{:x}-{:x}-{:x}", metadata.len(), metadata.ino(), mtime_ns(metadata))
+}
+
+/// Size and time of change alone, in 8 hexadecimal digits: the same at every origin whose copies keep the times
+/// (`rsync -a`, `cp -p`), so that one answers for what another's manifest names.
+fn version(metadata: &Metadata) -> String {
+    // FNV-1a, 64 bits, folded: the same in every build, which std's hashers do not promise.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in metadata.len().to_be_bytes().into_iter().chain(mtime_ns(metadata).to_be_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+}
+
+fn mtime_ns(metadata: &Metadata) -> i128 {
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
 }
 
 async fn blocking<T: Send + 'static>(

@@ -7,10 +7,9 @@ use futures_util::future::try_join_all;
 use thalweg_media::error::Error as MediaError;
 use thalweg_media::index::{IndexOptions, Indexer, Step};
 use thalweg_media::presentation::{Misaligned, NamedTrack, OnDemand};
-use thalweg_media::track::TrackIndex;
+use thalweg_media::track::{TRACK_EXTENSIONS_TOLD, TrackIndex};
 
 use super::names::track_names;
-use crate::clock::unix_s;
 use crate::storage::{Object, Storage, StorageError};
 
 /// A presentation that can be served.
@@ -20,8 +19,6 @@ pub(crate) struct Presentation {
     pub(crate) media: OnDemand,
     /// The file of each track, in the order of `media.tracks()`.
     objects: Vec<Object>,
-    /// When the newest file was changed, in seconds since 1970.
-    pub(crate) modified_s: u64,
 }
 
 impl Presentation {
@@ -57,10 +54,7 @@ impl fmt::Display for Fault {
             Fault::Unknown => f.write_str("no such presentation"),
             Fault::Storage(error) => error.fmt(f),
             Fault::NoTracks { name } => {
-                write!(
-                    f,
-                    "{name}: no track; a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft"
-                )
+                write!(f, "{name}: no track; {TRACK_EXTENSIONS_TOLD}")
             }
             Fault::Media { key, error } => write!(f, "{key}: {error}"),
             Fault::Misaligned(misaligned) => misaligned.fmt(f),
@@ -84,10 +78,12 @@ pub(super) async fn load(
     let indices = try_join_all(objects.iter().map(|object| index(storage, object, options))).await?;
     let names = track_names(name, objects.iter().map(|o| o.key.as_str()));
     let tracks = names.into_iter().zip(&objects).zip(indices);
-    let tracks = tracks.map(|((name, object), index)| NamedTrack { name, file: object.key.clone(), index });
+    let tracks = tracks.map(|((name, object), index)| {
+        let version = object.version.clone();
+        NamedTrack { name, version, file: object.key.clone(), index }
+    });
     let media = OnDemand::new(tracks.collect()).map_err(Fault::Misaligned)?;
-    let modified_s = objects.iter().map(|o| unix_s(o.modified)).max().unwrap_or(0);
-    Ok(Presentation { media, objects, modified_s })
+    Ok(Presentation { media, objects })
 }
 
 /// Indexes one file, reading what the indexer asks for and no more.
