@@ -84,6 +84,7 @@ impl Refusal {
     pub(crate) fn failed(failure: &Failure, forward: Forward) -> Self {
         let (status, reason) = match failure {
             Failure::BackendTimeout(_) => (504, "the backend did not answer in time"),
+            Failure::Busy(_) => (503, "too many fetches are under way"),
             Failure::NoRoom => (503, "no room for the response"),
             _ => (502, "the backend did not answer"),
         };

@@ -122,7 +122,6 @@ pub(crate) struct BackendId(usize);
 pub(crate) struct ConnectError {
     pub(crate) timeout: bool,
     /// As many connections as there may be are in use: no backend was asked.
-    #[allow(dead_code, reason = "for what a client is told")]
     pub(crate) busy: bool,
     pub(crate) reason: String,
 }
@@ -159,7 +158,6 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Where it goes.
-    #[allow(dead_code, reason = "for who tries again elsewhere")]
     pub(crate) fn backend(&self) -> BackendId {
         self.id
     }
@@ -191,13 +189,12 @@ impl Pool {
         }
     }
 
-    /// A connection to the backend whose turn it is, or to the next that takes one, `failed` last; new if
-    /// `fresh`. Waits for one in use to be done with if there may be no more.
+    /// A connection to the backend whose turn it is, or to the next that takes one, `failed` last and then
+    /// always new. Waits for one in use to be done with if there may be no more.
     pub(crate) async fn take(
         &self,
         backends: &Backends,
         timeouts: &Timeouts,
-        fresh: bool,
         failed: Option<BackendId>,
     ) -> Result<Connection, ConnectError> {
         let permit = self.permit(timeouts).await?;
@@ -205,7 +202,9 @@ impl Pool {
             ConnectError { timeout: false, busy: false, reason: "no backend is configured".into() };
         for at in backends.order(failed) {
             let (id, backend) = (BackendId(at), backends.list[at].clone());
-            if !fresh && let Some(stream) = self.take_idle(at) {
+            if failed.is_none()
+                && let Some(stream) = self.take_idle(at)
+            {
                 return Ok(Connection { stream, reused: true, id, backend, _permit: permit });
             }
             match connect(&backend, timeouts).await {
@@ -319,7 +318,7 @@ mod tests {
     }
 
     async fn get(pool: &Pool, backends: &Backends, failed: Option<BackendId>) -> Connection {
-        pool.take(backends, &Timeouts::default(), true, failed).await.unwrap()
+        pool.take(backends, &Timeouts::default(), failed).await.unwrap()
     }
 
     async fn start(connection: Connection, config: &Config) -> Result<Exchange, ExchangeError> {
@@ -376,7 +375,7 @@ mod tests {
         let pool = Pool::new(&backends, 1);
         let hurried = Timeouts { connect: Duration::from_millis(50), ..Timeouts::default() };
         let connection = get(&pool, &backends, None).await;
-        let error = pool.take(&backends, &hurried, false, None).await.unwrap_err();
+        let error = pool.take(&backends, &hurried, None).await.unwrap_err();
         expect![[r#"
             ConnectError {
                 timeout: false,
@@ -385,11 +384,10 @@ mod tests {
             }
         "#]]
         .assert_debug_eq(&error);
-        let (next, ()) =
-            tokio::join!(pool.take(&backends, &hurried, false, None), async { pool.put(connection) });
+        let (next, ()) = tokio::join!(pool.take(&backends, &hurried, None), async { pool.put(connection) });
         assert!(next.unwrap().reused, "who waits has it next");
         drop(backend);
-        pool.take(&backends, &hurried, true, None).await.unwrap_err();
+        pool.take(&backends, &hurried, None).await.unwrap_err();
         assert_eq!(pool.permits.available_permits(), 1, "what failed is not in use");
     }
 

@@ -126,16 +126,16 @@ async fn copy(exchange: &mut Exchange, fill: &mut Fill) -> Result<(), Failure> {
     }
 }
 
-/// Sends the request, once more if a connection that had been idle turns out to be closed.
+/// Sends the request; once more, to another backend if there is one, if the first was lost before it answered.
 async fn start(worker: &Worker, request: &Request, client: std::net::IpAddr) -> Result<Exchange, Failure> {
     let head = request.write(client);
-    let config = worker.config();
-    let connection = worker.connect(false).await?;
-    let reused = connection.reused;
-    match Exchange::start(connection, request.head.method, &head, config).await {
-        Err(error) if reused && error.before_response && request.head.method.is_idempotent() => {
-            let connection = worker.connect(true).await?;
-            Ok(Exchange::start(connection, request.head.method, &head, config).await?)
+    let (method, config) = (request.head.method, worker.config());
+    let connection = worker.connect().await?;
+    let backend = connection.backend();
+    match Exchange::start(connection, method, &head, config).await {
+        Err(error) if error.before_response && method.is_idempotent() => {
+            let connection = worker.connect_again(backend).await?;
+            Ok(Exchange::start(connection, method, &head, config).await?)
         }
         started => Ok(started?),
     }
@@ -198,8 +198,12 @@ fn brought_up_to_date(request: &RequestHead, stored: &Head, news: &Fields, asked
 }
 
 impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        if error.timeout { Self::BackendTimeout(error.reason) } else { Self::Backend(error.reason) }
+    fn from(ConnectError { reason, timeout, busy, .. }: ConnectError) -> Self {
+        match (busy, timeout) {
+            (true, _) => Self::Busy(reason),
+            (false, true) => Self::BackendTimeout(reason),
+            (false, false) => Self::Backend(reason),
+        }
     }
 }
 

@@ -73,14 +73,13 @@ impl Worker {
     }
 
     /// A connection to a backend.
-    pub(crate) async fn connect(&self, fresh: bool) -> Result<Connection, Failure> {
-        Ok(self.pool.take(&self.shared.backends, self.timeouts(), fresh, None).await?)
+    pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
+        Ok(self.pool.take(&self.shared.backends, self.timeouts(), None).await?)
     }
 
     /// A new connection to another backend than the one that has just failed, if any other takes one.
-    #[allow(dead_code, reason = "for who tries again elsewhere")]
     pub(crate) async fn connect_again(&self, failed: BackendId) -> Result<Connection, Failure> {
-        Ok(self.pool.take(&self.shared.backends, self.timeouts(), true, Some(failed)).await?)
+        Ok(self.pool.take(&self.shared.backends, self.timeouts(), Some(failed)).await?)
     }
 
     /// Keeps the connection of an exchange for the next one, if it can carry it.

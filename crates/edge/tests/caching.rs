@@ -335,7 +335,7 @@ async fn malformed_responses_are_502() {
         "not HTTP at all\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        "",
+        "HTTP/1.1 200 OK\r\nConte",
     ] {
         let asked = get(&edge, "/a", "");
         let mut fetch = backend.fetch().await;
@@ -349,6 +349,26 @@ async fn malformed_responses_are_502() {
         .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\nzz\r\n")
         .await;
     assert!(!asked.await.unwrap().whole);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_backend_lost_before_it_answered_is_asked_once_more_and_another_first() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let asked = get(&edge, "/a", "");
+    drop(backend.fetch().await);
+    drop(backend.fetch().await);
+    assert_eq!(asked.await.unwrap().status, 502, "and then no more");
+
+    let other = Backend::new().await;
+    let mut both = config(backend.address);
+    both.backends.push(BackendUrl::at(other.address));
+    let edge = TestEdge::start(both);
+    let asked = get(&edge, "/b", "");
+    drop(backend.fetch().await);
+    other.fetch().await.respond("200 OK", "", b"content").await;
+    assert_eq!(asked.await.unwrap().content, b"content");
     edge.stop().await;
 }
 

@@ -73,6 +73,8 @@ pub enum Failure {
     Backend(String),
     /// The backend took longer than it may; in words for the log.
     BackendTimeout(String),
+    /// Too many fetches are under way; in words for the log.
+    Busy(String),
     /// There was no room to keep more of it.
     NoRoom,
     /// The fill was never needed: the stored response was found to be still good.
@@ -85,7 +87,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Abandoned => f.write_str("the fill was abandoned"),
-            Self::Backend(reason) | Self::BackendTimeout(reason) => f.write_str(reason),
+            Self::Backend(reason) | Self::BackendTimeout(reason) | Self::Busy(reason) => f.write_str(reason),
             Self::NoRoom => NoRoom.fmt(f),
             Self::Superseded => f.write_str("the stored response was validated instead"),
             Self::NotShared => f.write_str("the content is passed to another client alone"),
