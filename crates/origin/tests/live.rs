@@ -284,6 +284,73 @@ async fn what_came_before_is_not_taken_twice() {
     origin.stop().await;
 }
 
+#[tokio::test]
+async fn what_is_no_media_makes_no_channel() {
+    let origin = Running::start(Config { channels_max: 1, ..Config::default() });
+    let track = video(1.0);
+    for content in [Bytes::from_static(b"junk, and more of it"), track.chunks[0].clone(), Bytes::new()] {
+        origin.put("/ingest/junk/v_1.m4s", content).await;
+    }
+    assert_eq!(origin.put("/ingest/c/v_init.mp4", track.header).await.status, StatusCode::OK);
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn a_channel_whose_window_has_passed_makes_room_for_another() {
+    let origin =
+        Running::start(Config { window: Duration::from_millis(100), channels_max: 1, ..Config::default() });
+    let track = video(3.0);
+    let whole = Bytes::from([&[track.header.clone()][..], &track.chunks].concat().concat());
+    assert_eq!(origin.put("/ingest/a/v.mp4", whole.clone()).await.status, StatusCode::OK);
+    assert_eq!(origin.get("/live/a/manifest.mpd").await.status, StatusCode::OK);
+    let other =
+        async { while origin.put("/ingest/b/v.mp4", whole.clone()).await.status != StatusCode::OK {} };
+    tokio::time::timeout(Duration::from_secs(20), other).await.expect("the first channel ends");
+    assert_eq!(origin.get("/live/a/manifest.mpd").await.status, StatusCode::NOT_FOUND);
+    let catalog: serde_json::Value = serde_json::from_str(&origin.text("/catalog.json").await).unwrap();
+    assert_eq!(catalog["live"][0]["name"], "b");
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn long_uploads_whose_names_end_in_numbers_are_two_tracks() {
+    let (origin, track) = (start(), video(3.0));
+    let (mut one, one_answer) = origin.upload("/ingest/c/video-180.cmfv");
+    let (mut other, other_answer) = origin.upload("/ingest/c/video-90.cmfv");
+    for part in [&track.header].into_iter().chain(&track.chunks) {
+        one.send_data(part.clone()).await.unwrap();
+        other.send_data(part.clone()).await.unwrap();
+    }
+    drop((one, other));
+    for answer in [one_answer, other_answer] {
+        assert_eq!(answer.await.unwrap().status, StatusCode::OK);
+    }
+    let first = first_number(&origin).await;
+    for name in ["video-180", "video-90"] {
+        let segment = origin.get(&format!("/live/c/{name}/{first}.m4s")).await;
+        assert_eq!(segment.content, track.chunks[..4].concat());
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_upload_of_a_track_under_another_header_is_a_conflict() {
+    let (origin, track) = (start(), video(3.0));
+    let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
+    source.send_data(track.header.clone()).await.unwrap();
+    for chunk in &track.chunks[..5] {
+        source.send_data(chunk.clone()).await.unwrap();
+    }
+    first_number(&origin).await;
+    let path = support::directory("track").join("v.mp4");
+    make_video(&path, "320x180", 1.0);
+    let refused = origin.put("/ingest/c/Streams(v.cmfv)", fs::read(path).unwrap()).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.text());
+    drop(source);
+    assert_eq!(answer.await.unwrap().status, StatusCode::OK);
+    origin.stop().await;
+}
+
 /// Uploads in two halves with a pause between that the answer must not come in, and says what came of it.
 async fn upload_in_halves(origin: &Running, path: &str, content: &[u8]) -> String {
     let (mut source, answer) = origin.upload(path);

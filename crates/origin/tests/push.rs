@@ -8,12 +8,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use support::{Running, directory, ffprobe};
 use thalweg_origin::Config;
 
+/// Longest time that a source is given to bring what is next; a process that begins may need some of it.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Tiny pictures and a tone, in real time.
 const INPUT: &str = "-re -f lavfi -i testsrc2=size=160x90:rate=25 -re -f lavfi -i sine=440:sample_rate=48000 -map 0:v -map 1:a";
 const ENCODE: &str = "-c:v libx264 -preset ultrafast -tune zerolatency -bf 0 -g 50 -keyint_min 50 -sc_threshold 0 \
@@ -73,11 +75,14 @@ fn start() -> Running {
 
 /// The MPD, as soon as the channel is there; a process takes a while to begin.
 async fn mpd(origin: &Running) -> dash_mpd_core::MPD {
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let answer = origin.get("/live/c/manifest.mpd").await;
         match answer.status {
             StatusCode::OK => return dash_mpd_core::parse(&answer.text()).unwrap(),
-            StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE => tokio::task::yield_now().await,
+            StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE if Instant::now() < deadline => {
+                tokio::task::yield_now().await;
+            }
             status => panic!("{status} {}", answer.text()),
         }
     }
@@ -88,6 +93,7 @@ async fn mpd(origin: &Running) -> dash_mpd_core::MPD {
 async fn follow(origin: &Running, track: &str, first: u64, ended: &AtomicBool) -> Vec<u8> {
     let mut joined = origin.get(&format!("/live/c/{track}/init-{first}.mp4")).await.content.to_vec();
     let mut number = first;
+    let mut deadline = Instant::now() + PATIENCE;
     loop {
         // Read before the request: a source that has ended before it makes no segment after it.
         let over = ended.load(Ordering::Acquire);
@@ -95,9 +101,11 @@ async fn follow(origin: &Running, track: &str, first: u64, ended: &AtomicBool) -
         if segment.status == StatusCode::OK {
             joined.extend_from_slice(&segment.content);
             number += 1;
+            deadline = Instant::now() + PATIENCE;
         } else if over {
             return joined;
         }
+        assert!(Instant::now() < deadline, "{track} {number}: {} {}", segment.status, segment.text());
     }
 }
 
@@ -159,11 +167,12 @@ async fn push_and_follow(form: Form) {
     for (track, expected) in [(video, f64::from(SECONDS)), (audio, length)] {
         let playlist = origin.text(&format!("/live/c/{track}/media.m3u8")).await;
         let lengths = playlist.lines().filter_map(|l| l.strip_prefix("#EXTINF:")?.strip_suffix(','));
-        let sum: f64 = lengths.map(|l| l.parse::<f64>().unwrap()).sum();
+        let lengths: Vec<f64> = lengths.map(|l| l.parse().unwrap()).collect();
+        assert!(playlist.contains("#EXT-X-TARGETDURATION:2\n") && lengths.iter().all(|l| l.round() <= 2.0));
+        let sum: f64 = lengths.iter().sum();
         assert!((sum - expected).abs() < 0.01, "{track}: {sum} s listed of {expected}");
         assert!(!playlist.contains("#EXT-X-DISCONTINUITY\n"), "{playlist}");
     }
-    // A player that reads HLS finds all of it.
     // A player that reads HLS finds all of it. ffprobe would follow a live playlist for ever: it gets one that ended.
     let playlist = ended_playlist(&origin, video).await;
     let open = "-protocol_whitelist file,http,tcp -allowed_extensions ALL";

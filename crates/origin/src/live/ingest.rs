@@ -195,6 +195,13 @@ struct Names {
     long: String,
 }
 
+impl Names {
+    /// Nothing has to be known of the upload to name its track; sources leave a header's upload open for long.
+    fn agree(&self) -> bool {
+        self.track == self.long
+    }
+}
+
 impl<'a> Intake<'a> {
     fn new(
         live: &'a Live,
@@ -251,7 +258,7 @@ impl Media<'_> {
     fn take_events(&mut self) -> Result<(), Fault> {
         while let Some(event) = self.scanner.next_event().map_err(Fault::Media)? {
             match event {
-                Event::Header(header) if self.has_header => self.take_header(header)?,
+                Event::Header(header) if self.has_header || self.names.agree() => self.take_header(header)?,
                 Event::Header(header) => self.held = Some(header),
                 Event::Chunk(chunk) => {
                     self.has_media = true;

@@ -162,7 +162,9 @@ impl Channel {
             let newest = self.epochs.back();
             // What expected tracks are shown as is what they were in the last epoch.
             let needed = self.epochs.len() == 2 && newest.is_some_and(|e| !e.expected.is_empty());
-            if needed || !(next_published || stale) || self.tracks.iter().any(in_use) && !self.epoch_is_over(0, now)
+            if needed
+                || !(next_published || stale)
+                || self.tracks.iter().any(in_use) && !self.epoch_is_over(0, now)
             {
                 return;
             }

@@ -146,6 +146,14 @@ fn cmaf(time: u64, content: &[u8]) -> Bytes {
 /// The channel's epochs as manifests show them.
 fn epochs(channel: &Channel) -> String {
     let live = channel.live().unwrap();
+    for (timescale, s) in live
+        .epochs
+        .iter()
+        .flat_map(|e| &e.tracks)
+        .flat_map(|t| t.segments.iter().map(|s| (t.info.timescale, s)))
+    {
+        assert!((micros(s.duration, timescale) + 500_000) / 1_000_000 <= live.target_duration_s, "{s:?}");
+    }
     let base = live.epochs[0].start_number;
     let mut out = String::new();
     for e in &live.epochs {
@@ -564,6 +572,84 @@ fn a_refusal_leaves_nothing_in_the_way() {
         Published { id: 0, segment_us: 2000000 }
         video 0 [++++]
         video 1 [+"#]]);
+}
+
+#[test]
+fn key_frames_that_come_irregularly_make_no_segment_longer_than_announced() {
+    let mut script = Script::new().video();
+    for i in 0..21 {
+        let time = f64::from(i) * 0.5;
+        script.chunk("video", time, 0.5, [0, 4, 16].contains(&i), time + 0.5);
+    }
+    let channel = script.check(expect![[r#"
+        Epoch { id: 0, track: 0, cause: First }
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [++++]
+        video 2 [
+        video 2 irregular++++]
+        video 3 [
+        video 3 irregular++++]
+        video 4 [++++]
+        video 5 [
+        video 5 irregular+"#]]);
+    let independent: Vec<_> =
+        channel.live().unwrap().epochs[0].tracks[0].segments.iter().map(|s| s.sync).collect();
+    assert_eq!(independent, [true, true, false, false, true]);
+    expect![[r#"
+        epoch 0 0–… media 0 segment 2 chunk 0.5 from 0
+          video 0@0+2 1@2+2 2@4+2 3@6+2 4@8+2
+    "#]]
+    .assert_eq(&epochs(&channel));
+}
+
+#[test]
+fn a_header_object_leaves_the_segment_in_progress_alone() {
+    let mut script = Script::new().video();
+    script.run(0.0..2.5, 0.0);
+    let info = script.channel.track_info("video").unwrap().1.clone();
+    script.channel.header("video", Bytes::from_static(b"V0"), info, false, START_US).unwrap();
+    script.channel.closed(0, false);
+    assert_eq!(script.channel.take_effects(), []);
+    script.channel.closed(0, true);
+    let number = script.base.unwrap() + 1;
+    assert_eq!(script.channel.take_effects(), [Effect::Complete { track: 0, number }]);
+}
+
+#[test]
+fn a_segment_that_was_lost_is_not_listed_and_the_next_begins_with_a_sync_sample() {
+    let mut script = Script::new().video();
+    script.run(0.0..3.0, 0.0);
+    script.channel.lost(0, script.base.unwrap() + 1);
+    script.chunk("video", 3.0, 0.5, false, 3.5);
+    script.chunk("video", 3.5, 0.5, false, 4.0);
+    script.run(4.0..6.0, 4.0);
+    let channel = script.check(expect![[r#"
+        Epoch { id: 0, track: 0, cause: First }
+        Published { id: 0, segment_us: 2000000 }
+        video 0 [++++]
+        video 1 [++
+        video 3 NotSync
+        video 1 x
+        video 3.5 NotSync
+        video 2 [++++]"#]]);
+    expect![[r#"
+        epoch 0 0–… media 0 segment 2 chunk 0.5 from 0
+          video 0@0+2 2@4+2
+    "#]]
+    .assert_eq(&epochs(&channel));
+}
+
+#[test]
+fn a_channel_is_over_when_its_window_has_passed() {
+    let mut script = Script::new().video();
+    script.run(0.0..4.0, 0.0);
+    let mut over = |at: f64| {
+        script.tick(at);
+        script.channel.is_over(START_US + (at * 1e6) as i64)
+    };
+    assert!([4.0, 14.0, 18.0].iter().all(|&at| !over(at)));
+    assert!(over(18.1));
 }
 
 #[test]
