@@ -11,8 +11,8 @@ pub(crate) struct Addresses {
     pub(crate) edge: Option<SocketAddr>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) origin: Option<SocketAddr>,
-    /// Names of presentations.
-    pub(crate) presentations: Vec<String>,
+    /// The name of a presentation that the origin serves.
+    pub(crate) presentation: Option<String>,
     /// Names of live channels.
     pub(crate) channels: Vec<String>,
 }
@@ -53,14 +53,14 @@ fn section(text: &mut String, title: &str, lines: &[String]) {
 
 fn playable(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
     let presentation =
-        addresses.presentations.first().map(|name| format!("ffplay http://{server}/vod/{name}/master.m3u8"));
+        addresses.presentation.as_ref().map(|name| format!("ffplay http://{server}/vod/{name}/master.m3u8"));
     let channel =
         addresses.channels.first().map(|name| format!("ffplay http://{server}/live/{name}/manifest.mpd"));
     presentation.into_iter().chain(channel).collect()
 }
 
 fn looks(server: SocketAddr, addresses: &Addresses) -> Vec<String> {
-    let presentation = addresses.presentations.first().map(|name| format!("vod/{name}/manifest.mpd"));
+    let presentation = addresses.presentation.as_ref().map(|name| format!("vod/{name}/manifest.mpd"));
     let channel = addresses.channels.first().map(|name| format!("live/{name}/master.m3u8"));
     presentation.or(channel).map(|path| format!("curl -i http://{server}/{path}")).into_iter().collect()
 }
@@ -90,7 +90,7 @@ mod tests {
             edge: at(8080),
             admin: at(9082),
             origin: at(8081),
-            presentations: vec!["sample".to_owned(), "other".to_owned()],
+            presentation: Some("sample".to_owned()),
             channels: vec!["demo".to_owned()],
         };
         expect![[r#"

@@ -6,7 +6,6 @@
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -44,7 +43,7 @@ pub(crate) fn run(config: &Config, advise: bool) -> anyhow::Result<()> {
         roles.announce();
         let log_is_stdout = config.edge.as_ref().is_some_and(|edge| edge.log.value == LogTarget::Stdout);
         if advise && !log_is_stdout {
-            let _ = stdout().write_all(advice::text(&roles.addresses(config)).as_bytes()); // nobody may read it
+            let _ = stdout().write_all(advice::text(&roles.addresses(config).await).as_bytes()); // nobody may read it
         }
         roles.run(signals).await
     });
@@ -106,15 +105,18 @@ impl Roles {
         }
     }
 
-    fn addresses(&self, config: &Config) -> Addresses {
-        let media = config.origin.as_ref().and_then(|origin| origin.media.as_ref());
+    async fn addresses(&self, config: &Config) -> Addresses {
+        let presentation = match &self.origin {
+            Some(origin) => origin.a_presentation().await,
+            None => None,
+        };
         let channels = config.sources.iter().filter_map(|source| source.channel.as_ref());
         Addresses {
             console: self.console.as_ref().map(|console| console::reachable(console.addr)),
             edge: self.edge.as_ref().map(|edge| console::reachable(edge.local_addr())),
             admin: self.edge.as_ref().and_then(Edge::admin_addr),
             origin: self.origin.as_ref().map(|origin| console::reachable(origin.local_addr())),
-            presentations: media.map(|media| directories(&media.value)).unwrap_or_default(),
+            presentation,
             channels: channels.map(|channel| channel.value.0.clone()).collect(),
         }
     }
@@ -314,13 +316,4 @@ fn bind_console(console: &config::Console, edge: SocketAddr) -> Result<Console, 
         None => EdgeAddress::Port(edge.port()),
     };
     Ok(Console { listener, addr, edge })
-}
-
-/// Names of the directories in `media`, in order: what the origin serves as presentations.
-fn directories(media: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(media).into_iter().flatten().flatten();
-    let directories = entries.filter(|entry| entry.path().is_dir());
-    let mut names: Vec<_> = directories.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
 }

@@ -3,8 +3,10 @@
 
 mod program;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -116,6 +118,25 @@ fn a_source_becomes_a_channel_of_the_edge() {
     let playlist = get(&edge, "/live/a/master.m3u8", "");
     assert!(playlist.starts_with("HTTP/1.1 200") && playlist.contains("RESOLUTION=960x540"), "{playlist}");
     assert_eq!(running.stop(Signal::TERM), Some(0));
+}
+
+#[test]
+fn what_is_advised_can_be_played() {
+    let directory = Directory::new();
+    let media = directory.path().join("media");
+    for refused in [".hidden", "broken"] {
+        fs::create_dir_all(media.join(refused)).unwrap();
+        fs::write(media.join(refused).join("v.mp4"), "no media").unwrap();
+    }
+    symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample"), media.join("sample")).unwrap();
+    let config = format!("[origin]\nlisten = '127.0.0.1:0'\nmedia = '{}'\n", media.display());
+    let path = directory.write("thalweg.toml", &config);
+    let mut running = Running::start(thalweg(&["up", "--config", path.to_str().unwrap()]));
+    let origin = running.listening("origin");
+    let advised = format!("  ffplay http://{origin}/vod/sample/master.m3u8");
+    assert_eq!(line_with(&mut running.out, "  ffplay"), advised);
+    let playlist = get(&origin, "/vod/sample/master.m3u8", "");
+    assert!(playlist.starts_with("HTTP/1.1 200"), "{playlist}");
 }
 
 #[test]

@@ -13,12 +13,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_media::chunk::{Chunk, ChunkScanner, Event};
-use thalweg_media::track::{Media, TrackInfo};
+use thalweg_media::track::{Media, TRACK_EXTENSIONS_TOLD, TrackInfo, is_track_file};
 
 use super::timeline::Table;
-
-/// Names of files that are tracks end with one of these.
-const EXTENSIONS: &[&str] = &["mp4", "m4v", "m4a", "cmfv", "cmfa", "cmft"];
 
 /// Bytes read from a file at once while it is loaded.
 const READ_BYTES: usize = 256 << 10;
@@ -43,12 +40,7 @@ impl fmt::Display for Error {
             Error::Media { path, cause } => write!(f, "{}: {cause}", path.display()),
             Error::Unfit { path, reason } => write!(f, "{}: {reason}", path.display()),
             Error::NoTrack { path } => {
-                write!(
-                    f,
-                    "no track in {}: a track is a file ending in {}",
-                    path.display(),
-                    EXTENSIONS.join(", ")
-                )
+                write!(f, "no track in {}: {TRACK_EXTENSIONS_TOLD}", path.display())
             }
         }
     }
@@ -88,7 +80,7 @@ pub(super) fn load(directory: &Path) -> Result<Vec<Track>, Error> {
     let failed = |cause| Error::Io { path: directory.to_owned(), cause };
     let entries: io::Result<Vec<_>> = fs::read_dir(directory).map_err(failed)?.collect();
     let mut paths: Vec<_> = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|found| EXTENSIONS.iter().any(|known| found == *known)));
+    paths.retain(|path| path.file_name().is_some_and(|name| is_track_file(&name.to_string_lossy())));
     paths.sort();
     if paths.is_empty() {
         return Err(Error::NoTrack { path: directory.to_owned() });

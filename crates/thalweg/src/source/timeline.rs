@@ -3,7 +3,8 @@
 //! One pass lasts from the start of the earliest track to the end of the longest. Every pass begins at the
 //! same instant for all tracks, reckoned exactly in each track's timescale from the number of the pass, so
 //! nothing drifts however long it runs. Where all tracks are equally long, times go on over the loop without
-//! a gap.
+//! a gap; a track that ends before the longest (video of 6 s beside 6.016 s of whole AAC frames) has a gap of the
+//! difference at the end of each pass, since chunks are sent whole.
 //!
 //! *Live time* starts at 0 with the first pass and is counted in a track's timescale.
 
