@@ -5,10 +5,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 use thalweg_media::boxes::{Boxes, Mp4Box};
 use thalweg_media::error::Result;
 use thalweg_media::fourcc::FourCc;
+use thalweg_media::prft::{PRFT_BYTES, PRFT_CAPTURE, Prft, ntp_time};
 
 /// What a chunk is to say of its time.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +20,6 @@ pub(super) struct LiveTime {
     /// When the first sample was taken, by the wall clock.
     pub(super) captured: SystemTime,
 }
-
-/// Seconds from 1900, where NTP time starts, to 1970.
-const NTP_TO_UNIX_S: u64 = 2_208_988_800;
-
-/// prft flags: the time is that of capture (ISO/IEC 14496-12:2022 §8.16.5.3).
-const PRFT_CAPTURED: u32 = 24;
 
 /// trun tr_flags: a data offset is there.
 const TRUN_DATA_OFFSET: u32 = 1;
@@ -53,23 +48,10 @@ pub(super) fn retime(chunk: &Bytes, track_id: u32, time: LiveTime) -> Result<[By
     Ok([head.into(), data])
 }
 
-/// A prft of version 1: 32 bytes.
-fn prft(track_id: u32, time: LiveTime) -> Vec<u8> {
-    let mut prft = Vec::with_capacity(32);
-    prft.put_u32(32);
-    prft.put_slice(&FourCc::PRFT.0);
-    prft.put_u32(1 << 24 | PRFT_CAPTURED);
-    prft.put_u32(track_id);
-    prft.put_u64(ntp(time.captured));
-    prft.put_u64(time.decode_time);
-    prft
-}
-
-/// Seconds in the upper 32 bits, fractions in the lower. It wraps in 2036, as NTP's own format does.
-fn ntp(time: SystemTime) -> u64 {
-    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let fraction = (u64::from(since_epoch.subsec_nanos()) << 32) / 1_000_000_000;
-    (since_epoch.as_secs() + NTP_TO_UNIX_S) << 32 | fraction
+fn prft(track_id: u32, time: LiveTime) -> [u8; PRFT_BYTES] {
+    let captured = time.captured.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (ntp, media_time) = (ntp_time(captured), time.decode_time);
+    Prft { track_id, ntp, media_time, flags: PRFT_CAPTURE }.to_bytes()
 }
 
 fn moof(moof: &Mp4Box<'_>, time: LiveTime) -> Result<Vec<u8>> {
@@ -190,14 +172,8 @@ mod tests {
         assert_eq!(before.fragment.duration, after.fragment.duration);
         assert_eq!(before.styp, after.styp);
         let prft = after.prft.unwrap();
-        assert_eq!((prft.track_id, prft.media_time, prft.flags), (1, time.decode_time, PRFT_CAPTURED));
-        assert_eq!(prft.ntp, ntp(time.captured));
-    }
-
-    #[test]
-    fn ntp_time() {
-        assert_eq!(ntp(UNIX_EPOCH), 0x83aa_7e80_0000_0000);
-        assert_eq!(ntp(UNIX_EPOCH + Duration::from_millis(500)), 0x83aa_7e80_8000_0000);
+        assert_eq!((prft.track_id, prft.media_time, prft.flags), (1, time.decode_time, PRFT_CAPTURE));
+        assert_eq!(prft.ntp, ntp_time(time.captured.duration_since(UNIX_EPOCH).unwrap()));
     }
 
     proptest! {
