@@ -1,3 +1,5 @@
+//! The MPDs as text, and as an independent parser reads them back.
+
 use crate::presentation::OnDemand;
 use crate::presentation::live::Produced;
 use crate::presentation::tests::{audio, channel, ladder, track, video};

@@ -1,3 +1,5 @@
+//! The playlists as text, and as an independent parser reads them back.
+
 use super::*;
 use crate::presentation::tests::{audio, channel, ladder, track, video};
 use crate::presentation::{NamedTrack, OnDemand};

@@ -1,3 +1,5 @@
+//! Which tracks form a presentation, and the models that the tests of both manifests share.
+
 use super::live::{Epoch, Live, LiveSegment, LiveTrack};
 use super::utc::Utc;
 use super::*;

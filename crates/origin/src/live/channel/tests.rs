@@ -1,3 +1,5 @@
+//! The channel as scripts of chunks and times: what is numbered, kept, dropped and begun anew.
+
 use super::*;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
