@@ -3,7 +3,9 @@
 //! [`ChunkScanner::push`] takes what has arrived, [`ChunkScanner::next_event`] gives the CMAF header
 //! and each chunk the moment it is complete. The events depend on the bytes alone, not on how they
 //! were split. After a fault the scanner stays at fault and drops what is pushed, so that an upload
-//! can be read to its end before it is answered.
+//! can be read to its end before it is answered. One fault can be mended: where a fragment comes
+//! before its header, the scanner keeps what it has, and [`ChunkScanner::go_on_with`] gives it the
+//! header that came another way; nothing is lost as long as nothing is pushed in between.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -121,9 +123,24 @@ impl ChunkScanner {
         Self { info: Some(info.clone()), ..Self::default() }
     }
 
+    /// Mends [`Fault::MissingHeader`]: what was scanned so far is kept, and goes on under this header. Does nothing
+    /// where the scanner is not at this fault, or where bytes were dropped at it.
+    pub fn go_on_with(&mut self, info: &TrackInfo) {
+        if !self.buffer.is_empty() && self.failed.take_if(|e| e.fault == Fault::MissingHeader).is_some() {
+            self.info = Some(info.clone());
+        }
+    }
+
+    /// Bytes that are held until a chunk or header is complete.
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Takes the next bytes of the stream, any number of them.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
+            self.buffer = BytesMut::new();
             return;
         }
         let dropped = self.drop_from(bytes.len());
@@ -134,7 +151,7 @@ impl ChunkScanner {
     ///
     /// # Errors
     /// The stream's first fault, with its offset and box; it stays. [`Fault::MissingHeader`] where a
-    /// fragment came and no header before it.
+    /// fragment came and no header before it, until [`go_on_with`](Self::go_on_with) mends it.
     pub fn next_event(&mut self) -> Result<Option<Event>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -145,7 +162,9 @@ impl ChunkScanner {
                 Ok(Progress::Event(event)) => return Ok(Some(event)),
                 Ok(Progress::Starved) => return Ok(None),
                 Err(error) => {
-                    self.buffer = BytesMut::new();
+                    if error.fault != Fault::MissingHeader {
+                        self.buffer = BytesMut::new();
+                    }
                     self.failed = Some(error.clone());
                     return Err(error);
                 }

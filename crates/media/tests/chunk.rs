@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use support::build::{FragmentParts, HeaderParts, boxed, full, words};
 use support::{AUDIO, VIDEO, ffmpeg, scan, temporary};
 use thalweg_media::chunk::{CHUNK_BYTES_MAX, ChunkScanner, Event};
-use thalweg_media::error::Error;
+use thalweg_media::error::{Error, Fault};
 use thalweg_media::fourcc::FourCc;
 use thalweg_media::header;
 use thalweg_media::track::TrackInfo;
@@ -439,6 +439,33 @@ proptest! {
         prop_assert_eq!(&scan(long_track(), None, &cuts), whole);
     }
 
+    /// A header that comes another way, at whichever cut its want is found, loses nothing.
+    #[test]
+    fn media_go_on_with_a_header_that_comes_late(mut cuts in proptest::collection::vec(0usize..900, 0..60)) {
+        let stream = [boxed(b"free", &[0; 40]), styp(b"cmfs"), fragment(0), fragment(500)].concat();
+        cuts.retain(|&cut| cut < stream.len());
+        cuts.extend([0, stream.len()]);
+        cuts.sort_unstable();
+        let (mut scanner, mut events, mut missed) = (ChunkScanner::new(), Vec::new(), 0);
+        for cut in cuts.windows(2) {
+            scanner.push(&stream[cut[0]..cut[1]]);
+            loop {
+                match scanner.next_event() {
+                    Ok(Some(event)) => events.push(event),
+                    Ok(None) => break,
+                    Err(error) => {
+                        prop_assert_eq!(error.fault, Fault::MissingHeader);
+                        scanner.go_on_with(&info());
+                        missed += 1;
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(missed, 1);
+        prop_assert_eq!(scanner.buffered(), 0);
+        prop_assert_eq!((events, scanner.finish()), scan(&stream, Some(&info()), &[]));
+    }
+
     /// Also where it is at fault, and where boxes are left out.
     #[test]
     fn any_split_of_a_faulty_stream_yields_the_same(
@@ -455,6 +482,22 @@ proptest! {
         cuts.sort_unstable();
         prop_assert_eq!(scan(&stream, None, &cuts), scan(&stream, None, &[]));
     }
+}
+
+#[test]
+fn a_header_does_not_mend_what_was_lost() {
+    let lost = |scanner: &mut ChunkScanner, stream: &[u8]| {
+        scanner.push(stream);
+        let error = scanner.next_event().unwrap_err();
+        scanner.push(&stream[1..]);
+        scanner.go_on_with(&info());
+        assert_eq!(scanner.next_event().unwrap_err(), error);
+        assert_eq!(scanner.buffered(), 0);
+        error.fault
+    };
+    // Bytes were dropped while the header was missing; and a fault of another kind.
+    assert_eq!(lost(&mut ChunkScanner::new(), &fragment(0)), Fault::MissingHeader);
+    assert_eq!(lost(&mut ChunkScanner::new(), b"no boxes at all"), Fault::NotIsoBmff);
 }
 
 #[test]

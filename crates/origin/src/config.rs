@@ -25,6 +25,30 @@ pub struct Config {
     pub connections_max: usize,
     /// Bytes of a request's header section.
     pub head_bytes_max: usize,
+    /// What uploads may take.
+    pub uploads: UploadLimits,
+}
+
+/// What uploads to live channels may take of time and memory.
+#[derive(Debug, Clone)]
+pub struct UploadLimits {
+    /// An upload that brings no byte for so long has lost its source: its track is free for another.
+    pub idle_max: Duration,
+    /// How long media wait for a header of their track that comes after them.
+    pub header_wait: Duration,
+    /// Bytes that all uploads together hold of chunks that have not come whole. It is several times the longest chunk
+    /// ([`CHUNK_BYTES_MAX`](thalweg_media::chunk::CHUNK_BYTES_MAX)).
+    pub held_back_bytes_max: u64,
+}
+
+impl Default for UploadLimits {
+    fn default() -> Self {
+        UploadLimits {
+            idle_max: Duration::from_secs(60),
+            header_wait: Duration::from_secs(3),
+            held_back_bytes_max: 256 << 20,
+        }
+    }
 }
 
 impl Default for Config {
@@ -39,6 +63,7 @@ impl Default for Config {
             channels_max: 64,
             connections_max: 4096,
             head_bytes_max: 16 << 10,
+            uploads: UploadLimits::default(),
         }
     }
 }

@@ -22,6 +22,6 @@ mod stall;
 mod storage;
 mod vod;
 
-pub use config::Config;
+pub use config::{Config, UploadLimits};
 pub use error::BindError;
 pub use server::Origin;

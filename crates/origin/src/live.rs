@@ -7,6 +7,7 @@
 //! sent back to ask again.
 //! **Invariant:** a chunk can be read the moment it is complete.
 
+mod budget;
 mod cell;
 pub(crate) mod channel;
 pub(crate) mod ingest;
@@ -22,14 +23,16 @@ use thalweg_cache::Arena;
 use thalweg_media::presentation::live::Live as Model;
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::{dash, hls};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::answer::{self, Asked, Part, Resource};
 use crate::body::{self, Body};
 use crate::clock::now_us;
-use crate::config::Config;
+use crate::config::{Config, UploadLimits};
 use crate::route::Item;
 use crate::vod::media_type;
+use budget::Budget;
 use cell::{Cell, Found};
 use channel::Settings;
 
@@ -49,6 +52,11 @@ pub(crate) struct Live {
     channels_max: usize,
     arena: Arc<Arena>,
     channels: Mutex<BTreeMap<String, Arc<Cell>>>,
+    uploads: UploadLimits,
+    /// What uploads hold of chunks that are not whole yet.
+    held_back: Budget,
+    /// Changes when a header was taken, of whichever channel: media may wait for it.
+    header_came: watch::Sender<()>,
 }
 
 /// Why a channel cannot be made.
@@ -72,6 +80,9 @@ impl Live {
             channels_max: config.channels_max,
             arena: Arena::new(config.live_memory_bytes)?,
             channels: Mutex::default(),
+            uploads: config.uploads.clone(),
+            held_back: Budget::new(config.uploads.held_back_bytes_max),
+            header_came: watch::Sender::new(()),
         })
     }
 

@@ -14,7 +14,7 @@ use hyper::{Response, StatusCode};
 use support::{Running, make_audio, make_video};
 use thalweg_media::boxes::Boxes;
 use thalweg_media::fourcc::FourCc;
-use thalweg_origin::Config;
+use thalweg_origin::{Config, UploadLimits};
 
 /// A CMAF track as a source would send it.
 struct Track {
@@ -53,7 +53,26 @@ fn audio(seconds: f64) -> Track {
 }
 
 fn start() -> Running {
-    Running::start(Config { window: Duration::from_secs(30), ..Config::default() })
+    start_with(UploadLimits::default())
+}
+
+fn start_with(uploads: UploadLimits) -> Running {
+    Running::start(Config { window: Duration::from_secs(30), uploads, ..Config::default() })
+}
+
+/// Media whose header has not come are refused at once.
+fn impatient() -> UploadLimits {
+    UploadLimits { header_wait: Duration::ZERO, ..UploadLimits::default() }
+}
+
+/// A chunk that is larger than it needs to be.
+fn padded(chunk: &[u8], by: u32) -> Vec<u8> {
+    let mdat = chunk.windows(4).position(|w| w == b"mdat").unwrap() - 4;
+    let mut padded = chunk.to_vec();
+    let size = u32::from_be_bytes(chunk[mdat..mdat + 4].try_into().unwrap());
+    padded[mdat..mdat + 4].copy_from_slice(&(size + by).to_be_bytes());
+    padded.resize(chunk.len() + by as usize, 0);
+    padded
 }
 
 /// What an answer goes on with.
@@ -227,6 +246,109 @@ async fn manifests_wait_for_the_first_whole_segment() {
 }
 
 #[tokio::test]
+async fn media_that_come_before_their_header_wait_for_it() {
+    let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
+    let (origin, track) = (start_with(patient), video(4.0));
+    // With a name for the track, and without; another channel has a header meanwhile.
+    for (header, media, name) in [("v_init.mp4", "v_", "v"), ("init.mp4", "", "track1")] {
+        let path = |file: &str| format!("/ingest/c{name}/{file}");
+        let mut first = origin.begun_upload(&path(&format!("{media}1.m4s"))).await;
+        first.send(&track.chunks[..3].concat(), false).await;
+        first.send(&track.chunks[3], true).await;
+        assert_eq!(origin.put("/ingest/other/v_init.mp4", track.header.clone()).await.status, StatusCode::OK);
+        assert_eq!(origin.put(&path(header), track.header.clone()).await.status, StatusCode::OK);
+        assert_eq!(first.status().await, "200");
+        let second = origin.put(&path(&format!("{media}2.m4s")), track.chunks[4..].concat()).await;
+        assert_eq!(second.status, StatusCode::OK, "{}", second.text());
+        let mpd = dash_mpd_core::parse(&origin.text(&format!("/live/c{name}/manifest.mpd")).await).unwrap();
+        let number = mpd.periods[0].adaptations[0].SegmentTemplate.as_ref().unwrap().startNumber.unwrap();
+        for (number, chunks) in [(number, &track.chunks[..4]), (number + 1, &track.chunks[4..])] {
+            let segment = origin.get(&format!("/live/c{name}/{name}/{number}.m4s")).await;
+            assert_eq!(segment.content, chunks.concat());
+        }
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn media_that_do_not_say_of_which_track_they_are_cannot_wait() {
+    let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
+    let (origin, track) = (start_with(patient), video(1.0));
+    for header in ["v_init.mp4", "w_init.mp4"] {
+        assert_eq!(
+            origin.put(&format!("/ingest/c/{header}"), track.header.clone()).await.status,
+            StatusCode::OK
+        );
+    }
+    let refused = origin.put("/ingest/c/1.m4s", track.chunks[0].clone()).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    expect_test::expect!["the path does not say which track this is: name uploads TRACK-NUMBER.m4s"]
+        .assert_eq(&refused.text());
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn an_upload_that_falls_silent_is_given_up() {
+    let silent = UploadLimits { idle_max: Duration::from_millis(200), ..UploadLimits::default() };
+    let (origin, track) = (start_with(silent), video(3.0));
+    let (mut source, answer) = origin.upload("/ingest/c/Streams(v.cmfv)");
+    source.send_data(track.header.clone()).await.unwrap();
+    source.send_data(track.chunks[0].clone()).await.unwrap();
+    let answer = answer.await.unwrap();
+    assert_eq!(
+        (answer.status, &*answer.text()),
+        (StatusCode::REQUEST_TIMEOUT, "no byte of the upload came for 200ms")
+    );
+    // Its track is free for an upload under another header.
+    let path = support::directory("track").join("v.mp4");
+    make_video(&path, "320x180", 1.0);
+    let other = origin.put("/ingest/c/Streams(v.cmfv)", fs::read(path).unwrap()).await;
+    assert_eq!(other.status, StatusCode::OK, "{}", other.text());
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn a_chunk_for_which_there_is_no_memory_is_refused() {
+    // Two slabs of 2 MiB for segments.
+    let origin = Running::start(Config { live_memory_bytes: 4 << 20, ..Config::default() });
+    let track = video(3.0);
+    let (header, chunks) = (&track.header, &track.chunks);
+    let large = [header, &*chunks[..5].concat(), &padded(&chunks[5], 8 << 20)].concat();
+    let refused = upload_in_halves(&origin, "/ingest/c/Streams(v.cmfv)", &large).await;
+    assert_eq!(refused, "503 no memory left for live segments");
+    // The channel goes on with what fits.
+    let rest = [header, &*chunks[..].concat()].concat();
+    assert_eq!(upload_in_halves(&origin, "/ingest/d/Streams(v.cmfv)", &rest).await, "200 taken");
+    origin.stop().await;
+}
+
+#[tokio::test]
+async fn what_uploads_hold_back_together_is_bounded() {
+    let tight = UploadLimits { held_back_bytes_max: 4 << 20, ..UploadLimits::default() };
+    let (origin, track) = (start_with(tight), video(3.0));
+    let large = padded(&track.chunks[0], 3 << 20);
+    let other = [&track.header[..], &large].concat();
+    // One has most of a chunk of 3 MiB; another of the same size has no room beside it, and is read to its end. Which
+    // of the two is read first is not the test's to say.
+    loop {
+        let (mut one, one_answer) = origin.upload("/ingest/c/Streams(one.cmfv)");
+        one.send_data(track.header.clone()).await.unwrap();
+        one.send_data(Bytes::copy_from_slice(&large[..large.len() - 1])).await.unwrap();
+        let other = upload_in_halves(&origin, "/ingest/c/Streams(other.cmfv)", &other).await;
+        one.send_data(Bytes::copy_from_slice(&large[large.len() - 1..])).await.unwrap();
+        drop(one);
+        match (one_answer.await.unwrap().status.as_u16(), &*other) {
+            (200, "503 no memory left for chunks that are not whole yet") => break,
+            (200 | 503, "200 taken") => {}
+            unexpected => panic!("{unexpected:?}"),
+        }
+    }
+    // With the first one gone there is room.
+    assert_eq!(upload_in_halves(&origin, "/ingest/c/Streams(other.cmfv)", &other).await, "200 taken");
+    origin.stop().await;
+}
+
+#[tokio::test]
 async fn a_channel_without_a_whole_segment_says_when_to_ask_again() {
     let (origin, track) = (start(), video(1.0));
     assert_eq!(origin.put("/ingest/c/v_init.mp4", track.header.clone()).await.status, StatusCode::OK);
@@ -286,7 +408,7 @@ async fn what_came_before_is_not_taken_twice() {
 
 #[tokio::test]
 async fn what_is_no_media_makes_no_channel() {
-    let origin = Running::start(Config { channels_max: 1, ..Config::default() });
+    let origin = Running::start(Config { channels_max: 1, uploads: impatient(), ..Config::default() });
     let track = video(1.0);
     for content in [Bytes::from_static(b"junk, and more of it"), track.chunks[0].clone(), Bytes::new()] {
         origin.put("/ingest/junk/v_1.m4s", content).await;
@@ -365,7 +487,7 @@ async fn upload_in_halves(origin: &Running, path: &str, content: &[u8]) -> Strin
 
 #[tokio::test]
 async fn what_is_not_taken_is_read_to_its_end_and_answered() {
-    let (origin, track) = (start(), video(3.0));
+    let (origin, track) = (start_with(impatient()), video(3.0));
     let mut out = String::new();
     let damaged = {
         let mut chunk = track.chunks[0].to_vec();

@@ -235,6 +235,7 @@ fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
         channels_max: origin.channels_max.value.0,
         connections_max: origin.connections_max.value.0,
         head_bytes_max: bytes(&origin.head_max),
+        uploads: thalweg_origin::UploadLimits::default(),
     }
 }
 

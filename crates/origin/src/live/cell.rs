@@ -89,6 +89,10 @@ impl Cell {
         self.lock().channel.only_track().map(str::to_owned)
     }
 
+    pub(super) fn has_many_tracks(&self) -> bool {
+        self.lock().channel.has_many_tracks()
+    }
+
     pub(super) fn header(
         &self,
         track: &str,

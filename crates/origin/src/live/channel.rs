@@ -383,6 +383,10 @@ impl Channel {
         }
     }
 
+    pub(crate) fn has_many_tracks(&self) -> bool {
+        self.tracks.len() > 1
+    }
+
     fn note(&mut self, note: Note) {
         self.effects.push(Effect::Note(note));
     }

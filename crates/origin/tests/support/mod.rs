@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use thalweg_origin::{Config, Origin};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -80,6 +81,17 @@ impl Running {
         (sender, answer)
     }
 
+    /// An upload that the origin has begun to read (RFC 9110 §10.1.1: it says `100 Continue` then).
+    pub(crate) async fn begun_upload(&self, path: &str) -> BegunUpload {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let fields = "host: o\r\nconnection: close\r\nexpect: 100-continue\r\ntransfer-encoding: chunked";
+        stream.write_all(format!("PUT {path} HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes()).await.unwrap();
+        let mut begun = [0; 25];
+        stream.read_exact(&mut begun).await.unwrap();
+        assert_eq!(begun, *b"HTTP/1.1 100 Continue\r\n\r\n");
+        BegunUpload(stream)
+    }
+
     /// The answer's head, with its content still to be read.
     pub(crate) async fn open(&self, path: &str) -> Response<Incoming> {
         self.send("GET", path, &[], Empty::new().map_err(|never| match never {}).boxed()).await
@@ -93,6 +105,26 @@ impl Running {
         body: Body,
     ) -> Response<Incoming> {
         send(self.address, method, path, fields, body).await
+    }
+}
+
+/// An upload whose reading has begun.
+pub(crate) struct BegunUpload(TcpStream);
+
+impl BegunUpload {
+    /// Sends `content`, and no more after it if `last`.
+    pub(crate) async fn send(&mut self, content: &[u8], last: bool) {
+        let mut chunk = format!("{:x}\r\n", content.len()).into_bytes();
+        chunk.extend_from_slice(content);
+        chunk.extend_from_slice(if last { b"\r\n0\r\n\r\n" } else { b"\r\n" });
+        self.0.write_all(&chunk).await.unwrap();
+    }
+
+    /// The status of the answer, once it has come.
+    pub(crate) async fn status(mut self) -> String {
+        let mut answer = String::new();
+        self.0.read_to_string(&mut answer).await.unwrap();
+        answer.strip_prefix("HTTP/1.1 ").unwrap()[..3].to_owned()
     }
 }
 
