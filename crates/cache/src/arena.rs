@@ -23,8 +23,10 @@ pub const SLAB_BYTES: usize = 4;
 /// Content up to this size is kept in one run, in slabs for small content.
 pub const SMALL_BYTES_MAX: usize = SLAB_BYTES / 32;
 
-/// Runs begin on a cache line.
-const RUN_ALIGN: usize = if SLAB_BYTES >= 4096 { 64 } else { 1 };
+/// Small runs begin on a cache line, large ones on a page: one that is sent in two parts costs two fragments of a
+/// packet, and those are what limits a packet.
+const ALIGN_SMALL: usize = if SLAB_BYTES >= 4096 { 64 } else { 1 };
+const ALIGN_LARGE: usize = if SLAB_BYTES >= 4096 { 4096 } else { 1 };
 
 /// A memfd of a fixed number of slabs.
 pub struct Arena {
@@ -47,6 +49,7 @@ struct Slabs {
 struct Open {
     slab: usize,
     used: usize,
+    align: usize,
 }
 
 /// No slab is free.
@@ -142,7 +145,7 @@ impl Slabs {
         if let Some(cut) = self.small.as_mut().and_then(|open| open.cut(want)) {
             return Ok(cut);
         }
-        let mut open = self.open_next()?;
+        let mut open = self.open_next(ALIGN_SMALL)?;
         let cut = open.cut(want).expect("an empty slab holds small content");
         self.close(self.small, arena);
         self.small = Some(open);
@@ -158,17 +161,17 @@ impl Slabs {
                 return Ok(cut);
             }
         }
-        let mut open = self.open_next()?;
+        let mut open = self.open_next(ALIGN_LARGE)?;
         let cut = open.cut(want).expect("an empty slab holds less than a slab");
         self.close(self.large, arena);
         self.large = Some(open);
         Ok(cut)
     }
 
-    fn open_next(&mut self) -> Result<Open, NoRoom> {
+    fn open_next(&mut self, align: usize) -> Result<Open, NoRoom> {
         let slab = self.take_free()?;
         self.holders[slab] = 1;
-        Ok(Open { slab, used: 0 })
+        Ok(Open { slab, used: 0, align })
     }
 
     /// Lets go of a full slab; if its content is already gone it is free at once.
@@ -182,16 +185,21 @@ impl Slabs {
 }
 
 impl Open {
+    /// Where the next run begins.
+    fn at(&self) -> usize {
+        self.used.next_multiple_of(self.align)
+    }
+
     fn left(&self) -> usize {
-        SLAB_BYTES - self.used
+        SLAB_BYTES.saturating_sub(self.at())
     }
 
     fn cut(&mut self, want: usize) -> Option<(usize, usize, usize)> {
         if want == 0 || want > self.left() {
             return None;
         }
-        let at = self.used;
-        self.used = (at + want).next_multiple_of(RUN_ALIGN).min(SLAB_BYTES);
+        let at = self.at();
+        self.used = at + want;
         Some((self.slab, at, want))
     }
 }
@@ -254,8 +262,8 @@ impl Run {
         let mut slabs = lock(&self.arena.slabs);
         let slabs = &mut *slabs;
         for open in [&mut slabs.small, &mut slabs.large].into_iter().flatten() {
-            if open.slab == slab && open.used == end.next_multiple_of(RUN_ALIGN).min(SLAB_BYTES) {
-                open.used = (end - self.len + used).next_multiple_of(RUN_ALIGN).min(SLAB_BYTES);
+            if open.slab == slab && open.used == end {
+                open.used = end - self.len + used;
             }
         }
     }
@@ -296,7 +304,8 @@ mod tests {
         assert_eq!(whole.len(), SLAB_BYTES);
         let tail = Arena::take(&arena, SLAB_BYTES - 100_000).unwrap();
         let next = Arena::take(&arena, 500_000).unwrap();
-        assert_eq!((tail.len(), next.len()), (SLAB_BYTES - 100_000, 100_000 - 100_000 % 64));
+        let left = 100_000 - 100_000 % ALIGN_LARGE;
+        assert_eq!((tail.len(), next.len()), (SLAB_BYTES - 100_000, left));
         assert_eq!(arena.free_slabs(), 2);
     }
 

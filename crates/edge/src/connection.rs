@@ -334,7 +334,14 @@ async fn send_content(
         }
     }
     while left != Some(0) {
-        let piece = match found.content.next(most(left)).await {
+        let next = match found.content.try_next(most(left)) {
+            Some(next) => next,
+            None => {
+                sender.flush();
+                found.content.next(most(left)).await
+            }
+        };
+        let piece = match next {
             Ok(Some(piece)) => piece,
             Ok(None) if left.is_none() => break,
             Ok(None) | Err(_) => return Err(Cut::BackendFailed),
@@ -346,6 +353,7 @@ async fn send_content(
     if chunked {
         sender.bytes(LAST_CHUNK, false).await.map_err(cut_of)?;
     }
+    sender.flush();
     Ok(())
 }
 

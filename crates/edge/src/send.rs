@@ -15,6 +15,9 @@ use tokio::net::TcpStream;
 /// From this size on content goes by `sendfile`. Below, copying it beside its head into one `writev` costs less
 /// than a second system call.
 pub(crate) const SENDFILE_BYTES_MIN: usize = 32 * 1024;
+/// From this size on a piece is sent corked. An acknowledgement that comes while the kernel still takes pages from
+/// the file would else send the tail, however short, as a packet of its own: half as many packets again.
+const CORK_BYTES_MIN: usize = 64 * 1024;
 /// The most content of one chunk of the chunked coding.
 pub(crate) const CHUNK_BYTES_MAX: usize = 1 << 20;
 
@@ -24,14 +27,16 @@ pub(crate) struct Sender<'a> {
     stream: &'a TcpStream,
     stall: Duration,
     first_byte: Option<Instant>,
+    /// Only whole packets leave.
+    corked: bool,
 }
 
 impl<'a> Sender<'a> {
     pub(crate) fn new(stream: &'a TcpStream, stall: Duration) -> Self {
-        Self { stream, stall, first_byte: None }
+        Self { stream, stall, first_byte: None, corked: false }
     }
 
-    /// When the kernel took the first byte.
+    /// When the first byte was given to the kernel.
     pub(crate) fn first_byte(&self) -> Option<Instant> {
         self.first_byte
     }
@@ -46,12 +51,34 @@ impl<'a> Sender<'a> {
         if piece.len() < SENDFILE_BYTES_MIN {
             return self.parts([head, piece.as_slice()]).await;
         }
+        self.cork_for(piece);
         self.head(head, true).await?;
         self.piece(piece).await
     }
 
+    /// Lets go of what waits for a packet to be full. To be called before a wait for content, and at its end.
+    pub(crate) fn flush(&mut self) {
+        if self.corked {
+            self.corked = false;
+            self.set_cork(false);
+        }
+    }
+
+    fn cork_for(&mut self, piece: &Piece) {
+        if !self.corked && piece.len() >= CORK_BYTES_MIN && piece.in_file().is_some() {
+            self.corked = true;
+            self.set_cork(true);
+        }
+    }
+
+    /// Worth some packets, no more: what the socket refuses is found when it is written to.
+    fn set_cork(&self, on: bool) {
+        let _ = rustix::net::sockopt::set_tcp_cork(self.stream, on);
+    }
+
     /// Content of a known length.
     pub(crate) async fn piece(&mut self, piece: &Piece) -> io::Result<()> {
+        self.cork_for(piece);
         match piece.in_file() {
             Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
                 self.file(arena, offset, piece.len()).await
@@ -64,6 +91,7 @@ impl<'a> Sender<'a> {
     pub(crate) async fn chunk(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
         let mut buffer = [0; SIZE_LINE_BYTES];
         let size = encode_size(piece.len() as u64, &mut buffer);
+        self.cork_for(piece);
         match piece.in_file() {
             Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
                 self.bytes(head, true).await?;
@@ -114,6 +142,8 @@ impl<'a> Sender<'a> {
     /// Tries, and waits for the client only where the socket is full.
     async fn io(&mut self, mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         loop {
+            // Before the attempt: after it the client may have the byte before this thread gets on.
+            let begun = self.first_byte.is_none().then(Instant::now);
             match self.stream.try_io(Interest::WRITABLE, || attempt(self.stream)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match tokio::time::timeout(self.stall, self.stream.writable()).await {
@@ -122,8 +152,8 @@ impl<'a> Sender<'a> {
                     }
                 }
                 Ok(sent) => {
-                    if sent > 0 && self.first_byte.is_none() {
-                        self.first_byte = Some(Instant::now());
+                    if sent > 0 {
+                        self.first_byte = self.first_byte.or(begun);
                     }
                     return Ok(sent);
                 }
