@@ -19,6 +19,15 @@ const LATENCY_HELD_S = 15;
 /** HLS of whole segments: three segments of 2 s behind the live edge, and the one that is being made. */
 const HLS_LATENCY_S_MAX = 10;
 
+/** How soon an open player goes on once a source that was away can be played: an MPD is asked for every 2 s. */
+const RESUMED_MS_MAX = 8000;
+
+/** What the MPD allows where a player cannot hold its target. */
+const DASH_LATENCY_LIMIT_S = 4.5;
+
+/** More than an HLS player has buffered when its source comes back. */
+const AFTER_HLS_S = 10;
+
 let thalweg;
 let browser;
 let open = null;
@@ -118,6 +127,71 @@ for (const [form, channel, push] of [
     it("plays as low-latency DASH", (test) => playLive(test, channel, "dash", DASH_LATENCY_S_MAX));
     it("plays as HLS", (test) => playLive(test, channel, "hls", HLS_LATENCY_S_MAX));
   });
+}
+
+for (const [away_s, form, push] of [
+  [1, "one long track each", pushTracks],
+  [5, "objects", pushObjects],
+  [20, "one long track each", pushTracks],
+]) {
+  describe(`a source of ${form} that is away for ${away_s} s and begins again at zero`, () => {
+    const channel = `away${away_s}`;
+    let source;
+    before(() => {
+      source = push(thalweg.origin, channel);
+    });
+    after(() => source.stop());
+    it("leaves open players playing, and one that opens afterwards", async () => {
+      const page = await openPage(`?play=live:${channel}`);
+      await Promise.all([started(page, "hls"), started(page, "dash")]);
+      await watch(page, "dash", 4);
+      await source.stop();
+      await new Promise((passed) => setTimeout(passed, away_s * 1000));
+      source = push(thalweg.origin, channel);
+      const resumed_s = await secondPeriod(channel);
+      // The playhead of dash.js is media time, which is the clock's since the channel began.
+      const dash = playhead(page, "dash", resumed_s + 1, RESUMED_MS_MAX);
+      const hls = watch(page, "hls", AFTER_HLS_S);
+      await Promise.all([dash, hls]);
+      assertAdvanced(await hls, AFTER_HLS_S);
+      const looks = await watch(page, "dash", 5);
+      assertAdvanced(looks, 5);
+      assert.ok(looks.at(-1).latency_s <= DASH_LATENCY_LIMIT_S, `${looks.at(-1).latency_s} s behind live`);
+
+      await page.goto(`${thalweg.console}?play=live:${channel}&only=dash`);
+      await started(page, "dash", 5_000);
+      const fresh = await watch(page, "dash", 5);
+      assertAdvanced(fresh, 5);
+      assert.equal(fresh.at(-1).stalls, 0);
+      assert.ok(fresh.at(-1).latency_s <= DASH_LATENCY_S_MAX, `${fresh.at(-1).latency_s} s behind live`);
+      // Segments that a source which is away does not make are asked for in vain.
+      const vain = (complaint) => /404 .*\/live\/.*\.m4s\)$/.test(complaint);
+      open.complaints = open.complaints.filter((complaint) => !vain(complaint));
+    });
+  });
+}
+
+/** Start of the channel's second Period in seconds, as soon as its MPD has it. */
+async function secondPeriod(channel) {
+  const give_up = Date.now() + 20_000;
+  while (Date.now() < give_up) {
+    const mpd = await (await fetch(`${thalweg.origin}/live/${channel}/manifest.mpd`)).text();
+    const start = mpd.match(/<Period id="1" start="PT([0-9.]+)S"/);
+    if (start) return Number(start[1]);
+    await new Promise((passed) => setTimeout(passed, 100));
+  }
+  throw new Error(`the source of ${channel} is not back`);
+}
+
+/** Waits until a player's playhead is past `at_s`. */
+function playhead(page, format, at_s, timeout) {
+  const passed = ([format, at_s]) => document.querySelector(`[data-testid=${format}-video]`).currentTime > at_s;
+  return page.waitForFunction(passed, [format, at_s], { timeout, polling: 100 });
+}
+
+function assertAdvanced(looks, by_s) {
+  const advanced_s = looks.at(-1).playhead_s - looks[0].playhead_s;
+  assert.ok(advanced_s >= by_s, `${looks.at(-1).state} after ${advanced_s.toFixed(2)} s of media`);
 }
 
 describe("the console", () => {

@@ -1,94 +1,158 @@
-//! Moving a chunk in media time: its tfdt and prft are written over, all else stays as it came.
+//! Moving a chunk in media time: tfdt, mfhd, prft and emsg written anew, the media data untouched.
 //!
-//! **Invariant:** no byte moves: sizes and offsets hold, so a time goes in only if its field is wide enough.
+//! ISO/IEC 14496-12: mfhd §8.8.5, trun §8.8.8, tfdt §8.8.12, prft §8.16.5; ISO/IEC 23009-1 §5.10.3.3 emsg. A tfdt of
+//! 32 bits, which a channel would outgrow, becomes one of 64; what lies after it moves by four bytes.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::boxes::{Boxes, Mp4Box};
-use crate::error::Result;
+use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
+use crate::prft::Prft;
 
-/// A copy of `chunk` whose times are `by` units of its track's timescale later; `None` where a time would not fit its
-/// field (32 bits in version 0 of tfdt, ISO/IEC 14496-12 §8.8.12, and of prft, §8.16.5).
+/// trun tr_flags: a data offset is there.
+const TRUN_DATA_OFFSET: u32 = 1;
+
+/// A copy of `chunk` whose times are `by` units of `timescale`, its track's, later; `None` where its decode time would
+/// come before zero or beyond what 64 bits hold.
 ///
 /// # Errors
-/// A box of the chunk that is cut off or missing.
-pub fn shifted(chunk: &Bytes, by: i64) -> Result<Option<Bytes>> {
-    let mut fields = Vec::new();
+/// A box of the chunk that is not as CMAF has it.
+pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> {
+    let mut moved = BytesMut::with_capacity(chunk.len() + 16);
     for found in Boxes::new(chunk, 0) {
         let found = found?;
         match found.kind {
             FourCc::MOOF => {
-                let traf = found.require(FourCc::TRAF)?;
-                fields.push(Field::read(&traf.require(FourCc::TFDT)?, 4)?);
+                let Some(time) = decode_time(&found)?.checked_add_signed(by) else { return Ok(None) };
+                moved.extend_from_slice(&moof_at(&found, time, None)?);
             }
-            // Version and flags, reference_track_ID and ntp_timestamp stand before it.
-            FourCc::PRFT => fields.push(Field::read(&found, 16)?),
-            _ => {}
+            FourCc::PRFT => {
+                // ffmpeg writes the times of a track that begins before zero as they wrap.
+                let prft = Prft::parse(&found)?;
+                let media_time = prft.media_time.wrapping_add_signed(by);
+                moved.extend_from_slice(&Prft { media_time, ..prft }.to_bytes());
+            }
+            FourCc::EMSG => moved.extend_from_slice(&emsg(&found, by, timescale)?),
+            _ => moved.extend_from_slice(found.bytes),
         }
     }
-    let mut bytes = BytesMut::from(&chunk[..]);
-    for field in fields {
-        let Some(time) = field.time.checked_add_signed(by) else { return Ok(None) };
-        let narrow = u32::try_from(time);
-        match (field.wide, narrow) {
-            (true, _) => bytes[field.at..field.at + 8].copy_from_slice(&time.to_be_bytes()),
-            (false, Ok(time)) => bytes[field.at..field.at + 4].copy_from_slice(&time.to_be_bytes()),
-            (false, Err(_)) => return Ok(None),
+    Ok(Some(moved.freeze()))
+}
+
+/// A moof with another decode time and, if told, another sequence number.
+///
+/// # Errors
+/// A box in it that is missing or not as CMAF has it.
+pub fn moof_at(moof: &Mp4Box<'_>, decode_time: u64, sequence_number: Option<u32>) -> Result<Vec<u8>> {
+    let traf = moof.require(FourCc::TRAF)?;
+    let tfdt = traf.require(FourCc::TFDT)?;
+    let (version, _, mut fields) = tfdt.full()?;
+    fields.u32_or_u64(version == 1)?;
+
+    let at =
+        |found: &Mp4Box<'_>, skip: usize| (found.offset - moof.offset) as usize + found.header_size + skip;
+    let mut bytes = moof.bytes.to_vec();
+    if let Some(number) = sequence_number {
+        let mfhd = moof.require(FourCc::MFHD)?;
+        mfhd.full()?.2.u32()?;
+        put(&mut bytes, at(&mfhd, 4), number.to_be_bytes());
+    }
+    if version == 0 {
+        const GROWTH: u32 = 4;
+        for parent in [moof, &traf, &tfdt] {
+            let size = u32::try_from(parent.bytes.len()).ok().filter(|_| parent.header_size == 8);
+            let Some(size) = size else {
+                return Err(Error::new(
+                    parent.offset,
+                    parent.kind,
+                    Fault::Invalid("its size is written in 64 bits"),
+                ));
+            };
+            put(&mut bytes, at(parent, 0) - 8, (size + GROWTH).to_be_bytes());
         }
+        for trun in traf.children() {
+            let trun = trun?;
+            if trun.kind == FourCc::TRUN {
+                let (_, flags, mut fields) = trun.full()?;
+                if flags & TRUN_DATA_OFFSET != 0 {
+                    fields.u32()?;
+                    put(&mut bytes, at(&trun, 8), (fields.u32()?.wrapping_add(GROWTH)).to_be_bytes());
+                }
+            }
+        }
+        bytes[at(&tfdt, 0)] = 1;
+        bytes.splice(at(&tfdt, 4)..at(&tfdt, 4), [0; GROWTH as usize]);
     }
-    Ok(Some(bytes.freeze()))
+    put(&mut bytes, at(&tfdt, 4), decode_time.to_be_bytes());
+    Ok(bytes)
 }
 
-/// Where a media time stands in a chunk.
-struct Field {
-    at: usize,
-    wide: bool,
-    time: u64,
+fn decode_time(moof: &Mp4Box<'_>) -> Result<u64> {
+    let (version, _, mut fields) = moof.require(FourCc::TRAF)?.require(FourCc::TFDT)?.full()?;
+    fields.u32_or_u64(version == 1)
 }
 
-impl Field {
-    /// The time that stands `skip` bytes into the body of a box.
-    fn read(found: &Mp4Box<'_>, skip: usize) -> Result<Field> {
-        let (version, _, _) = found.full()?;
-        let mut reader = found.reader();
-        reader.skip(skip)?;
-        let at = usize::try_from(found.body_offset()).expect("a chunk lies in memory") + skip;
-        let wide = version == 1;
-        Ok(Field { at, wide, time: reader.u32_or_u64(wide)? })
+/// An event of version 1 has a time of its own; one of version 0 counts from the chunk.
+fn emsg(emsg: &Mp4Box<'_>, by: i64, timescale: u32) -> Result<Vec<u8>> {
+    let mut bytes = emsg.bytes.to_vec();
+    let (version, _, mut fields) = emsg.full()?;
+    if version == 1 {
+        let own = fields.u32()?;
+        let by = i128::from(by) * i128::from(own) / i128::from(timescale.max(1));
+        let time = fields.u64()?.saturating_add_signed(i64::try_from(by).unwrap_or(i64::MAX));
+        put(&mut bytes, emsg.header_size + 8, time.to_be_bytes());
     }
+    Ok(bytes)
+}
+
+fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+    bytes[at..at + N].copy_from_slice(&value);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prft::Prft;
 
     fn made(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
         [&(body.len() as u32 + 8).to_be_bytes()[..], kind, body].concat()
     }
 
-    fn chunk(tfdt: &[u8]) -> Bytes {
-        let prft = Prft { track_id: 1, ntp: 7, media_time: 900, flags: 24 }.to_bytes();
-        let moof = made(b"moof", &made(b"traf", &made(b"tfdt", tfdt)));
-        Bytes::from([&prft[..], &moof, &made(b"mdat", b"media")].concat())
+    fn full(kind: &[u8; 4], version: u8, words: &[u32]) -> Vec<u8> {
+        let words: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+        made(kind, &[&[version, 0, 0, if kind == b"trun" { 1 } else { 0 }][..], &words].concat())
+    }
+
+    /// A chunk of the decode time that `tfdt` says, whose trun points at the first byte of its mdat.
+    fn chunk(media_time: u64, emsg_time: u32, tfdt: &[u8]) -> Bytes {
+        let prft = Prft { track_id: 1, ntp: 7, media_time, flags: 24 }.to_bytes();
+        let emsg = full(b"emsg", 1, &[10, 0, emsg_time, 0, 0]);
+        let moof = |offset| {
+            let trun = full(b"trun", 0, &[1, offset]);
+            let traf = made(b"traf", &[tfdt, &trun].concat());
+            made(b"moof", &[full(b"mfhd", 0, &[3]), traf].concat())
+        };
+        let offset = moof(0).len() as u32 + 8;
+        Bytes::from([&prft[..], &emsg, &moof(offset), &made(b"mdat", b"media")].concat())
     }
 
     #[test]
-    fn both_times_move_and_nothing_else() {
-        let (narrow, wide) = ([0, 0, 0, 0, 0, 0, 3, 0x84], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0x84]);
-        for tfdt in [&narrow[..], &wide] {
-            let there = shifted(&chunk(tfdt), 100).unwrap().unwrap();
-            assert_eq!(there[24..32], 1000u64.to_be_bytes());
-            assert_eq!(there[32 + 16 + 8 + tfdt.len() - 4..][..4], 1000u32.to_be_bytes());
-            assert_eq!(shifted(&there, -100).unwrap().unwrap(), chunk(tfdt));
-        }
+    fn all_times_move_and_nothing_else() {
+        let wide = |time| full(b"tfdt", 1, &[0, time]);
+        let (here, there) = (chunk(900, 9, &wide(900)), chunk(1000, 10, &wide(1000)));
+        assert_eq!(shifted(&here, 100, 1000).unwrap().unwrap(), there);
+        assert_eq!(shifted(&there, -100, 1000).unwrap().unwrap(), here);
+        // One of 32 bits becomes one of 64, and its data stay where its trun says.
+        assert_eq!(shifted(&chunk(900, 9, &full(b"tfdt", 0, &[900])), 100, 1000).unwrap().unwrap(), there);
+        // A time before zero, as it wraps.
+        let early = shifted(&chunk(u64::MAX - 99, 9, &wide(900)), 100, 1000).unwrap().unwrap();
+        assert_eq!(early, chunk(0, 10, &wide(1000)));
     }
 
     #[test]
-    fn a_time_that_does_not_fit_its_field_is_told() {
-        assert_eq!(shifted(&chunk(&[0, 0, 0, 0, 0, 0, 3, 0x84]), 1 << 32).unwrap(), None);
-        assert_eq!(shifted(&chunk(&[0, 0, 0, 0, 0, 0, 3, 0x84]), -901).unwrap(), None);
-        assert!(shifted(&Bytes::from(made(b"moof", &[])), 1).is_err());
+    fn a_time_that_cannot_be_is_told() {
+        let tfdt = full(b"tfdt", 0, &[900]);
+        assert_eq!(shifted(&chunk(900, 9, &tfdt), -901, 1000).unwrap(), None);
+        assert!(shifted(&Bytes::from(made(b"moof", &[])), 1, 1000).is_err());
     }
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use expect_test::expect;
-use support::build::{FragmentParts, HeaderParts, boxed, full, sidx, words};
+use support::build::{FragmentParts, HeaderParts, boxed, sidx};
 use support::{VIDEO, ffmpeg, ffprobe, index, scan};
 use thalweg_media::chunk::Event;
 use thalweg_media::dump::dump;
@@ -13,7 +13,8 @@ use thalweg_media::error::Result;
 use thalweg_media::fragment::Fragment;
 use thalweg_media::header;
 use thalweg_media::prft::{PRFT_CAPTURE, Prft};
-use thalweg_media::write::{rebase_on_moof, rewrite_tfdt};
+use thalweg_media::retime::shifted;
+use thalweg_media::write::rebase_on_moof;
 
 #[test]
 fn dump_of_a_file() {
@@ -57,54 +58,13 @@ fn dump_of_a_file() {
     .assert_eq(&dump(&file.concat()));
 }
 
-/// A chunk moved along the timeline differs from what it was in the two fields alone.
-#[test]
-fn rewrite_moves_a_chunk() {
-    let prft = Prft { track_id: 1, ntp: 1, media_time: 2, flags: 0 };
-    let before = [&prft.to_bytes()[..], &FragmentParts::new(500, 500).build()].concat();
-    let mut after = before.clone();
-    rewrite_tfdt(&mut after, 1 << 40, 7).unwrap();
-    let differing: Vec<usize> = (0..before.len()).filter(|i| before[*i] != after[*i]).collect();
-    expect!["[55, 106, 110, 111]"].assert_eq(&format!("{differing:?}"));
-    let info = header::parse(&HeaderParts::video(1000).build(), 0).unwrap();
-    let moved = Fragment::parse(&after[32..136], 32, &info).unwrap();
-    assert_eq!((moved.decode_time, moved.sequence_number), (1 << 40, 7));
-    // And back, byte for byte.
-    rewrite_tfdt(&mut after, 500, 1).unwrap();
-    assert_eq!(after, before);
-}
-
-#[test]
-fn rewrite_refuses_what_does_not_fit() {
-    let tfdt = full(b"tfdt", 0, 0, &words(&[5]));
-    let traf = boxed(b"traf", &[full(b"tfhd", 0, 0, &words(&[1])), tfdt].concat());
-    let mfhd = full(b"mfhd", 0, 0, &words(&[1]));
-    let short = boxed(b"moof", &[mfhd.clone(), traf].concat());
-    let refused = |chunk: &[u8], time: u64| {
-        let mut written = chunk.to_vec();
-        let error = rewrite_tfdt(&mut written, time, 2).unwrap_err().to_string();
-        assert_eq!(written, chunk, "left as it was");
-        error
-    };
-    let mut fits = short.clone();
-    rewrite_tfdt(&mut fits, u64::from(u32::MAX), 2).unwrap();
-    assert_eq!(&fits[fits.len() - 4..], [0xff; 4]);
-    expect!["offset 48: box 'tfdt': 4294967296 is above tfdt of version 0 = 4294967295"]
-        .assert_eq(&refused(&short, 1 << 32));
-    expect!["offset 0: box 'moof': has no 'traf' box"].assert_eq(&refused(&boxed(b"moof", &mfhd), 0));
-    expect!["offset 0: box 'mdat': has no 'moof' box"].assert_eq(&refused(&boxed(b"free", b""), 0));
-    expect!["offset 0: box 'moof': truncated, needs 64 bytes, 63 left"]
-        .assert_eq(&refused(&short[..short.len() - 1], 0));
-}
-
-/// What the demo's live source does: chunks of a file, repeated with later times, are one longer file.
+/// Chunks of a file, repeated with later times, are one longer file.
 #[test]
 fn repeated_chunks_play_on() {
     let file = ffmpeg(&format!("{VIDEO} -frag_duration 500000 -movflags +cmaf+frag_keyframe"));
     let (events, end) = scan(&file, None, &[]);
     assert_eq!(end, Ok(()));
     let mut looped = Vec::new();
-    let mut sequence_number = 0;
     let period = 5 * 12_800;
     for round in 0..3 {
         for event in &events {
@@ -112,11 +72,7 @@ fn repeated_chunks_play_on() {
                 Event::Header(header) if round == 0 => looped.extend_from_slice(&header.bytes),
                 Event::Header(_) => {}
                 Event::Chunk(chunk) => {
-                    sequence_number += 1;
-                    let mut bytes = chunk.bytes.to_vec();
-                    let time = chunk.fragment.decode_time + round * period;
-                    rewrite_tfdt(&mut bytes, time, sequence_number).unwrap();
-                    looped.extend(bytes);
+                    looped.extend(shifted(&chunk.bytes, round * period, 12_800).unwrap().unwrap());
                 }
             }
         }

@@ -48,7 +48,8 @@ pub struct Epoch {
     pub id: u64,
     /// Start, in microseconds after `availability_start`.
     pub start_us: u64,
-    /// End of the last segment, in microseconds after `availability_start`, once it is over.
+    /// Where it ends, in microseconds after `availability_start`, once it is over: where the next one begins or, where
+    /// the source was away between them, a moment before its last frames.
     pub end_us: Option<u64>,
     /// Units per second of the four fields below: the timescale of the reference track.
     pub timescale: u32,

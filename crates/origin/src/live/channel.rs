@@ -5,6 +5,11 @@
 //! the video's sync samples. Only decode times (tfdt) are trusted: neither the names of uploads nor
 //! their borders nor the source's own manifest.
 //!
+//! All epochs are served on one line of media time, that of the first, which runs with the clock: the chunks of an
+//! epoch whose times begin elsewhere are moved there as they go into segments ([`timeline::Timeline::shift`]); all else
+//! here reckons with times as they come. Numbers lie on that line too, so a player that has not heard of a new epoch
+//! asks for nothing that it would show at another time.
+//!
 //! What happens to the bytes is told as [`Effect`]s, in order; the caller keeps them.
 //!
 //! **Invariant:** a chunk that was taken is in exactly one segment, and a track's segments, in order of
@@ -96,11 +101,16 @@ impl ChunkIn {
     }
 
     /// The same chunk so many units later; `None` where its times cannot be moved there.
-    fn shifted(&self, by: i64) -> Option<ChunkIn> {
+    fn shifted(&self, by: i64, timescale: u32) -> Option<ChunkIn> {
         let time = self.time.checked_add_signed(by)?;
-        let bytes = retime::shifted(&self.bytes, by).ok()??;
-        let moved = |p: Prft| Some(Prft { media_time: p.media_time.checked_add_signed(by)?, ..p });
-        Some(ChunkIn { bytes, time, prft: self.prft.and_then(moved), ..self.clone() })
+        let bytes = retime::shifted(&self.bytes, by, timescale).ok()??;
+        let moved = |p: Prft| Prft { media_time: p.media_time.wrapping_add_signed(by), ..p };
+        Some(ChunkIn { bytes, time, prft: self.prft.map(moved), ..self.clone() })
+    }
+
+    /// Its bytes with times so many units later; `None` where they cannot be moved there.
+    fn served(&self, by: i64, timescale: u32) -> Option<Bytes> {
+        if by == 0 { Some(self.bytes.clone()) } else { retime::shifted(&self.bytes, by, timescale).ok()? }
     }
 
     /// What tells a repetition of the chunk from another of the same time.

@@ -1,15 +1,13 @@
 //! Gives a chunk its place in live time: tfdt, mfhd and prft anew, the media data untouched.
-//!
-//! ISO/IEC 14496-12: mfhd §8.8.5, tfdt §8.8.12, trun §8.8.8, prft §8.16.5. A tfdt of 32 bits, which a channel
-//! would outgrow, becomes one of 64; what lies after it moves by four bytes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use thalweg_media::boxes::{Boxes, Mp4Box};
+use thalweg_media::boxes::Boxes;
 use thalweg_media::error::Result;
 use thalweg_media::fourcc::FourCc;
 use thalweg_media::prft::{PRFT_BYTES, PRFT_CAPTURE, Prft, ntp_time};
+use thalweg_media::retime::moof_at;
 
 /// What a chunk is to say of its time.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +18,6 @@ pub(super) struct LiveTime {
     /// When the first sample was taken, by the wall clock.
     pub(super) captured: SystemTime,
 }
-
-/// trun tr_flags: a data offset is there.
-const TRUN_DATA_OFFSET: u32 = 1;
 
 /// The chunk with its new times, in two parts to be sent one after the other: the boxes before the media
 /// data, and the media data as it lies in `chunk`. Events (emsg) are left out: their times belong to the
@@ -39,7 +34,7 @@ pub(super) fn retime(chunk: &Bytes, track_id: u32, time: LiveTime) -> Result<[By
             FourCc::PRFT | FourCc::EMSG => {}
             FourCc::MOOF => {
                 head.extend_from_slice(&prft(track_id, time));
-                head.extend_from_slice(&moof(&found, time)?);
+                head.extend_from_slice(&moof_at(&found, time.decode_time, Some(time.sequence_number))?);
             }
             FourCc::MDAT => data = chunk.slice_ref(found.bytes),
             _ => head.extend_from_slice(found.bytes),
@@ -52,54 +47,6 @@ fn prft(track_id: u32, time: LiveTime) -> [u8; PRFT_BYTES] {
     let captured = time.captured.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (ntp, media_time) = (ntp_time(captured), time.decode_time);
     Prft { track_id, ntp, media_time, flags: PRFT_CAPTURE }.to_bytes()
-}
-
-fn moof(moof: &Mp4Box<'_>, time: LiveTime) -> Result<Vec<u8>> {
-    let mfhd = moof.require(FourCc::MFHD)?;
-    let traf = moof.require(FourCc::TRAF)?;
-    let tfdt = traf.require(FourCc::TFDT)?;
-    let (version, _, mut fields) = tfdt.full()?;
-    fields.u32_or_u64(version == 1)?;
-    mfhd.full()?.2.u32()?;
-
-    let at =
-        |found: &Mp4Box<'_>, skip: usize| (found.offset - moof.offset) as usize + found.header_size + skip;
-    let mut bytes = moof.bytes.to_vec();
-    put(&mut bytes, at(&mfhd, 4), time.sequence_number.to_be_bytes());
-    if version == 0 {
-        const GROWTH: u32 = 4;
-        for parent in [moof, &traf, &tfdt] {
-            let size = u32::try_from(parent.bytes.len()).ok().filter(|_| parent.header_size == 8);
-            let Some(size) = size else { return Err(too_long(parent)) };
-            put(&mut bytes, at(parent, 0) - 8, (size + GROWTH).to_be_bytes());
-        }
-        for trun in traf.children() {
-            let trun = trun?;
-            if trun.kind == FourCc::TRUN {
-                let (_, flags, mut fields) = trun.full()?;
-                if flags & TRUN_DATA_OFFSET != 0 {
-                    fields.u32()?;
-                    put(&mut bytes, at(&trun, 8), (fields.u32()? + GROWTH).to_be_bytes());
-                }
-            }
-        }
-        bytes[at(&tfdt, 0)] = 1;
-        bytes.splice(at(&tfdt, 4)..at(&tfdt, 4), [0; GROWTH as usize]);
-    }
-    put(&mut bytes, at(&tfdt, 4), time.decode_time.to_be_bytes());
-    Ok(bytes)
-}
-
-fn too_long(found: &Mp4Box<'_>) -> thalweg_media::error::Error {
-    thalweg_media::error::Error {
-        offset: found.offset,
-        kind: found.kind,
-        fault: thalweg_media::error::Fault::Invalid("its size is written in 64 bits"),
-    }
-}
-
-fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
-    bytes[at..at + N].copy_from_slice(&value);
 }
 
 #[cfg(test)]

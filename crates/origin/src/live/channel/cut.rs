@@ -21,6 +21,11 @@ impl Channel {
         if !track.begun && chunk.time + tolerance(timeline, &chunk, track.info.timescale) < start {
             return Outcome::Early;
         }
+        let timescale = track.info.timescale;
+        let Some(bytes) = chunk.served(timeline.shift(timescale), timescale) else {
+            self.note(Note::Misfit { track: index, time: chunk.time });
+            return Outcome::Misfit;
+        };
         let lag_us = now - timeline.wall_us(chunk.end(), track.info.timescale);
         if self.begins_segment(index, timeline, &chunk) {
             self.complete_current(index);
@@ -36,7 +41,7 @@ impl Channel {
         let next = timeline.grid(number + 1, track.info.timescale);
         let whole =
             !track.irregular && chunk.end() + tolerance(timeline, &chunk, track.info.timescale) >= next;
-        self.effects.push(Effect::Append { track: index, number, bytes: chunk.bytes });
+        self.effects.push(Effect::Append { track: index, number, bytes });
         if whole {
             self.complete_current(index);
             self.tracks[index].completed_early = true;

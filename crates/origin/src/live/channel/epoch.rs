@@ -3,12 +3,19 @@
 use super::timeline::{Timeline, signed};
 use super::{Cause, Channel, ChunkIn, Effect, Note};
 use bytes::Bytes;
-use thalweg_media::presentation::{Bitrate, micros};
+use thalweg_media::presentation::{Bitrate, Kind, micros};
 use thalweg_media::prft::Prft;
 use thalweg_media::track::TrackInfo;
 
 /// Least tolerance on a chunk's arrival that still counts as in time.
 const FIT_US_MIN: i64 = 2_000_000;
+
+/// Media time that is left out between two epochs by more than this is a hole: the source was away.
+const HOLE_US_MIN: i64 = 100_000;
+/// How much before its last frames an epoch is said to end where a hole follows. A player stops some frames before the
+/// end of what it has; one that has not passed the end of a Period by then (dash.js) seeks to it, into the hole, and
+/// stays there.
+const EPOCH_TAIL_US: i64 = 200_000;
 
 /// A stretch of continuous media time.
 #[derive(Debug)]
@@ -181,16 +188,27 @@ impl Channel {
         no_segments && epoch.end_us.is_none_or(|end| now - end > window_us)
     }
 
+    /// Where an epoch is said to end that the next one follows at `next_us`: there, or, where the source was away
+    /// between them, a little before the first of its tracks has nothing more to play.
+    pub(super) fn period_end_us(&self, epoch: &Epoch, next_us: i64) -> i64 {
+        let tracks = epoch.members.iter().filter(|m| Kind::of(&m.info) != Kind::Text);
+        let ends = tracks.filter_map(|m| self.track_end_us(m.track, epoch)).min().unwrap_or(next_us);
+        let start_us = epoch.timeline.as_ref().map_or(next_us, |t| t.start_us);
+        if next_us - ends <= HOLE_US_MIN { next_us } else { (ends - EPOCH_TAIL_US).max(start_us) }
+    }
+
+    /// Wall clock at which the segments of a track in an epoch end.
+    fn track_end_us(&self, track: usize, epoch: &Epoch) -> Option<i64> {
+        let (timeline, track) = (epoch.timeline.as_ref()?, &self.tracks[track]);
+        let whole = track.segments.iter().rev().find(|s| s.epoch == epoch.id).map(|s| s.end_wall_us);
+        let current = track.current.as_ref().filter(|_| track.epoch == Some(epoch.id));
+        whole.max(current.map(|c| timeline.wall_us(c.end, track.info.timescale)))
+    }
+
     /// Wall clock at which the segments of an epoch end.
     pub(super) fn content_end_us(&self, epoch: u64) -> Option<i64> {
-        let timeline = self.epoch(epoch)?.timeline.as_ref()?;
-        let ends = self.tracks.iter().filter_map(|t| {
-            let whole = t.segments.iter().rev().find(|s| s.epoch == epoch).map(|s| s.end_wall_us);
-            let current = t.current.as_ref().filter(|_| t.epoch == Some(epoch));
-            let current = current.map(|c| timeline.wall_us(c.end, t.info.timescale));
-            whole.max(current)
-        });
-        ends.max()
+        let epoch = self.epoch(epoch)?;
+        (0..self.tracks.len()).filter_map(|track| self.track_end_us(track, epoch)).max()
     }
 }
 

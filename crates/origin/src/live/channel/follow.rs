@@ -29,7 +29,8 @@ impl Channel {
     /// come to it.
     pub(super) fn follow(&mut self, index: usize, chunk: ChunkIn, now: i64) -> Result<Outcome, Refusal> {
         let by = self.distance(index, &chunk, now);
-        let chunk = match by.and_then(|by| Some((by, chunk.shifted(by)?))) {
+        let chunk = match by.and_then(|by| Some((by, chunk.shifted(by, self.tracks[index].info.timescale)?)))
+        {
             Some((by, moved)) => {
                 self.tracks[index].shift += by;
                 moved
@@ -55,7 +56,7 @@ impl Channel {
             Place::Ahead => fits(c),
             Place::Behind => false,
         };
-        match chunk.shifted(track.shift).filter(goes_on) {
+        match chunk.shifted(track.shift, track.info.timescale).filter(goes_on) {
             Some(moved) => moved,
             None => {
                 self.tracks[index].shift = 0;

@@ -18,6 +18,10 @@ const TARGET_SLACK_US_MAX: u64 = 250_000;
 /// Least distance of the starts of two epochs: what a manifest can tell apart.
 const EPOCH_US_MIN: i64 = 1000;
 
+/// How much later an epoch may be said to begin so that its start is a whole number of units of media time: 40 ms do
+/// for 11,025 Hz.
+const EPOCH_STEP_MS_MAX: i64 = 40;
+
 /// What an epoch is published with.
 struct Plan {
     reference: usize,
@@ -164,9 +168,9 @@ impl Channel {
         self.target_duration_s = self.target_duration_s.max((target_us + 500_000) / 1_000_000).max(1);
         self.availability_start_us.get_or_insert(timeline.start_us);
         self.published_us = now;
-        let last_end = self.last_published().and_then(|e| self.content_end_us(e.id));
+        let last_end = self.last_published().map(|e| self.period_end_us(e, timeline.start_us));
         if let Some(last) = self.epochs.iter_mut().rev().find(|e| e.timeline.is_some()) {
-            last.end_us = Some(last_end.unwrap_or(timeline.start_us).min(timeline.start_us));
+            last.end_us = last_end;
         }
         let Some(newest) = self.epochs.back_mut() else { return };
         newest.timeline = Some(timeline.clone());
@@ -223,11 +227,12 @@ impl Channel {
         let arrived =
             pending().map(|(c, at, timescale)| at - signed(micros(c.end(), timescale)) + media_start_us);
         let mut start_us = arrived.min()?;
-        let start_number;
+        let (start_number, mut shift);
         match self.last_published() {
             None => {
                 start_us = start_us.div_euclid(1000) * 1000;
                 start_number = first_number(start_us, micros(plan.segment, timescale));
+                shift = 0;
             }
             Some(last) => {
                 let timed = matches!(newest.follow, Follow::ByTime { .. }) && newest.cause != Cause::Late;
@@ -237,14 +242,42 @@ impl Channel {
                     content_end => start_us.max(content_end.unwrap_or(start_us)),
                 };
                 start_us = start_us.max(clock.start_us + EPOCH_US_MIN);
-                start_number = self.tracks.iter().map(|t| t.next_number).max().unwrap_or(0);
+                if !timed {
+                    // A Period whose start is a whole number of units of media time begins with its first sample; a
+                    // player would drop one that lay a rounding before it, and all that depends on it.
+                    let step_us = whole_units_us(timescale);
+                    let since = self.availability_start_us.unwrap_or(clock.start_us);
+                    start_us = since + (start_us - since + step_us - 1).div_euclid(step_us) * step_us;
+                }
+                let next_number = self.tracks.iter().map(|t| t.next_number).max().unwrap_or(0);
+                start_number = clock.number_from(start_us).max(next_number);
+                shift = if timed {
+                    clock.shift(timescale)
+                } else {
+                    clock.line(start_us, timescale) - media_start.cast_signed()
+                };
             }
         }
         // Rounded up: a segment is not announced before its first chunk is complete.
         let chunk = u128::from(chunk_us_max) * u128::from(timescale);
         let chunk = u64::try_from(chunk.div_ceil(1_000_000)).unwrap_or(u64::MAX).min(plan.segment);
-        Some(Timeline { timescale, media_start, segment: plan.segment, chunk, start_us, start_number })
+        if !can_move(newest) {
+            shift = 0;
+        }
+        Some(Timeline { timescale, media_start, segment: plan.segment, chunk, start_us, start_number, shift })
     }
+}
+
+/// Whether the times of an epoch can be moved: TTML has times of its own in its samples.
+fn can_move(epoch: &Epoch) -> bool {
+    !epoch.members.iter().any(|m| m.info.codec.starts_with("stpp"))
+}
+
+/// The least whole milliseconds, in microseconds, that are a whole number of units of a timescale; of a timescale that
+/// has none below `EPOCH_STEP_MS_MAX`, one.
+fn whole_units_us(timescale: u32) -> i64 {
+    let whole = |ms: &i64| ms * i64::from(timescale) % 1000 == 0;
+    (1..=EPOCH_STEP_MS_MAX).find(whole).unwrap_or(1) * 1000
 }
 
 /// First numbers of channels are below this: `@startNumber` has 32 bits, and a channel runs on from there.

@@ -113,14 +113,14 @@ impl Channel {
         // Tracks that are expected are shown from the start: players do not look for a track that comes later.
         members.extend(epoch.expected.iter().filter_map(|&t| self.last_member(t)).map(|m| (m, false)));
         members.sort_by_key(|(m, _)| (Kind::of(&m.info), m.track));
-        let tracks = members.iter().map(|(m, here)| self.live_track(m, here.then_some(epoch.id)));
+        let tracks = members.iter().map(|(m, here)| self.live_track(m, here.then_some(epoch.id), timeline));
         let tracks = tracks.collect();
         live::Epoch {
             id: epoch.id,
             start_us: since(timeline.start_us),
             end_us: epoch.end_us.map(since),
             timescale: timeline.timescale,
-            media_start: timeline.media_start,
+            media_start: timeline.served(timeline.media_start, timeline.timescale),
             segment_duration: timeline.segment,
             chunk_duration: timeline.chunk,
             produced: members.iter().find_map(|(m, _)| produced(m, timeline)),
@@ -134,13 +134,13 @@ impl Channel {
         self.epochs.iter().rev().find_map(|e| e.member(track))
     }
 
-    fn live_track(&self, member: &Member, epoch: Option<u64>) -> LiveTrack {
+    fn live_track(&self, member: &Member, epoch: Option<u64>, timeline: &Timeline) -> LiveTrack {
         let track = &self.tracks[member.track];
         let segments = track.segments.iter().filter(|s| Some(s.epoch) == epoch);
         let segments = segments.map(|s| LiveSegment {
             sequence: s.sequence,
             number: s.number,
-            time: s.time,
+            time: timeline.served(s.time, track.info.timescale),
             duration: s.duration,
             sync: s.sync,
         });
@@ -168,5 +168,6 @@ fn produced(member: &Member, timeline: &Timeline) -> Option<Produced> {
         return None;
     }
     let media_time = rescale(micros(prft.media_time, member.info.timescale), 1_000_000, timeline.timescale);
+    let media_time = timeline.served(media_time, timeline.timescale);
     Some(Produced { wall: Utc(signed(wall_us.cast_unsigned()) / 1000), media_time })
 }

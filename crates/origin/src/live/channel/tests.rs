@@ -387,16 +387,16 @@ fn a_restarted_source_begins_an_epoch_that_all_tracks_enter() {
         audio 2 x
         audio 3 x
         Published { id: 1, segment_us: 2000000 }
-        video 4 [++++]
-        audio 4 [++++]
-        audio 5 [++++]
-        video 5 [++++]
-        audio 6 [+
-        video 6 [+"#]]);
+        video 10 [++++]
+        audio 10 [++++]
+        audio 11 [++++]
+        video 11 [++++]
+        audio 12 [+
+        video 12 [+"#]]);
     expect![[r#"
-        epoch 1 20–… media 0 segment 2 chunk 0.5 from 0
-          video 0@0+2 1@2+2
-          audio 0@0+2 1@2+2
+        epoch 1 20–… media 20 segment 2 chunk 0.5 from 0
+          video 0@20+2 1@22+2
+          audio 0@20+2 1@22+2
     "#]]
     .assert_eq(&epochs(&channel));
 }
@@ -452,12 +452,12 @@ fn audio_that_begins_again_alone_is_followed_by_the_video() {
         video 8 [++
         audio 8 +"#]]);
     expect![[r#"
-        epoch 0 0–8 media 0 segment 2 chunk 0.5 from 0
+        epoch 0 0–6.8 media 0 segment 2 chunk 0.5 from 0
           video 1@2+2 2@4+2 3@6+2
           audio 1@2+2 2@4+2 3@6+1
-        epoch 1 8–… media 0 segment 2 chunk 0.5 from 4
-          video 4@0+2 5@2+2 6@4+2 7@6+2
-          audio 4@0+2 5@2+2 6@4+2 7@6+2
+        epoch 1 8–… media 8 segment 2 chunk 0.5 from 4
+          video 4@8+2 5@10+2 6@12+2 7@14+2
+          audio 4@8+2 5@10+2 6@12+2 7@14+2
     "#]]
     .assert_eq(&epochs(&channel));
 }
@@ -496,12 +496,12 @@ fn video_that_begins_again_alone_is_followed_by_the_audio() {
         video 9 [++
         audio 9 +"#]]);
     expect![[r#"
-        epoch 0 0–8.5 media 0 segment 2 chunk 0.5 from 0
+        epoch 0 0–6.8 media 0 segment 2 chunk 0.5 from 0
           video 1@2+2 2@4+2 3@6+1
           audio 1@2+2 2@4+2 3@6+2 4@8+0.5
-        epoch 1 8.5–… media 0 segment 2 chunk 0.5 from 5
-          video 5@0+2 6@2+2 7@4+2 8@6+2
-          audio 5@0.5+1.5 6@2+2 7@4+2 8@6+2
+        epoch 1 8.5–… media 8.5 segment 2 chunk 0.5 from 5
+          video 5@8.5+2 6@10.5+2 7@12.5+2 8@14.5+2
+          audio 5@9+1.5 6@10.5+2 7@12.5+2 8@14.5+2
     "#]]
     .assert_eq(&epochs(&channel));
 }
@@ -522,10 +522,10 @@ fn a_source_that_begins_again_at_once_is_no_duplicate() {
         video 2 [++++]
         video 3 [+"#]]);
     expect![[r#"
-        epoch 0 0–2.5 media 0 segment 2 chunk 0.5 from 0
+        epoch 0 0–2.3 media 0 segment 2 chunk 0.5 from 0
           video 0@0+2 1@2+0.5
-        epoch 1 3–… media 0 segment 2 chunk 0.5 from 2
-          video 2@0+2
+        epoch 1 3–… media 3 segment 2 chunk 0.5 from 2
+          video 2@3+2
     "#]]
     .assert_eq(&epochs(&channel));
 }
@@ -683,13 +683,13 @@ fn a_restart_under_another_header_learns_the_duration_anew() {
         video 2 [+]
         Epoch { id: 1, track: 0, cause: Jump }
         Published { id: 1, segment_us: 4000000 }
-        video 3 [++++++++]
-        video 4 [+"#]]);
+        video 5 [++++++++]
+        video 6 [+"#]]);
     expect![[r#"
-        epoch 0 0–4.5 media 0 segment 2 chunk 0.5 from 0
+        epoch 0 0–4.3 media 0 segment 2 chunk 0.5 from 0
           video 0@0+2 1@2+2 2@4+0.5
-        epoch 1 10–… media 0 segment 4 chunk 0.5 from 3
-          video 3@0+4
+        epoch 1 10–… media 10 segment 4 chunk 0.5 from 5
+          video 5@10+4
     "#]]
     .assert_eq(&epochs(&channel));
 }
@@ -748,17 +748,17 @@ fn a_gap_in_time_begins_an_epoch_at_its_place_on_the_clock() {
         audio 2 ]
         video 2 ]
         Published { id: 1, segment_us: 2000000 }
-        video 3 [++++]
-        audio 3 [++++]
-        audio 4 [+
-        video 4 [+"#]]);
+        video 4 [++++]
+        audio 4 [++++]
+        audio 5 [+
+        video 5 [+"#]]);
     expect![[r#"
-        epoch 0 0–4.5 media 0 segment 2 chunk 0.5 from 0
+        epoch 0 0–4.3 media 0 segment 2 chunk 0.5 from 0
           video 0@0+2 1@2+2 2@4+0.5
           audio 0@0+2 1@2+2 2@4+0.5
-        epoch 1 8–… media 8 segment 2 chunk 0.5 from 3
-          video 3@8+2
-          audio 3@8+2
+        epoch 1 8–… media 8 segment 2 chunk 0.5 from 4
+          video 4@8+2
+          audio 4@8+2
     "#]]
     .assert_eq(&epochs(&channel));
 }
@@ -781,13 +781,13 @@ fn a_source_that_paused_begins_an_epoch_once_it_is_late_for_good() {
         video 2 [++++]
         Epoch { id: 1, track: 0, cause: Late }
         Published { id: 1, segment_us: 2000000 }
-        video 3 [++++]
-        video 4 [+"#]]);
+        video 6 [++++]
+        video 7 [+"#]]);
     expect![[r#"
-        epoch 0 0–6 media 0 segment 2 chunk 0.5 from 0
+        epoch 0 0–5.8 media 0 segment 2 chunk 0.5 from 0
           video 0@0+2 1@2+2 2@4+2
-        epoch 1 11–… media 6 segment 2 chunk 0.5 from 3
-          video 3@6+2
+        epoch 1 11–… media 11 segment 2 chunk 0.5 from 6
+          video 6@11+2
     "#]]
     .assert_eq(&epochs(&channel));
 }
@@ -928,11 +928,11 @@ fn a_header_is_waited_for_in_an_epoch_that_its_track_is_to_enter() {
     script.chunk("video", 0.0, 0.5, true, 8.5);
     let base = script.base.unwrap();
     assert_eq!(script.channel.header_of("audio", base), HeaderLookup::Here(Bytes::from_static(b"A0")));
-    assert_eq!(script.channel.header_of("audio", base + 3), HeaderLookup::Soon);
+    assert_eq!(script.channel.header_of("audio", base + 4), HeaderLookup::Soon);
     assert_eq!(script.channel.header_of("audio", base + 1), HeaderLookup::Nowhere);
     script.header("audio", b"A1");
     script.chunk("audio", 0.0, 0.5, true, 8.6);
-    assert_eq!(script.channel.header_of("audio", base + 3), HeaderLookup::Here(Bytes::from_static(b"A1")));
+    assert_eq!(script.channel.header_of("audio", base + 4), HeaderLookup::Here(Bytes::from_static(b"A1")));
     script.check(expect![[r#"
         Epoch { id: 0, track: 1, cause: First }
         Published { id: 0, segment_us: 2000000 }
@@ -945,9 +945,9 @@ fn a_header_is_waited_for_in_an_epoch_that_its_track_is_to_enter() {
         video 2 [+]
         Epoch { id: 1, track: 0, cause: Jump }
         Published { id: 1, segment_us: 2000000 }
-        video 3 [+
+        video 4 [+
         audio 2 ]
-        audio 3 [+"#]]);
+        audio 4 [+"#]]);
 }
 
 #[test]
@@ -973,7 +973,7 @@ fn a_track_that_does_not_follow_is_left_behind() {
         video 2 [+]
         Epoch { id: 1, track: 0, cause: Jump }
         Published { id: 1, segment_us: 2000000 }
-        video 3 [+
+        video 10 [+
         video 0 x
         video 1 x
         video 2 x
@@ -981,9 +981,9 @@ fn a_track_that_does_not_follow_is_left_behind() {
         audio 1 x
         audio 2 ]
         audio 2 x
-        video 3 +++]
-        video 4 [++++]
-        video 5 [++++]"#]]);
+        video 10 +++]
+        video 11 [++++]
+        video 12 [++++]"#]]);
 }
 
 #[test]

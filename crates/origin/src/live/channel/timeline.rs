@@ -1,6 +1,6 @@
 //! The grid of an epoch: media time ↔ segment number ↔ wall clock.
 
-use thalweg_media::presentation::micros;
+use thalweg_media::presentation::{micros, rescale};
 
 /// The grid of a published epoch; it never changes, but for its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(super) struct Timeline {
     pub(super) start_us: i64,
     /// Number of the first segment.
     pub(super) start_number: u64,
+    /// How much later the epoch's media times are served than they come.
+    pub(super) shift: i64,
 }
 
 impl Timeline {
@@ -26,6 +28,24 @@ impl Timeline {
 
     pub(super) fn chunk_us(&self) -> i64 {
         signed(micros(self.chunk, self.timescale))
+    }
+
+    /// `shift` in units of `timescale`.
+    pub(super) fn shift(&self, timescale: u32) -> i64 {
+        let by = rescale(self.shift.unsigned_abs(), self.timescale, timescale).cast_signed();
+        if self.shift < 0 { -by } else { by }
+    }
+
+    /// A media time of a track as it is served.
+    pub(super) fn served(&self, time: u64, timescale: u32) -> u64 {
+        time.saturating_add_signed(self.shift(timescale))
+    }
+
+    /// The media time that is served for a wall clock at or after the epoch's start, on the line of the epoch.
+    pub(super) fn line(&self, wall_us: i64, timescale: u32) -> i64 {
+        let start = rescale(self.served(self.media_start, self.timescale), self.timescale, timescale);
+        let since = rescale((wall_us - self.start_us).max(0).cast_unsigned(), 1_000_000, timescale);
+        start.saturating_add(since).cast_signed()
     }
 
     /// Media time in `timescale` at which segment `number` begins, to the nearest unit.
@@ -44,6 +64,13 @@ impl Timeline {
         let segment = i128::from(self.segment) * other;
         let steps = (2 * since + segment).div_euclid(2 * segment).max(0);
         self.start_number.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX))
+    }
+
+    /// Number of the first segment that begins at a wall clock or after it, to a hundredth of a segment.
+    pub(super) fn number_from(&self, wall_us: i64) -> u64 {
+        let segment_us = self.segment_us().max(1);
+        let steps = (wall_us - self.start_us - segment_us / 100).max(0) / segment_us + 1;
+        self.start_number.saturating_add(steps.cast_unsigned())
     }
 
     /// Wall clock of a media time.
@@ -76,6 +103,7 @@ mod tests {
             chunk: 15_015,
             start_us: 0,
             start_number: 7,
+            shift: 0,
         }
     }
 
