@@ -200,9 +200,24 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
 /// The codec string of a subtitle track.
 pub(crate) fn text(entry: &Mp4Box<'_>) -> Result<String> {
     match &entry.kind.0 {
-        b"wvtt" | b"stpp" => Ok(entry.kind.to_string()),
+        b"wvtt" => Ok(entry.kind.to_string()),
+        b"stpp" => Ok(ttml(entry).unwrap_or_else(|| entry.kind.to_string())),
         _ => Err(entry.fault(Fault::UnsupportedCodec(entry.kind))),
     }
+}
+
+/// `stpp.ttml.PROFILE`, as players ask whether they can show it, where a mime box says the profile
+/// (ISO/IEC 14496-30 §4.2.2: three strings, then optional boxes; W3C TTML Profile Registry: `im1t`, `im1i`, …).
+fn ttml(entry: &Mp4Box<'_>) -> Option<String> {
+    let body = entry.bytes.get(entry.header_size..)?;
+    let strings_end =
+        (0..3).try_fold(8, |start, _| Some(start + body.get(start..)?.iter().position(|&b| b == 0)? + 1))?;
+    let mime = Inside { entry, skip: strings_end }.find(FourCc(*b"mime")).ok()??;
+    let content_type = std::str::from_utf8(mime.bytes.get(mime.header_size + 4..)?).ok()?;
+    let (_, codecs) = content_type.trim_end_matches('\0').split_once("codecs=")?;
+    let first = codecs.trim_matches('"').split(['|', '+', ',', ';']).next()?;
+    let plain = !first.is_empty() && first.len() <= 8 && first.bytes().all(|b| b.is_ascii_alphanumeric());
+    plain.then(|| format!("stpp.ttml.{first}"))
 }
 
 /// The boxes inside a sample entry, after its fields.

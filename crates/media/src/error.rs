@@ -86,13 +86,15 @@ impl fmt::Display for Fault {
             Self::UnsupportedCodec(kind) => write!(f, "codec '{kind}' is not supported"),
             Self::CodecConfiguration(why) => write!(f, "codec configuration: {why}"),
             Self::Progressive => f.write_str(
-                "progressive MP4, not fragmented: make it so with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy \
-                 -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track",
+                "progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy \
+                 -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration \
+                 500000`)",
             ),
             Self::ManyTracks(count) => write!(
                 f,
-                "{count} tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 \
-                 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track"
+                "{count} tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 \
+                 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf \
+                 -frag_duration 500000`)"
             ),
             Self::MissingHeader => f.write_str("fragment before any CMAF header (ftyp and moov)"),
             Self::NotIsoBmff => f.write_str("not an MP4 (ISO BMFF) file"),

@@ -353,7 +353,7 @@ fn what_is_not_cmaf_is_refused() {
     refused(
         &progressive,
         expect![[r#"
-        offset 24: box 'moov': progressive MP4, not fragmented: make it so with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track
+        offset 24: box 'moov': progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)
     "#]],
     );
 }

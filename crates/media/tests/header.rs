@@ -93,6 +93,15 @@ fn text() {
     };
     check(&text(b"text", b"wvtt").build(), expect!["wvtt text /1000 - 0"]);
     check(&text(b"subt", b"stpp").build(), expect!["stpp text /1000 - 0"]);
+    let stpp = |content_type: &str| {
+        let strings = b"http://www.w3.org/ns/ttml\0\0\0";
+        let mime = full(b"mime", 0, 0, &[content_type.as_bytes(), b"\0"].concat());
+        let entry = boxed(b"stpp", &[&[0, 0, 0, 0, 0, 0, 0, 1][..], strings, &mime].concat());
+        HeaderParts { sample_entry: entry, ..text(b"subt", b"stpp") }.build()
+    };
+    check(&stpp("application/ttml+xml;codecs=im1t"), expect!["stpp.ttml.im1t text /1000 - 0"]);
+    check(&stpp("application/ttml+xml; codecs=\"im2t|im1t\""), expect!["stpp.ttml.im2t text /1000 - 0"]);
+    check(&stpp("application/ttml+xml"), expect!["stpp text /1000 - 0"]);
     check(&text(b"text", b"tx3g").build(), expect!["offset 345: box 'tx3g': codec 'tx3g' is not supported"]);
     check(&text(b"meta", b"mett").build(), expect!["offset 280: box 'hdlr': neither video, audio nor text"]);
 }
@@ -192,7 +201,7 @@ fn what_is_missing_is_named() {
     check(
         &[ftyp, boxed(b"moov", &twice)].concat(),
         expect![
-            "offset 16: box 'moov': 2 tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track"
+            "offset 16: box 'moov': 2 tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
 }

@@ -59,17 +59,17 @@ fn what_is_no_track_is_named() {
     check(
         &progressive,
         expect![
-            "offset 32: box 'moov': progressive MP4, not fragmented: make it so with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track"
+            "offset 32: box 'moov': progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
     let text = index(&ffmpeg(VIDEO)).unwrap_err().to_string();
-    expect!["offset 40: box 'mdat': progressive MP4, not fragmented: make it so with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track"].assert_eq(&text);
+    expect!["offset 40: box 'mdat': progressive MP4, not fragmented: make it so, a file a track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"].assert_eq(&text);
     let both = "-f lavfi -i testsrc2=size=64x64:rate=25 -f lavfi -i sine=440 -t 1 -c:v libx264 -c:a aac";
     let both = ffmpeg(&format!("{both} -movflags +cmaf"));
     check(
         &both,
         expect![
-            "offset 28: box 'moov': 2 tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track"
+            "offset 28: box 'moov': 2 tracks in one file, CMAF has one a file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
     check(

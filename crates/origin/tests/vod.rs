@@ -297,8 +297,9 @@ async fn a_progressive_file() {
         let input = format!("-f lavfi -i testsrc2=size=160x90:rate=25 -t 1 {}", support::VIDEO);
         ffmpeg(&input, broken.join("v.mp4"));
         String::from(
-            "broken/v.mp4: offset 40: box 'mdat': progressive MP4, not fragmented: make it so with \
-             `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4`, a file a track",
+            "broken/v.mp4: offset 40: box 'mdat': progressive MP4, not fragmented: make it so, a file a track, \
+             with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: \
+             `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)",
         )
     })
     .await;

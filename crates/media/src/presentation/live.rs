@@ -88,7 +88,7 @@ pub struct LiveTrack {
     pub frame_rate: Option<(u32, u32)>,
     /// As measured when the epoch was published; it does not change afterwards.
     pub bitrate: Bitrate,
-    /// Whether its chunks carry prft boxes.
+    /// Whether its chunks carry prft boxes that can be believed.
     pub inband_prft: bool,
     /// Complete segments, oldest first.
     pub segments: Vec<LiveSegment>,

@@ -10,24 +10,17 @@
 //! here reckons with times as they come. Numbers lie on that line too, so a player that has not heard of a new epoch
 //! asks for nothing that it would show at another time.
 //!
+//! Where a chunk belongs says [`decide`].
+//!
 //! What happens to the bytes is told as [`Effect`]s, in order; the caller keeps them.
 //!
 //! **Invariant:** a chunk that was taken is in exactly one segment, and a track's segments, in order of
 //! their numbers, hold its chunks in the order they came.
 //!
 //! **Invariant:** what was published of an epoch (start, numbers, durations) does not change.
-//!
-//! | a chunk of a track comes | and so |
-//! |---|---|
-//! | where the last one ended | it goes on |
-//! | behind, by less than two segments | it is a duplicate, dropped, unless a new upload begins with it that is no repetition |
-//! | further behind, or far ahead and late or early by the clock | a new epoch, which the other tracks enter with their own jump |
-//! | where the last one ended, while another track has jumped | at its next segment it enters that epoch, its times moved beside those that come now |
-//! | ahead by more than half a segment, in time by the clock | a new epoch, which the others enter at that media time |
-//! | after a changed header | the same |
-//! | again and again a segment late | the same: the source has paused, its clock has not |
 
 mod cut;
+mod decide;
 mod epoch;
 mod follow;
 mod gather;
@@ -42,12 +35,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use thalweg_media::chunk::Chunk;
-use thalweg_media::presentation::{Kind, micros, rescale};
+use thalweg_media::presentation::Kind;
 use thalweg_media::prft::Prft;
 use thalweg_media::retime;
 use thalweg_media::track::TrackInfo;
 
-use epoch::{Epoch, Follow};
+use decide::{Decision, Place};
+use epoch::Epoch;
 pub(crate) use snapshot::{HeaderLookup, Lookup};
 use track::Track;
 
@@ -416,72 +410,6 @@ impl Channel {
         }
     }
 
-    /// Where a chunk belongs.
-    fn decide(&self, index: usize, chunk: &ChunkIn, now: i64) -> Decision {
-        let track = &self.tracks[index];
-        let Some(newest) = self.epochs.back() else {
-            return Decision::Begin(Cause::First, Follow::ByJump);
-        };
-        let fits = newest.fits(chunk, track.info.timescale, now);
-        let Some(id) = track.epoch.filter(|&id| self.epoch(id).is_some()) else {
-            return match track.epoch {
-                _ if fits => Decision::Join,
-                Some(_) => Decision::Begin(Cause::Jump, Follow::ByJump),
-                None => Decision::Drop(Outcome::Misfit),
-            };
-        };
-        let place = self.relative(track, chunk);
-        if id == newest.id {
-            return self.decide_in_newest(index, chunk, place, fits);
-        }
-        match newest.follow {
-            Follow::ByTime { from_us } => {
-                let end_us = micros(chunk.time + chunk.half(), track.info.timescale);
-                match place {
-                    Place::Duplicate => Decision::Drop(Outcome::Duplicate),
-                    Place::Behind => Decision::Begin(Cause::Jump, Follow::ByJump),
-                    _ if chunk.sync && end_us >= from_us => Decision::Join,
-                    _ => Decision::Stay,
-                }
-            }
-            Follow::ByJump => match place {
-                Place::InOrder if !track.header_changed && self.at_border(index, chunk, now) => {
-                    Decision::Follow
-                }
-                Place::InOrder if !track.header_changed => Decision::Stay,
-                _ if fits => Decision::Join,
-                Place::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
-                _ => Decision::Begin(Cause::Jump, Follow::ByJump),
-            },
-        }
-    }
-
-    /// Where a chunk belongs whose track is in the newest epoch, and may thus begin another.
-    fn decide_in_newest(&self, index: usize, chunk: &ChunkIn, place: Place, fits: bool) -> Decision {
-        let track = &self.tracks[index];
-        let from_us = micros(chunk.time, track.info.timescale).saturating_sub(1);
-        let by_time = Follow::ByTime { from_us };
-        match place {
-            Place::InOrder if track.header_changed => Decision::Begin(Cause::Header, by_time),
-            Place::InOrder if self.is_late(index, chunk) => Decision::Begin(Cause::Late, by_time),
-            Place::InOrder => Decision::Stay,
-            Place::Duplicate if !track.header_changed => Decision::Drop(Outcome::Duplicate),
-            Place::Ahead if fits => Decision::Begin(Cause::Gap, by_time),
-            _ => Decision::Begin(Cause::Jump, Follow::ByJump),
-        }
-    }
-
-    /// Where a chunk lies relative to the last one of its track.
-    fn relative(&self, track: &Track, chunk: &ChunkIn) -> Place {
-        let segment = rescale(self.segment_us(track).cast_unsigned(), 1_000_000, track.info.timescale);
-        let (time, edge) = (chunk.time, track.edge);
-        if time + chunk.half() < edge {
-            let repeated = !track.fresh || track.seen.contains(&chunk.fingerprint());
-            return if repeated && edge - time < 2 * segment { Place::Duplicate } else { Place::Behind };
-        }
-        if time > edge + segment / 2 { Place::Ahead } else { Place::InOrder }
-    }
-
     /// Duration of the longest chunk in the epoch of `track`.
     fn chunk_us(&self, track: &Track) -> i64 {
         let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
@@ -493,28 +421,4 @@ impl Channel {
         let timeline = track.epoch.and_then(|id| self.epoch(id)).and_then(|e| e.timeline.as_ref());
         timeline.map_or(i64::from(self.settings.segment_target_ms) * 1000, timeline::Timeline::segment_us)
     }
-}
-
-/// Where a chunk lies relative to the last one of its track.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    InOrder,
-    Duplicate,
-    Behind,
-    Ahead,
-}
-
-/// What to do with a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
-    /// Into the epoch that its track is in.
-    Stay,
-    /// Into the newest epoch, which its track enters with it.
-    Join,
-    /// Into an epoch of its own, which other tracks enter later.
-    Begin(Cause, Follow),
-    /// Into the newest epoch, where other tracks have begun anew while this one runs on.
-    Follow,
-    /// Nowhere.
-    Drop(Outcome),
 }

@@ -149,7 +149,7 @@ impl Channel {
             info: member.info.clone(),
             frame_rate: member.frame_rate,
             bitrate: member.bitrate,
-            inband_prft: member.prft.is_some(),
+            inband_prft: produced(member, timeline).is_some(),
             segments: segments.collect(),
         }
     }

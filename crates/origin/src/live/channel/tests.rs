@@ -3,6 +3,7 @@
 use super::*;
 use expect_test::{Expect, expect};
 use std::fmt::Write;
+use thalweg_media::presentation::micros;
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::track::{Media, SampleDefaults};
 
@@ -1008,7 +1009,7 @@ fn a_time_of_capture_is_believed_only_if_it_can_be() {
         let live = script.channel.live().unwrap();
         let produced = live.epochs[0].produced.map(|p| (p.wall, p.media_time));
         assert_eq!(produced, believed.then_some((Utc(captured_us / 1000), 0)), "{captured_s}");
-        assert!(live.epochs[0].tracks[0].inband_prft);
+        assert_eq!(live.epochs[0].tracks[0].inband_prft, believed, "{captured_s}");
     }
 }
 
