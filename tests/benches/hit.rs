@@ -4,8 +4,7 @@
 //! first in every other round, so that a machine whose speed drifts drifts for both. nginx is also the edge's backend:
 //! what the edge serves are nginx's own responses, from memory.
 //!
-//! The client never sleeps. On one machine it is the server that pays for waking it, several microseconds a time in a
-//! virtual machine, and how often that is depends on who happens to be ahead; over a network no server pays that.
+//! The client never sleeps (`support::never_sleep`).
 
 mod support;
 
@@ -38,16 +37,9 @@ fn main() -> Result<()> {
     let edge = support::start_edge(address)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        tokio::spawn(never_sleep());
+        tokio::spawn(support::never_sleep());
         compare(&nginx, &edge).await
     })
-}
-
-/// Keeps the runtime polling.
-async fn never_sleep() {
-    loop {
-        tokio::task::yield_now().await;
-    }
 }
 
 fn nginx_config(directory: &Path, address: SocketAddr) -> String {

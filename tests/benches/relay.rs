@@ -1,7 +1,7 @@
 //! The relay's delay: from the origin's receipt of a CMAF chunk to its arrival at a client behind the edge.
 //!
 //! A scripted ingest source pushes the sample's chunks in real time, as one long PUT. Before each segment begins,
-//! all clients ask the edge for it. The clock starts when the source is about to hand a chunk to its socket, and
+//! all clients ask the edge for it, each on a connection that it keeps. The clock starts when the source is about to hand a chunk to its socket, and
 //! stops at each client when its last byte is there: more than the promise covers, never less.
 
 mod support;
@@ -9,16 +9,15 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use bytes::BytesMut;
+use anyhow::{Context, Result, ensure};
+use bytes::{Buf, Bytes, BytesMut};
 use hdrhistogram::Histogram;
 use support::Server;
 use thalweg_http::chunked::{Decoder, Step};
 use thalweg_media::chunk::{ChunkScanner, Event};
-use thalweg_media::write::rewrite_tfdt;
+use thalweg_media::retime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 
 /// Clients on one segment, and over how many segments they are measured.
 const RUNS: [(usize, usize); 3] = [(1, 15), (50, 6), (200, 6)];
@@ -32,7 +31,10 @@ fn main() -> Result<()> {
     let origin = support::start_thalweg(&["origin", "--listen", "127.0.0.1:0"])?;
     let edge = support::start_edge(origin.address)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(&origin, &edge))
+    runtime.block_on(async {
+        tokio::spawn(support::never_sleep());
+        run(&origin, &edge).await
+    })
 }
 
 async fn run(origin: &Server, edge: &Server) -> Result<()> {
@@ -50,8 +52,12 @@ async fn run(origin: &Server, edge: &Server) -> Result<()> {
     for (clients, segments) in RUNS {
         let mut delays = Histogram::<u64>::new_with_max(60_000_000, 3)?;
         let mut cpu_ns = 0;
+        let mut connections = Vec::new();
+        for _ in 0..clients {
+            connections.push(Client::connect(edge).await?);
+        }
         for _ in 0..segments {
-            cpu_ns += segment(&mut source, edge, clients, &mut delays).await?;
+            cpu_ns += segment(&mut source, edge, &mut connections, &mut delays).await?;
         }
         let millis = |quantile: f64| format!("{:.2} ms", delays.value_at_quantile(quantile) as f64 / 1000.0);
         println!(
@@ -77,72 +83,87 @@ async fn run(origin: &Server, edge: &Server) -> Result<()> {
 async fn segment(
     source: &mut Source,
     edge: &Server,
-    clients: usize,
+    clients: &mut Vec<Client>,
     delays: &mut Histogram<u64>,
 ) -> Result<u64> {
     let path = next_segment(edge).await?;
     let sizes = source.next_sizes();
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut reading = tokio::task::JoinSet::new();
-    for _ in 0..clients {
-        let mut stream = TcpStream::connect(edge.address).await?;
-        stream.set_nodelay(true)?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes()).await?;
-        let tell = tell.clone();
-        reading.spawn(async move { read_chunks(stream, &sizes, &tell).await });
-    }
-    drop(tell);
     let cpu = edge.cpu_ns();
+    let mut reading = tokio::task::JoinSet::new();
+    for mut client in clients.drain(..) {
+        client.ask(&path).await?;
+        reading.spawn(async move { client.read_chunks(&sizes).await });
+    }
     let mut pushed = Vec::new();
     for _ in 0..CHUNKS_IN_SEGMENT {
         pushed.push(source.push().await?);
     }
-    while let Some((chunk, arrived)) = told.recv().await {
-        let delay: Duration = arrived.saturating_duration_since(pushed[chunk]);
-        delays.record(u64::try_from(delay.as_micros())?)?;
-    }
     while let Some(ended) = reading.join_next().await {
-        ended??;
+        let (client, arrived) = ended??;
+        for (arrived, pushed) in arrived.iter().zip(&pushed) {
+            delays.record(u64::try_from(arrived.saturating_duration_since(*pushed).as_micros())?)?;
+        }
+        clients.push(client);
     }
     Ok(edge.cpu_ns() - cpu)
 }
 
-/// Tells when the end of each chunk is there.
-async fn read_chunks(
-    mut stream: TcpStream,
-    sizes: &[usize; CHUNKS_IN_SEGMENT],
-    tell: &mpsc::UnboundedSender<(usize, Instant)>,
-) -> Result<()> {
-    let mut input = BytesMut::with_capacity(256 * 1024);
-    let head = loop {
-        ensure!(stream.read_buf(&mut input).await? > 0, "the connection ended in the head");
-        if let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") {
-            break input.split_to(end + 4);
-        }
-    };
-    ensure!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
-    let mut decoder = Decoder::new();
-    let (mut bytes, mut chunk, mut end) = (0, 0, sizes[0]);
-    loop {
-        match decoder.decode(&input)? {
-            Step::Data { data, consumed } => {
-                bytes += data.len();
-                let _ = input.split_to(consumed);
+/// A client that keeps its connection.
+struct Client {
+    stream: TcpStream,
+    input: BytesMut,
+}
+
+impl Client {
+    async fn connect(edge: &Server) -> Result<Self> {
+        let stream = TcpStream::connect(edge.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, input: BytesMut::with_capacity(256 * 1024) })
+    }
+
+    async fn ask(&mut self, path: &str) -> Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n");
+        Ok(self.stream.write_all(request.as_bytes()).await?)
+    }
+
+    /// Reads a response. Says when the end of each chunk was there.
+    async fn read_chunks(mut self, sizes: &[usize; CHUNKS_IN_SEGMENT]) -> Result<(Self, Vec<Instant>)> {
+        let head = loop {
+            self.receive().await?;
+            if let Some(end) = self.input.windows(4).position(|four| four == b"\r\n\r\n") {
+                break self.input.split_to(end + 4);
             }
-            Step::More => {
-                input.clear();
-                ensure!(stream.read_buf(&mut input).await? > 0, "the connection ended after {bytes} bytes");
+        };
+        ensure!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+        let mut decoder = Decoder::new();
+        let (mut bytes, mut end, mut arrived) = (0, 0, Vec::new());
+        loop {
+            match decoder.decode(&self.input)? {
+                Step::Data { data, consumed } => {
+                    bytes += data.len();
+                    self.input.advance(consumed);
+                }
+                Step::More => {
+                    self.input.clear();
+                    self.receive().await?;
+                }
+                Step::Done { consumed, .. } => {
+                    self.input.advance(consumed);
+                    ensure!(arrived.len() == sizes.len(), "the segment ended after {bytes} bytes");
+                    return Ok((self, arrived));
+                }
             }
-            Step::Done { .. } => bail!("the segment ended after {bytes} of {end} bytes"),
-        }
-        while bytes >= end {
-            tell.send((chunk, Instant::now()))?;
-            chunk += 1;
-            match sizes.get(chunk) {
-                Some(size) => end += size,
-                None => return Ok(()),
+            while sizes.get(arrived.len()).is_some_and(|size| bytes >= end + size) {
+                end += sizes[arrived.len()];
+                arrived.push(Instant::now());
             }
         }
+    }
+
+    async fn receive(&mut self) -> Result<()> {
+        self.input.reserve(64 * 1024);
+        ensure!(self.stream.read_buf(&mut self.input).await? > 0, "the connection ended");
+        Ok(())
     }
 }
 
@@ -169,9 +190,11 @@ async fn get(edge: &Server, path: &str) -> Result<String> {
 /// The ingest source: the sample's chunks, over and over, on a timeline that goes on.
 struct Source {
     stream: TcpStream,
-    chunks: Vec<(Vec<u8>, u64)>,
+    chunks: Vec<Bytes>,
+    /// Of all chunks, and its unit.
+    duration: u64,
+    timescale: u32,
     next: usize,
-    time: u64,
     due: tokio::time::Instant,
 }
 
@@ -180,21 +203,25 @@ impl Source {
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample/video_360.mp4");
         let mut scanner = ChunkScanner::new();
         scanner.push(&std::fs::read(&sample).with_context(|| sample.display().to_string())?);
-        let (mut header, mut chunks) = (None, Vec::new());
+        let (mut header, mut found) = (None, Vec::new());
         while let Some(event) = scanner.next_event()? {
             match event {
-                Event::Header(found) => header = Some(found.bytes),
-                Event::Chunk(chunk) => chunks.push((chunk.bytes.to_vec(), chunk.fragment.duration)),
+                Event::Header(found) => header = Some(found),
+                Event::Chunk(chunk) => found.push(chunk),
             }
         }
-        chunks.truncate(chunks.len() / CHUNKS_IN_SEGMENT * CHUNKS_IN_SEGMENT);
+        found.truncate(found.len() / CHUNKS_IN_SEGMENT * CHUNKS_IN_SEGMENT);
+        let header = header.context("the sample has a header")?;
+        let duration = found.iter().map(|chunk| chunk.fragment.duration).sum();
+        let chunks = found.into_iter().map(|chunk| chunk.bytes).collect();
         let mut stream = TcpStream::connect(origin.address).await?;
         stream.set_nodelay(true)?;
         let head = "PUT /ingest/bench/Streams(video.cmfv) HTTP/1.1\r\nHost: bench\r\n\
                     Content-Type: video/mp4\r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await?;
-        let mut source = Self { stream, chunks, next: 0, time: 0, due: tokio::time::Instant::now() };
-        source.send(&header.context("the sample has a header")?).await?;
+        let (timescale, due) = (header.info.timescale, tokio::time::Instant::now());
+        let mut source = Self { stream, chunks, duration, timescale, next: 0, due };
+        source.send(&header.bytes).await?;
         Ok(source)
     }
 
@@ -202,11 +229,11 @@ impl Source {
     async fn push(&mut self) -> Result<Instant> {
         tokio::time::sleep_until(self.due).await;
         self.due += CHUNK_TIME;
-        let at = self.next % self.chunks.len();
-        let (mut chunk, duration) = self.chunks[at].clone();
-        rewrite_tfdt(&mut chunk, self.time, u32::try_from(self.next)? + 1)?;
+        let (round, at) = (self.next / self.chunks.len(), self.next % self.chunks.len());
+        let later = i64::try_from(self.duration * round as u64)?;
+        let chunk = retime::shifted(&self.chunks[at], later, self.timescale)?;
+        let chunk = chunk.context("the sample's chunks can be moved")?;
         self.next += 1;
-        self.time += duration;
         let sent = Instant::now();
         self.send(&chunk).await?;
         Ok(sent)
@@ -221,6 +248,6 @@ impl Source {
 
     /// Bytes of the chunks of the segment that comes next.
     fn next_sizes(&self) -> [usize; CHUNKS_IN_SEGMENT] {
-        std::array::from_fn(|at| self.chunks[(self.next + at) % self.chunks.len()].0.len())
+        std::array::from_fn(|at| self.chunks[(self.next + at) % self.chunks.len()].len())
     }
 }

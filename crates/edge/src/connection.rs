@@ -318,14 +318,16 @@ async fn send_content(
         None => CHUNK_BYTES_MAX,
     };
     let chunked = delimited == Delimited::Chunked;
-    // The head goes with the first content if that is there, else alone and at once.
+    // The end goes with the last content if that is known, as the head goes with the first.
+    let mut ended = false;
     match found.content.try_next(most(left)) {
-        Some(Ok(Some(piece))) if !chunked => {
-            sender.head_and_piece(head, &piece).await.map_err(cut_of)?;
-            sent.count(&piece, &mut left);
-        }
         Some(Ok(Some(piece))) => {
-            sender.chunk(head, &piece).await.map_err(cut_of)?;
+            if chunked {
+                ended = found.content.is_at_end();
+                sender.chunk(head, &piece, ended).await.map_err(cut_of)?;
+            } else {
+                sender.head_and_piece(head, &piece).await.map_err(cut_of)?;
+            }
             sent.count(&piece, &mut left);
         }
         other => {
@@ -333,7 +335,7 @@ async fn send_content(
             other.transpose().map_err(|_| Cut::BackendFailed)?;
         }
     }
-    while left != Some(0) {
+    while left != Some(0) && !ended {
         let next = match found.content.try_next(most(left)) {
             Some(next) => next,
             None => {
@@ -346,11 +348,15 @@ async fn send_content(
             Ok(None) if left.is_none() => break,
             Ok(None) | Err(_) => return Err(Cut::BackendFailed),
         };
-        let done = if chunked { sender.chunk(&[], &piece).await } else { sender.piece(&piece).await };
-        done.map_err(cut_of)?;
+        if chunked {
+            ended = found.content.is_at_end();
+            sender.chunk(&[], &piece, ended).await.map_err(cut_of)?;
+        } else {
+            sender.piece(&piece).await.map_err(cut_of)?;
+        }
         sent.count(&piece, &mut left);
     }
-    if chunked {
+    if chunked && !ended {
         sender.bytes(LAST_CHUNK, false).await.map_err(cut_of)?;
     }
     sender.flush();

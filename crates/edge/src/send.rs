@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::SendFlags;
 use thalweg_cache::{Arena, Piece};
-use thalweg_http::chunked::{CHUNK_END, SIZE_LINE_BYTES, encode_size};
+use thalweg_http::chunked::{CHUNK_END, CONTENT_END, SIZE_LINE_BYTES, encode_size};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -87,8 +87,9 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Content as one chunk, after `head`, which is empty for all but the first.
-    pub(crate) async fn chunk(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
+    /// Content as one chunk, after `head`, which is empty for all but the first. If it is the `last`, so it says.
+    pub(crate) async fn chunk(&mut self, head: &[u8], piece: &Piece, last: bool) -> io::Result<()> {
+        let end = if last { CONTENT_END } else { CHUNK_END };
         let mut buffer = [0; SIZE_LINE_BYTES];
         let size = encode_size(piece.len() as u64, &mut buffer);
         self.cork_for(piece);
@@ -97,9 +98,9 @@ impl<'a> Sender<'a> {
                 self.bytes(head, true).await?;
                 self.bytes(size, true).await?;
                 self.file(arena, offset, piece.len()).await?;
-                self.bytes(CHUNK_END, false).await
+                self.bytes(end, false).await
             }
-            _ => self.parts([head, size, piece.as_slice(), CHUNK_END]).await,
+            _ => self.parts([head, size, piece.as_slice(), end]).await,
         }
     }
 

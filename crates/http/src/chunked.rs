@@ -22,6 +22,8 @@ pub const SIZE_LINE_BYTES: usize = SIZE_DIGITS_MAX as usize + 2;
 pub const CHUNK_END: &[u8] = b"\r\n";
 /// What ends the content where there is no trailer.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+/// [`CHUNK_END`] and [`LAST_CHUNK`].
+pub const CONTENT_END: &[u8] = b"\r\n0\r\n\r\n";
 
 /// What a call of [`Decoder::decode`] came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -182,6 +182,15 @@ impl Discarding {
     }
 }
 
+/// Keeps the runtime polling. On one machine it is the server that pays for waking a client that sleeps, several
+/// microseconds a time in a virtual machine, and how often that is depends on who happens to be ahead; over a network
+/// no server pays that.
+pub async fn never_sleep() {
+    loop {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A directory that goes with its value.
 pub struct Scratch(pub PathBuf);
 

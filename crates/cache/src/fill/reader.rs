@@ -29,6 +29,11 @@ impl<H: Clone> Reader<H> {
         self.buffer.progress()
     }
 
+    /// Whether the fill is complete and all of it was read.
+    pub fn is_at_end(&self) -> bool {
+        matches!(self.buffer.progress(), Progress::Complete(bytes) if self.offset >= bytes)
+    }
+
     /// The head, as soon as it has arrived.
     ///
     /// # Errors
