@@ -1,5 +1,6 @@
 //! Epochs: how one begins, how tracks enter it, when it is forgotten.
 
+use super::follow::STRAGGLERS_US;
 use super::timeline::{Timeline, signed};
 use super::{Cause, Channel, ChunkIn, Effect, Note};
 use bytes::Bytes;
@@ -188,13 +189,37 @@ impl Channel {
         no_segments && epoch.end_us.is_none_or(|end| now - end > window_us)
     }
 
-    /// Where an epoch is said to end that the next one follows at `next_us`: there, or, where the source was away
-    /// between them, a little before the first of its tracks has nothing more to play.
-    pub(super) fn period_end_us(&self, epoch: &Epoch, next_us: i64) -> i64 {
-        let tracks = epoch.members.iter().filter(|m| Kind::of(&m.info) != Kind::Text);
-        let ends = tracks.filter_map(|m| self.track_end_us(m.track, epoch)).min().unwrap_or(next_us);
-        let start_us = epoch.timeline.as_ref().map_or(next_us, |t| t.start_us);
-        if next_us - ends <= HOLE_US_MIN { next_us } else { (ends - EPOCH_TAIL_US).max(start_us) }
+    /// Where an epoch is said to end that the next one follows: there or, where the source was away between them, a
+    /// little before the first of its tracks has nothing more to play. A track that ended long before others of its kind
+    /// does not count: what is played is one of those.
+    pub(super) fn period_end_us(&self, epoch: &Epoch, next: &Timeline, now: i64) -> i64 {
+        let Some(timeline) = &epoch.timeline else { return next.start_us };
+        let tracks = epoch.members.iter().map(|m| (m.track, Kind::of(&m.info))).filter(|t| t.1 != Kind::Text);
+        let ends: Vec<(usize, Kind, i64)> =
+            tracks.filter_map(|(t, kind)| Some((t, kind, self.track_end_us(t, epoch)?))).collect();
+        let last_of = |kind| ends.iter().filter(|e| e.1 == kind).map(|e| e.2).max().unwrap_or(next.start_us);
+        let lasted = || ends.iter().filter(|e| last_of(e.1) - e.2 <= timeline.segment_us());
+        let has_hole = |&&(track, _, end_us): &&(usize, Kind, i64)| {
+            next.start_us - end_us > HOLE_US_MIN && !self.goes_on(track, end_us, epoch, next, now)
+        };
+        match lasted().map(|e| e.2).min() {
+            Some(first_us) if lasted().any(|e| has_hole(&e)) => {
+                (first_us - EPOCH_TAIL_US).max(timeline.start_us)
+            }
+            _ => next.start_us,
+        }
+    }
+
+    /// Whether a track that has come up to `end_us` has no hole before the next epoch: what came of it there begins where
+    /// it ended, or more of it is on its way.
+    fn goes_on(&self, track: usize, end_us: i64, epoch: &Epoch, next: &Timeline, now: i64) -> bool {
+        let track = &self.tracks[track];
+        if track.epoch == Some(epoch.id) {
+            return now - track.arrived_us <= self.chunk_us(track) + STRAGGLERS_US;
+        }
+        let wall_us = |time| next.wall_us(time, track.info.timescale);
+        let kept = track.pending.iter().find(|(c, _)| wall_us(c.time + c.half()) >= next.start_us);
+        kept.is_some_and(|(first, _)| wall_us(first.time) - end_us <= HOLE_US_MIN)
     }
 
     /// Wall clock at which the segments of a track in an epoch end.

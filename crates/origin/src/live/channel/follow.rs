@@ -10,7 +10,7 @@ use super::{Cause, Channel, ChunkIn, Outcome, Place, Refusal, epoch::Follow};
 use thalweg_media::presentation::{micros, rescale};
 
 /// How long after another track has begun anew chunks of the old run may still be on their way.
-const STRAGGLERS_US: i64 = 300_000;
+pub(super) const STRAGGLERS_US: i64 = 300_000;
 
 impl Channel {
     /// Whether a chunk of a track that runs on is where it can leave its epoch for the newest: at a segment's beginning,

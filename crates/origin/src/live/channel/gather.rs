@@ -168,7 +168,7 @@ impl Channel {
         self.target_duration_s = self.target_duration_s.max((target_us + 500_000) / 1_000_000).max(1);
         self.availability_start_us.get_or_insert(timeline.start_us);
         self.published_us = now;
-        let last_end = self.last_published().map(|e| self.period_end_us(e, timeline.start_us));
+        let last_end = self.last_published().map(|e| self.period_end_us(e, &timeline, now));
         if let Some(last) = self.epochs.iter_mut().rev().find(|e| e.timeline.is_some()) {
             last.end_us = last_end;
         }
@@ -261,16 +261,18 @@ impl Channel {
         // Rounded up: a segment is not announced before its first chunk is complete.
         let chunk = u128::from(chunk_us_max) * u128::from(timescale);
         let chunk = u64::try_from(chunk.div_ceil(1_000_000)).unwrap_or(u64::MAX).min(plan.segment);
-        if !can_move(newest) {
+        if !self.can_move(newest) {
             shift = 0;
         }
         Some(Timeline { timescale, media_start, segment: plan.segment, chunk, start_us, start_number, shift })
     }
-}
 
-/// Whether the times of an epoch can be moved: TTML has times of its own in its samples.
-fn can_move(epoch: &Epoch) -> bool {
-    !epoch.members.iter().any(|m| m.info.codec.starts_with("stpp"))
+    /// Whether the times of an epoch can be moved: TTML has times of its own in its samples, and may come later.
+    fn can_move(&self, epoch: &Epoch) -> bool {
+        let in_it = |index: usize| epoch.member(index).is_some() || epoch.expected.contains(&index);
+        let mut tracks = self.tracks.iter().enumerate().filter(|(i, t)| in_it(*i) || t.epoch.is_none());
+        !tracks.any(|(_, t)| t.info.codec.starts_with("stpp"))
+    }
 }
 
 /// The least whole milliseconds, in microseconds, that are a whole number of units of a timescale; of a timescale that

@@ -109,11 +109,15 @@ impl Channel {
 
     fn live_epoch(&self, epoch: &Epoch, timeline: &Timeline, availability_start_us: i64) -> live::Epoch {
         let since = |us: i64| u64::try_from(us - availability_start_us).unwrap_or(0);
-        let mut members: Vec<(&Member, bool)> = epoch.members.iter().map(|m| (m, true)).collect();
+        let mut members: Vec<(&Member, Option<Produced>, bool)> =
+            epoch.members.iter().map(|m| (m, produced(m, timeline), true)).collect();
         // Tracks that are expected are shown from the start: players do not look for a track that comes later.
-        members.extend(epoch.expected.iter().filter_map(|&t| self.last_member(t)).map(|m| (m, false)));
-        members.sort_by_key(|(m, _)| (Kind::of(&m.info), m.track));
-        let tracks = members.iter().map(|(m, here)| self.live_track(m, here.then_some(epoch.id), timeline));
+        let expected = epoch.expected.iter().filter_map(|&t| self.last_member(t));
+        members.extend(expected.map(|(m, last)| (m, produced(m, last), false)));
+        members.sort_by_key(|(m, ..)| (Kind::of(&m.info), m.track));
+        let tracks = members.iter().map(|(m, produced, here)| {
+            self.live_track(m, here.then_some(epoch.id), timeline, produced.is_some())
+        });
         let tracks = tracks.collect();
         live::Epoch {
             id: epoch.id,
@@ -123,18 +127,24 @@ impl Channel {
             media_start: timeline.served(timeline.media_start, timeline.timescale),
             segment_duration: timeline.segment,
             chunk_duration: timeline.chunk,
-            produced: members.iter().find_map(|(m, _)| produced(m, timeline)),
+            produced: members.iter().find_map(|(_, produced, here)| produced.filter(|_| *here)),
             start_number: timeline.start_number,
             tracks,
         }
     }
 
-    /// A track as it was in the last epoch that it was in.
-    fn last_member(&self, track: usize) -> Option<&Member> {
-        self.epochs.iter().rev().find_map(|e| e.member(track))
+    /// A track as it was in the last epoch that it was in, and that epoch's grid.
+    fn last_member(&self, track: usize) -> Option<(&Member, &Timeline)> {
+        self.epochs.iter().rev().find_map(|e| Some((e.member(track)?, e.timeline.as_ref()?)))
     }
 
-    fn live_track(&self, member: &Member, epoch: Option<u64>, timeline: &Timeline) -> LiveTrack {
+    fn live_track(
+        &self,
+        member: &Member,
+        epoch: Option<u64>,
+        timeline: &Timeline,
+        inband_prft: bool,
+    ) -> LiveTrack {
         let track = &self.tracks[member.track];
         let segments = track.segments.iter().filter(|s| Some(s.epoch) == epoch);
         let segments = segments.map(|s| LiveSegment {
@@ -149,7 +159,7 @@ impl Channel {
             info: member.info.clone(),
             frame_rate: member.frame_rate,
             bitrate: member.bitrate,
-            inband_prft: produced(member, timeline).is_some(),
+            inband_prft,
             segments: segments.collect(),
         }
     }

@@ -44,12 +44,13 @@ impl Script {
     fn header(&mut self, name: &str, bytes: &'static [u8]) {
         let (timescale, media) = match name {
             "video" => (VIDEO_TIMESCALE, Media::Video { width: 640, height: 360 }),
+            "text" => (1000, Media::Text),
             _ => (AUDIO_TIMESCALE, Media::Audio { sample_rate: 48_000, channels: 2 }),
         };
         let info = TrackInfo {
             track_id: 1,
             timescale,
-            codec: String::from("c"),
+            codec: String::from(if name == "text" { "stpp.ttml.im1t" } else { "c" }),
             language: None,
             media,
             sample_defaults: SampleDefaults::default(),
@@ -994,23 +995,127 @@ fn numbers_begin_at_the_time_of_day() {
     assert_eq!(script.base, Some(START_US.cast_unsigned() / 2_000_000));
 }
 
+/// Rounded up, so that a microsecond is not lost on the way.
+fn ntp(unix_us: i64) -> u64 {
+    let (s, us) = (unix_us.cast_unsigned() / 1_000_000, unix_us.cast_unsigned() % 1_000_000);
+    (s + 2_208_988_800) << 32 | (us << 32).div_ceil(1_000_000)
+}
+
 #[test]
 fn a_time_of_capture_is_believed_only_if_it_can_be() {
     // A chunk of media time 0 to 0.5 s that came at 0.5 s was taken at 0 s at the latest.
     for (captured_s, believed) in [(-0.3, true), (0.0, true), (0.2, false), (-11.0, false)] {
         let mut script = Script::new().video();
         let captured_us = START_US + (captured_s * 1e6) as i64;
-        let ntp_s = captured_us.cast_unsigned() / 1_000_000 + 2_208_988_800;
-        // Rounded up, so that a microsecond is not lost on the way.
-        let ntp_fraction = ((captured_us.cast_unsigned() % 1_000_000) << 32).div_ceil(1_000_000);
-        let prft = Prft { track_id: 1, ntp: ntp_s << 32 | ntp_fraction, media_time: 0, flags: 24 };
-        script.prft = Some(prft);
+        script.prft = Some(Prft { track_id: 1, ntp: ntp(captured_us), media_time: 0, flags: 24 });
         script.run(0.0..2.5, 0.0);
         let live = script.channel.live().unwrap();
         let produced = live.epochs[0].produced.map(|p| (p.wall, p.media_time));
         assert_eq!(produced, believed.then_some((Utc(captured_us / 1000), 0)), "{captured_s}");
         assert_eq!(live.epochs[0].tracks[0].inband_prft, believed, "{captured_s}");
     }
+}
+
+/// Where the first epoch is said to end and the second begins, in tenths of a second.
+fn border(script: &Script) -> [u64; 2] {
+    let live = script.channel.live().unwrap();
+    [live.epochs[0].end_us.unwrap(), live.epochs[1].start_us].map(|us| us / 100_000)
+}
+
+#[test]
+fn an_epoch_ends_where_the_next_begins_if_no_track_has_a_hole() {
+    // A header that changes where another track's chunk is in its middle.
+    let mut script = Script::both();
+    for i in 0..18 {
+        let time = f64::from(i) * 0.5;
+        if i == 8 {
+            script.header("video", b"V1");
+        }
+        script.chunk("video", time, 0.5, i % 4 == 0, time + 0.5);
+        if i > 0 {
+            script.chunk("audio", time - 0.24, 0.5, true, time + 0.5);
+        }
+    }
+    assert_eq!(border(&script), [40, 40]);
+
+    // Times that begin again without a pause, while the last chunk of the other track is still on its way.
+    let mut script = Script::both();
+    for i in 0..45 {
+        let time = f64::from(i) / 10.0;
+        script.chunk("video", time, 0.1, i % 20 == 0, time + 0.1);
+        if i % 5 == 4 && i < 44 {
+            script.chunk("audio", time - 0.4, 0.5, true, time + 0.1);
+        }
+    }
+    script.chunk("video", 0.0, 0.1, true, 4.6);
+    assert_eq!(border(&script), [45, 45]);
+}
+
+#[test]
+fn a_track_that_ended_long_before_the_others_does_not_end_their_epoch() {
+    let mut script = Script::both();
+    script.header("audio2", b"A2");
+    for i in 0..20 {
+        let (time, at) = (f64::from(i) * 0.5, f64::from(i) * 0.5 + 0.5);
+        script.chunk("video", time, 0.5, i % 4 == 0, at);
+        script.chunk("audio", time, 0.5, true, at);
+        if i < 9 {
+            script.chunk("audio2", time, 0.5, true, at);
+        }
+    }
+    script.run(0.0..1.0, 12.0);
+    assert_eq!(border(&script), [98, 120]);
+}
+
+#[test]
+fn an_epoch_that_ttml_is_to_enter_keeps_its_times() {
+    for with_text in [false, true] {
+        let mut script = Script::both();
+        if with_text {
+            script.header("text", b"T0");
+            for i in 0..8 {
+                let time = f64::from(i) * 0.5;
+                script.chunk("video", time, 0.5, i % 4 == 0, time + 0.5);
+                script.chunk("audio", time, 0.5, true, time + 0.5);
+                script.chunk("text", time, 0.5, true, time + 0.5);
+            }
+        } else {
+            script.run(0.0..4.0, 0.0);
+        }
+        script.run(0.0..2.5, 9.0);
+        let media_start = script.channel.live().unwrap().epochs[1].media_start;
+        assert_eq!(media_start, if with_text { 0 } else { 9 * u64::from(VIDEO_TIMESCALE) });
+    }
+}
+
+#[test]
+fn a_time_of_capture_from_before_a_restart_says_nothing_of_what_came_after() {
+    let mut script = Script::both();
+    // Of the first chunk of each run, a moment after it came: not to be believed.
+    let at = |us: i64| Some(Prft { track_id: 1, ntp: ntp(us), media_time: 0, flags: 24 });
+    script.prft = at(START_US + 100_000);
+    script.run(0.0..4.5, 0.0);
+    script.prft = at(START_US + 8_100_000);
+    script.chunk("video", 0.0, 0.5, true, 8.5);
+    let epoch = script.channel.live().unwrap().epochs.pop().unwrap();
+    assert_eq!(epoch.tracks.len(), 2, "audio is expected");
+    assert_eq!(epoch.produced, None);
+}
+
+#[test]
+fn prft_boxes_that_were_believed_are_of_a_track_that_is_expected_again() {
+    let mut script = Script::both();
+    let at = |us: i64| Some(Prft { track_id: 1, ntp: ntp(us), media_time: 0, flags: 24 });
+    script.prft = at(START_US);
+    script.run(0.0..4.5, 0.0);
+    let inband =
+        |s: &Script| s.channel.live().unwrap().epochs.last().unwrap().tracks.iter().all(|t| t.inband_prft);
+    assert!(inband(&script));
+    script.prft = at(START_US + 30_000_000);
+    script.chunk("video", 0.0, 0.5, true, 30.5);
+    assert!(inband(&script));
+    script.chunk("audio", 0.0, 0.5, true, 30.5);
+    assert!(inband(&script));
 }
 
 #[test]
