@@ -36,8 +36,8 @@ pub struct UploadLimits {
     pub idle_max: Duration,
     /// How long media wait for a header of their track that comes after them.
     pub header_wait: Duration,
-    /// Bytes that all uploads together hold of chunks that have not come whole. It is several times the longest chunk
-    /// ([`CHUNK_BYTES_MAX`](thalweg_media::chunk::CHUNK_BYTES_MAX)).
+    /// Bytes that all uploads together hold of chunks that have not come whole, each no more than it leaves for the
+    /// others. It is several times the longest chunk ([`CHUNK_BYTES_MAX`](thalweg_media::chunk::CHUNK_BYTES_MAX)).
     pub held_back_bytes_max: u64,
 }
 
