@@ -12,6 +12,7 @@ mod cell;
 pub(crate) mod channel;
 pub(crate) mod ingest;
 mod naming;
+mod queue;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,6 @@ use thalweg_cache::Arena;
 use thalweg_media::presentation::live::Live as Model;
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::{dash, hls};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::answer::{self, Asked, Part, Resource};
@@ -35,6 +35,7 @@ use crate::vod::media_type;
 use budget::Budget;
 use cell::{Cell, Found};
 use channel::Settings;
+use queue::Queue;
 
 /// How often channels are looked at for sources that hang and segments that leave the window. Nothing waits for it
 /// that a chunk could wake.
@@ -55,8 +56,8 @@ pub(crate) struct Live {
     uploads: UploadLimits,
     /// What uploads hold of chunks that are not whole yet.
     held_back: Budget,
-    /// Changes when a header was taken, of whichever channel: media may wait for it.
-    header_came: watch::Sender<()>,
+    /// Media that wait for their header.
+    waiting: Queue,
 }
 
 /// Why a channel cannot be made.
@@ -82,7 +83,7 @@ impl Live {
             channels: Mutex::default(),
             uploads: config.uploads.clone(),
             held_back: Budget::new(config.uploads.held_back_bytes_max),
-            header_came: watch::Sender::new(()),
+            waiting: Queue::default(),
         })
     }
 

@@ -271,6 +271,25 @@ async fn media_that_come_before_their_header_wait_for_it() {
 }
 
 #[tokio::test]
+async fn media_that_wait_for_the_same_header_go_on_in_the_order_they_came() {
+    let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
+    let (origin, track) = (start_with(patient), video(4.0));
+    let mut first = origin.begun_upload("/ingest/c/v_1.m4s").await;
+    first.send(&track.chunks[0], false).await;
+    let mut second = origin.begun_upload("/ingest/c/v_2.m4s").await;
+    second.send(&track.chunks[4..].concat(), true).await;
+    assert_eq!(origin.put("/ingest/c/v_init.mp4", track.header.clone()).await.status, StatusCode::OK);
+    first.send(&track.chunks[1..4].concat(), true).await;
+    assert_eq!((&*first.status().await, &*second.status().await), ("200", "200"));
+    let mpd = dash_mpd_core::parse(&origin.text("/live/c/manifest.mpd").await).unwrap();
+    let number = mpd.periods[0].adaptations[0].SegmentTemplate.as_ref().unwrap().startNumber.unwrap();
+    for (number, chunks) in [(number, &track.chunks[..4]), (number + 1, &track.chunks[4..])] {
+        assert_eq!(origin.get(&format!("/live/c/v/{number}.m4s")).await.content, chunks.concat());
+    }
+    origin.stop().await;
+}
+
+#[tokio::test]
 async fn media_that_do_not_say_of_which_track_they_are_cannot_wait() {
     let patient = UploadLimits { header_wait: Duration::from_secs(3600), ..UploadLimits::default() };
     let (origin, track) = (start_with(patient), video(1.0));

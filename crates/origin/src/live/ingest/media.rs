@@ -1,7 +1,8 @@
 //! An upload of CMAF, from its bytes to the channel.
 //!
 //! **Invariant:** media that come before their track's header wait for it, for a while: a source that opens the uploads
-//! of both at once does not say which is looked at first. Nothing is read on meanwhile, and nothing is lost.
+//! of both at once does not say which is looked at first. Nothing is read on meanwhile, and nothing is lost: of two that
+//! wait for the same header, the later goes on when the earlier is over.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::clock::now_us;
 use crate::live::Live;
 use crate::live::budget::Share;
 use crate::live::cell::Cell;
+use crate::live::queue::Place;
 
 /// An upload of CMAF.
 pub(super) struct Media<'a> {
@@ -29,6 +31,8 @@ pub(super) struct Media<'a> {
     scanner: ChunkScanner,
     /// What the upload holds back of the memory for all.
     share: Share<'a>,
+    /// Its place among those that waited for a header, if it did.
+    place: Option<Place<'a>>,
     /// A header that is not known to be that of a whole track or an object of its own.
     held: Option<Header>,
     /// The upload brought the header itself.
@@ -36,6 +40,9 @@ pub(super) struct Media<'a> {
     /// It brought a chunk.
     has_media: bool,
 }
+
+/// What is known of an upload's track: its channel, its index there, what its header says.
+type Known = (Arc<Cell>, usize, TrackInfo);
 
 /// Names of the track that an upload is of; empty where its path does not say.
 pub(super) struct Names {
@@ -63,6 +70,7 @@ impl<'a> Media<'a> {
             index: None,
             scanner: ChunkScanner::new(),
             share: live.held_back.share(),
+            place: None,
             held: None,
             has_header: false,
             has_media: false,
@@ -132,35 +140,45 @@ impl<'a> Media<'a> {
         let taken = cell.header(name, header.bytes, header.info, self.has_header, now_us());
         self.index = Some(taken.map_err(Fault::Refused)?);
         self.has_header = true;
-        self.live.header_came.send_replace(());
+        self.live.waiting.look_again();
         Ok(())
     }
 
     /// The header that came in another upload, or comes while this one waits; `missing` if none does.
     async fn find_header(&mut self, missing: MediaError) -> Result<(), Fault> {
-        let mut header_came = self.live.header_came.subscribe();
-        let found = timeout(self.live.uploads.header_wait, async {
-            loop {
-                if let Some(found) = self.known_header()? {
-                    return Ok(found);
-                }
-                tracing::debug!(
-                    channel = self.channel,
-                    track = self.names.track,
-                    "media waits for its header"
-                );
-                // The sender lives as long as the live channels.
-                let _ = header_came.changed().await;
-            }
-        });
-        let (cell, index, info) = found.await.map_err(|_| Fault::Media(missing))??;
+        let at_once =
+            if self.live.waiting.has(self.channel, &self.names.track) { None } else { self.known_header()? };
+        let (cell, index, info) = match at_once {
+            Some(found) => found,
+            None => self.wait_for_header().await?.ok_or(Fault::Media(missing))?,
+        };
         (self.cell, self.index) = (Some(cell), Some(index));
         self.scanner.go_on_with(&info);
         Ok(())
     }
 
+    /// The header, once it is there and those that came before have gone on, but for one that does not end.
+    async fn wait_for_header(&mut self) -> Result<Option<Known>, Fault> {
+        let live = self.live;
+        let mut changed = live.waiting.subscribe();
+        let place = live.waiting.join(self.channel, &self.names.track);
+        tracing::debug!(channel = self.channel, track = self.names.track, "media waits for its header");
+        let its_turn = async {
+            while !place.is_first() || self.known_header()?.is_none() {
+                // The sender lives as long as the live channels.
+                let _ = changed.changed().await;
+            }
+            Ok(())
+        };
+        if let Ok(fault) = timeout(live.uploads.header_wait, its_turn).await {
+            fault?;
+        }
+        self.place = Some(place);
+        self.known_header()
+    }
+
     /// What is known of the upload's track.
-    fn known_header(&self) -> Result<Option<(Arc<Cell>, usize, TrackInfo)>, Fault> {
+    fn known_header(&self) -> Result<Option<Known>, Fault> {
         let Some(cell) = self.live.channel_of_upload(self.channel).map_err(Fault::Channel)? else {
             return Ok(None);
         };
