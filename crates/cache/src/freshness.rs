@@ -1,29 +1,73 @@
-//! Freshness of a stored response (RFC 9111 §4.2): a function of its fields, when it came, and `now`.
+//! Freshness of a stored response (RFC 9111 §4.2) and what may be done with it once stale (§4.2.4, RFC 5861): a function
+//! of its fields, when it came, what the request asks for, and `now`.
 //!
 //! Times are unix milliseconds, durations in the fields are seconds.
 
-use thalweg_http::cache_control::CacheControl;
+use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 use thalweg_http::{Fields, date, number};
 
-/// How long a response is fresh, and since when it ages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use crate::rules::Rules;
+use crate::storage::is_heuristically_cacheable;
+
+/// How long a response is fresh, since when it ages, and how long it may be of use after that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Freshness {
-    /// Seconds from age 0 for which it is fresh; 0 where nothing explicit says so.
+    /// Seconds from age 0 for which it is fresh; 0 where nothing says so.
     pub lifetime_s: u64,
     /// When its age was 0, as far as can be told: never later than when it came.
     pub born_ms: u64,
+    /// Seconds after its lifetime for which it may be served while it is refreshed behind (RFC 5861 §3, and grace).
+    pub while_revalidate_s: u64,
+    /// Seconds after its lifetime for which it may be served when the backend fails (RFC 5861 §4).
+    pub if_error_s: u64,
+    /// Never to be served stale, whatever the client allows (`must-revalidate`, `proxy-revalidate`, `s-maxage`).
+    pub must_revalidate: bool,
+    /// Content that does not change while it is fresh (RFC 8246): a reload need not ask.
+    pub immutable: bool,
+}
+
+/// What a stored response is good for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// It answers the request.
+    Now,
+    /// It answers the request, stale, and somebody refreshes it behind.
+    NowAndRefresh,
+    /// Only after the backend has said that it is still good.
+    AfterValidation,
 }
 
 impl Freshness {
     /// Of a response asked for at `requested_ms`, whose head came at `received_ms`.
     ///
-    /// `s-maxage` goes before `max-age` before `Expires` (§5.2.2.10, §5.3). A response that says `no-cache` is
-    /// never fresh.
-    pub fn of(fields: &Fields, directives: &CacheControl, requested_ms: u64, received_ms: u64) -> Self {
+    /// `s-maxage` goes before `max-age` before `Expires` (§5.2.2.10, §5.3) before heuristics (§4.2.2). A response that
+    /// says `no-cache` is never fresh. `expires` is whether `Expires` counts; beside a targeted field it does not.
+    pub fn of(
+        status: u16,
+        fields: &Fields,
+        directives: &CacheControl,
+        expires: bool,
+        rules: &Rules,
+        (requested_ms, received_ms): (u64, u64),
+    ) -> Self {
         let date_s = fields.get("date").and_then(date::parse);
-        let lifetime_s = lifetime_s(fields, directives, date_s.unwrap_or(received_ms / 1000));
+        let now_s = date_s.unwrap_or(received_ms / 1000);
+        let lifetime_s = if directives.no_cache.is_whole() {
+            0
+        } else {
+            explicit_s(fields, directives, expires, now_s)
+                .unwrap_or_else(|| heuristic_s(status, fields, directives, rules, now_s))
+        };
         let age_ms = initial_age_ms(fields, date_s, requested_ms, received_ms);
-        Self { lifetime_s, born_ms: received_ms.saturating_sub(age_ms) }
+        let stale = Stale::of(directives, rules);
+        Self {
+            lifetime_s: if status >= 400 { lifetime_s.min(rules.negative_max_s) } else { lifetime_s },
+            born_ms: received_ms.saturating_sub(age_ms),
+            while_revalidate_s: stale.while_revalidate_s,
+            if_error_s: stale.if_error_s,
+            must_revalidate: stale.forbidden || directives.s_maxage.is_some(),
+            immutable: directives.immutable,
+        }
     }
 
     /// Its age (§4.2.3), in whole seconds.
@@ -41,17 +85,86 @@ impl Freshness {
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         self.lifetime_s > self.age_s(now_ms)
     }
+
+    /// What it is good for, for a request that says `asked` (§5.2.1).
+    pub fn reuse(&self, asked: &RequestCacheControl, now_ms: u64) -> Reuse {
+        let (age_s, fresh) = (self.age_s(now_ms), self.is_fresh(now_ms));
+        // A reload asks with max-age=0; only a forced one, with no-cache, goes past `immutable`.
+        let too_old = asked.max_age.is_some_and(|most| age_s > u64::from(most)) && !(fresh && self.immutable);
+        if asked.no_cache || too_old {
+            return Reuse::AfterValidation;
+        }
+        let left_s = self.lifetime_s.saturating_sub(age_s);
+        if fresh && left_s >= asked.min_fresh.map_or(0, u64::from) {
+            return Reuse::Now;
+        }
+        if asked.min_fresh.is_some() {
+            return Reuse::AfterValidation;
+        }
+        let stale_s = age_s - self.lifetime_s;
+        if stale_s < self.while_revalidate_s {
+            return Reuse::NowAndRefresh;
+        }
+        match asked.max_stale {
+            Some(most) if !self.must_revalidate && stale_s <= u64::from(most) => Reuse::Now,
+            _ => Reuse::AfterValidation,
+        }
+    }
+
+    /// Whether it may be served though the backend failed to say anything of it.
+    pub fn serves_on_error(&self, now_ms: u64) -> bool {
+        self.age_s(now_ms).saturating_sub(self.lifetime_s) < self.if_error_s
+    }
 }
 
-fn lifetime_s(fields: &Fields, directives: &CacheControl, date_s: u64) -> u64 {
-    if directives.no_cache != thalweg_http::cache_control::Qualified::Absent {
+/// How a stale response may be used.
+struct Stale {
+    while_revalidate_s: u64,
+    if_error_s: u64,
+    forbidden: bool,
+}
+
+impl Stale {
+    /// What a response says of its own use when stale goes before the settings. `s-maxage` forbids staleness that only
+    /// a setting would allow (RFC 9111 §5.2.2.10); an explicit RFC 5861 directive beside it is the origin's wish.
+    fn of(directives: &CacheControl, rules: &Rules) -> Self {
+        let forbidden =
+            directives.must_revalidate || directives.proxy_revalidate || directives.no_cache.is_whole();
+        let seconds = |told: Option<u32>, set: u64| match told {
+            _ if forbidden => 0,
+            Some(told) => u64::from(told),
+            None if directives.s_maxage.is_some() => 0,
+            None => set,
+        };
+        Self {
+            while_revalidate_s: seconds(directives.stale_while_revalidate, rules.grace_s),
+            if_error_s: seconds(directives.stale_if_error, rules.stale_if_error_s),
+            forbidden,
+        }
+    }
+}
+
+fn explicit_s(fields: &Fields, directives: &CacheControl, expires: bool, date_s: u64) -> Option<u64> {
+    if let Some(explicit) = directives.s_maxage.or(directives.max_age) {
+        return Some(u64::from(explicit));
+    }
+    // An Expires that cannot be read, such as "0", is in the past (§5.3); of several, any may be meant.
+    let mut all = fields.get_all("expires").filter(|_| expires).map(|value| date::parse(value).unwrap_or(0));
+    let first = all.next()?;
+    let earliest = all.fold(first, u64::min);
+    Some(earliest.saturating_sub(date_s))
+}
+
+/// A part of the time since it was last changed (§4.2.2), where the status or `public` allows for it.
+fn heuristic_s(status: u16, fields: &Fields, directives: &CacheControl, rules: &Rules, date_s: u64) -> u64 {
+    if !(directives.public || is_heuristically_cacheable(status)) {
         return 0;
     }
-    if let Some(explicit) = directives.s_maxage.or(directives.max_age) {
-        return u64::from(explicit);
-    }
-    // An Expires that cannot be read, such as "0", is in the past (§5.3).
-    fields.get("expires").and_then(date::parse).map_or(0, |expires| expires.saturating_sub(date_s))
+    let Some(modified_s) = fields.get("last-modified").and_then(date::parse) else {
+        return if status == 404 || status == 410 { rules.negative_s } else { 0 };
+    };
+    let unchanged_s = date_s.saturating_sub(modified_s);
+    (unchanged_s / 100).saturating_mul(rules.heuristic_percent).min(rules.heuristic_max_s)
 }
 
 /// corrected_initial_age (§4.2.3), in milliseconds.
@@ -81,7 +194,8 @@ mod tests {
         }
         let directives = CacheControl::from_fields(&all);
         let now_ms = NOW_S * 1000;
-        let freshness = Freshness::of(&all, &directives, now_ms - 500, now_ms);
+        let freshness =
+            Freshness::of(200, &all, &directives, true, &Rules::default(), (now_ms - 500, now_ms));
         let age = freshness.age_s(now_ms);
         expect.assert_eq(&format!(
             "lifetime {}, age {age}, ttl {}, {}",
@@ -131,6 +245,99 @@ mod tests {
         );
     }
 
+    /// A response with these directives, `age` seconds old.
+    fn reuse(directives: &str, request: &str, age: u64) -> Reuse {
+        let mut fields = Fields::new();
+        fields.push("Cache-Control", directives);
+        let directives = CacheControl::from_fields(&fields);
+        let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
+        let asked = RequestCacheControl::from_values([request.as_bytes()]);
+        freshness.reuse(&asked, age * 1000)
+    }
+
+    #[test]
+    fn rfc9111_5_2_1_a_request_may_ask_for_more_or_less() {
+        use Reuse::{AfterValidation, Now};
+        for (response, request, age, expected) in [
+            ("max-age=10", "", 9, Now),
+            ("max-age=10", "", 10, AfterValidation),
+            ("max-age=10", "no-cache", 0, AfterValidation),
+            ("max-age=10", "max-age=5", 5, Now),
+            ("max-age=10", "max-age=5", 6, AfterValidation),
+            ("max-age=10", "min-fresh=5", 5, Now),
+            ("max-age=10", "min-fresh=5", 6, AfterValidation),
+            ("max-age=10", "max-stale", 99, Now),
+            ("max-age=10", "max-stale=5", 15, Now),
+            ("max-age=10", "max-stale=5", 16, AfterValidation),
+            ("max-age=10, must-revalidate", "max-stale", 11, AfterValidation),
+            ("max-age=10, proxy-revalidate", "max-stale", 11, AfterValidation),
+            ("s-maxage=10", "max-stale", 11, AfterValidation),
+            ("max-age=10, no-cache", "max-stale", 0, AfterValidation),
+            // RFC 8246: a reload of what does not change is a hit, a forced one is not.
+            ("max-age=10, immutable", "max-age=0", 5, Now),
+            ("max-age=10, immutable", "no-cache", 5, AfterValidation),
+            ("max-age=10, immutable", "max-age=0", 11, AfterValidation),
+        ] {
+            assert_eq!(reuse(response, request, age), expected, "{response} / {request} at {age}");
+        }
+    }
+
+    #[test]
+    fn rfc5861_stale_is_served_as_the_response_allows() {
+        use Reuse::{AfterValidation, NowAndRefresh};
+        for (response, age, expected) in [
+            ("max-age=10, stale-while-revalidate=5", 14, NowAndRefresh),
+            ("max-age=10, stale-while-revalidate=5", 15, AfterValidation),
+            ("s-maxage=10, stale-while-revalidate=5", 14, NowAndRefresh),
+            ("max-age=10, stale-while-revalidate=5, must-revalidate", 14, AfterValidation),
+            ("max-age=10, stale-while-revalidate=5, no-cache", 14, AfterValidation),
+        ] {
+            assert_eq!(reuse(response, "", age), expected, "{response} at {age}");
+        }
+        assert_eq!(reuse("max-age=10, stale-while-revalidate=5", "min-fresh=1", 12), AfterValidation);
+    }
+
+    #[test]
+    fn settings_count_where_the_response_is_silent() {
+        let rules = Rules { grace_s: 5, stale_if_error_s: 9, ..Rules::default() };
+        let of = |directives: &str| {
+            let mut fields = Fields::new();
+            fields.push("Cache-Control", directives);
+            let directives = CacheControl::from_fields(&fields);
+            let freshness = Freshness::of(200, &fields, &directives, true, &rules, (0, 0));
+            (freshness.while_revalidate_s, freshness.if_error_s)
+        };
+        assert_eq!(of("max-age=1"), (5, 9));
+        assert_eq!(of("max-age=1, stale-while-revalidate=1, stale-if-error=2"), (1, 2));
+        assert_eq!(of("max-age=1, must-revalidate"), (0, 0));
+        assert_eq!(of("s-maxage=1"), (0, 0));
+    }
+
+    #[test]
+    fn rfc9111_4_2_2_heuristics_have_limits() {
+        let rules = Rules { heuristic_max_s: 3000, negative_s: 2, negative_max_s: 30, ..Rules::default() };
+        let of = |status: u16, lines: &[(&str, &str)]| {
+            let mut fields = Fields::new();
+            fields.push("Date", "Thu, 01 Jan 2026 01:00:00 GMT");
+            for (name, value) in lines {
+                fields.push(name, value);
+            }
+            let directives = CacheControl::from_fields(&fields);
+            Freshness::of(status, &fields, &directives, true, &rules, (0, 0)).lifetime_s
+        };
+        let hour = ("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT");
+        assert_eq!(of(200, &[hour]), 360);
+        assert_eq!(of(200, &[("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")]), 3000);
+        assert_eq!(of(200, &[hour, ("Cache-Control", "max-age=1")]), 1);
+        assert_eq!(of(200, &[hour, ("Expires", "0")]), 0);
+        assert_eq!(of(200, &[hour, ("Cache-Control", "no-cache")]), 0);
+        assert_eq!(of(302, &[hour]), 0);
+        assert_eq!(of(302, &[hour, ("Cache-Control", "public")]), 360);
+        assert_eq!((of(404, &[]), of(410, &[]), of(405, &[]), of(200, &[])), (2, 2, 0, 0));
+        assert_eq!(of(404, &[("Cache-Control", "max-age=600")]), 30);
+        assert_eq!(of(503, &[("Cache-Control", "max-age=600")]), 30);
+    }
+
     proptest::proptest! {
         #[test]
         fn freshness_ends_when_the_age_reaches_the_lifetime(
@@ -143,7 +350,8 @@ mod tests {
             fields.push("Age", age.to_string());
             let directives = CacheControl::from_fields(&fields);
             let now_ms = NOW_S * 1000;
-            let freshness = Freshness::of(&fields, &directives, now_ms, now_ms);
+            let freshness =
+                Freshness::of(200, &fields, &directives, true, &Rules::default(), (now_ms, now_ms));
             let expected = (age * 1000 + later_ms) / 1000;
             proptest::prop_assert_eq!(freshness.age_s(now_ms + later_ms), expected);
             proptest::prop_assert_eq!(freshness.is_fresh(now_ms + later_ms), expected < u64::from(max_age));

@@ -2,7 +2,7 @@
 //!
 //! - [`fill`]: the [`FillBuffer`], one writer and any number of readers of content that only grows.
 //! - [`arena`]: the memory it lies in, a memfd cut into slabs, from which `sendfile` sends without copying.
-//! - [`freshness`] and [`storage`]: RFC 9111 as pure functions of fields and `now`.
+//! - [`rules`], [`freshness`] and [`storage`]: RFC 9111 as pure functions of settings, fields and `now`.
 //! - [`store`]: the sharded index: look-up, collapse, variants, eviction.
 //!
 //! Lock order: a shard of the index → a [`FillBuffer`] → the arena's slabs. No lock is held across I/O,
@@ -12,6 +12,7 @@ pub mod arena;
 pub mod fill;
 pub mod freshness;
 mod memory;
+pub mod rules;
 pub mod storage;
 #[cfg(not(loom))]
 pub mod store;

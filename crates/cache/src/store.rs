@@ -19,12 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use hashbrown::HashTable;
-use thalweg_http::{Fields, RequestHead};
+use thalweg_http::Fields;
+use thalweg_http::cache_control::RequestCacheControl;
 
 use crate::arena::{Arena, SLAB_BYTES};
 use crate::fill::{FillBuffer, Progress, Reader};
-use crate::freshness::Freshness;
-use crate::storage::Selection;
+use crate::freshness::{Freshness, Reuse};
+use crate::storage::{Selection, made_s};
 use crate::sync::lock;
 
 mod filling;
@@ -61,6 +62,8 @@ pub struct Head {
     pub status: u16,
     /// End-to-end fields, without `Content-Length` and `Age`.
     pub fields: Fields,
+    /// Fields for the client that caused the fetch, and no other.
+    pub withheld: Fields,
     /// Content bytes, where the head says how many.
     pub length: Option<u64>,
     /// How long it may be reused.
@@ -108,6 +111,8 @@ pub enum Lookup {
     Hit(Arc<Stored>),
     /// Fresh, and still arriving.
     Joined(Arc<Stored>),
+    /// Stale, but good enough while it is refreshed; the caller does that if nobody is about it yet.
+    Refresh(Arc<Stored>, Option<(Fill, Reader<Arc<Head>>)>),
     /// Somebody is fetching; the head is awaited.
     Wait(Reader<Arc<Head>>),
     /// Nothing that fits: the caller fetches, and reads what it fetches.
@@ -116,6 +121,8 @@ pub enum Lookup {
     Stale(Fill, Reader<Arc<Head>>, Arc<Stored>),
     /// Known not to be shareable: everybody goes their own way.
     Pass,
+    /// Nothing that fits, and the client wants nothing else (`only-if-cached`).
+    Nothing,
 }
 
 /// The cache of one edge.
@@ -148,8 +155,12 @@ struct Slot {
 
 impl Slot {
     fn select(&self, request: &Fields) -> Option<&Arc<Stored>> {
-        // The latest first (RFC 9111 §4.1: the most recent of those that match).
-        self.variants.iter().rev().find(|stored| stored.head.selection.matches(request))
+        let mut matching = self.variants.iter().rev().filter(|stored| stored.head.selection.matches(request));
+        let latest = matching.next()?;
+        // Nearly always the only one.
+        Some(
+            matching.fold(latest, |best, stored| if stored.made_s() > best.made_s() { stored } else { best }),
+        )
     }
 }
 
@@ -236,37 +247,59 @@ impl Cache {
         &self.arena
     }
 
-    /// Looks for what answers `request` under `key`; if there is nothing, the caller becomes the one to fetch it.
-    pub fn look_up(self: &Arc<Self>, key: &str, request: &RequestHead, now_ms: u64) -> Lookup {
+    /// Looks under `key` for what answers a request with `fields` that asks for `asked`; if there is nothing, the caller
+    /// becomes the one to fetch it.
+    pub fn look_up(
+        self: &Arc<Self>,
+        key: &str,
+        fields: &Fields,
+        asked: &RequestCacheControl,
+        now_ms: u64,
+    ) -> Lookup {
         let digest = self.hasher.hash_one(key);
         let mut shard = lock(self.shard(digest));
         let is_passed = shard.is_passed(digest, now_ms);
         let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
-        let selected = slot.as_ref().and_then(|slot| slot.select(&request.fields));
-        if let Some(stored) = selected.filter(|stored| stored.head.freshness.is_fresh(now_ms)) {
-            let stored = stored.clone();
-            drop(shard);
-            return match stored.found() {
-                Progress::Complete(_) => Lookup::Hit(stored),
-                _ => Lookup::Joined(stored),
-            };
+        let selected = slot.as_ref().and_then(|slot| slot.select(fields)).cloned();
+        let pending = slot.and_then(|slot| slot.pending.clone());
+        match selected.as_ref().map(|stored| stored.head.freshness.reuse(asked, now_ms)) {
+            Some(Reuse::Now) => {
+                drop(shard);
+                let stored = selected.expect("what is good for now was selected");
+                return match stored.found() {
+                    Progress::Complete(_) => Lookup::Hit(stored),
+                    _ => Lookup::Joined(stored),
+                };
+            }
+            Some(Reuse::NowAndRefresh) => {
+                let stored = selected.expect("what is good for now was selected");
+                stored.found();
+                let fill = (pending.is_none() && !is_passed).then(|| self.begin(&mut shard, digest, key));
+                return Lookup::Refresh(stored, fill);
+            }
+            Some(Reuse::AfterValidation) | None if asked.only_if_cached => return Lookup::Nothing,
+            Some(Reuse::AfterValidation) | None => {}
         }
-        if let Some(pending) = slot.as_ref().and_then(|slot| slot.pending.as_ref()) {
+        if let Some(pending) = pending {
             return Lookup::Wait(pending.reader(0));
         }
         if is_passed {
             return Lookup::Pass;
         }
-        let stale = selected.filter(|stored| stored.can_be_validated()).cloned();
-        let (content, writer, reader) = FillBuffer::new();
-        let slot = shard.slot_or_new(digest, key);
-        slot.pending = Some(content.clone());
-        let fill = Fill::pending(self.clone(), slot.key.clone(), content, writer);
+        let (fill, reader) = self.begin(&mut shard, digest, key);
         drop(shard);
-        match stale {
+        match selected.filter(|stored| stored.can_be_validated()) {
             Some(stored) => Lookup::Stale(fill, reader, stored),
             None => Lookup::Miss(fill, reader),
         }
+    }
+
+    /// A fetch that others who ask for `key` wait for.
+    fn begin(self: &Arc<Self>, shard: &mut Shard, digest: u64, key: &str) -> (Fill, Reader<Arc<Head>>) {
+        let (content, writer, reader) = FillBuffer::new();
+        let slot = shard.slot_or_new(digest, key);
+        slot.pending = Some(content.clone());
+        (Fill::pending(self.clone(), slot.key.clone(), content, writer), reader)
     }
 
     /// A fetch for one client alone, which the index does not know of.
@@ -376,6 +409,10 @@ impl Cache {
 }
 
 impl Stored {
+    fn made_s(&self) -> u64 {
+        made_s(&self.head.fields)
+    }
+
     fn found(&self) -> Progress {
         // A shared line that is written on every hit would travel between the cores.
         if !self.hit.load(Relaxed) {
@@ -384,14 +421,19 @@ impl Stored {
         self.content.progress()
     }
 
-    /// Only what is complete: what is still arriving could fail after it was found to be good.
-    fn can_be_validated(&self) -> bool {
+    /// Whether the backend can be asked about it. Only what is complete: what is still arriving could fail after it was
+    /// found to be good.
+    pub fn can_be_validated(&self) -> bool {
         matches!(self.content.progress(), Progress::Complete(_))
             && (self.head.fields.contains("etag") || self.head.fields.contains("last-modified"))
     }
 
     fn index_bytes(&self) -> usize {
-        STORED_BYTES + self.key.text.len() + self.head.fields.text_len() + self.head.selection.bytes()
+        STORED_BYTES
+            + self.key.text.len()
+            + self.head.fields.text_len()
+            + self.head.withheld.text_len()
+            + self.head.selection.bytes()
     }
 }
 

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use thalweg_cache::fill::Progress;
-use thalweg_cache::{Failure, Head, Lookup, Reader, Stored};
+use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
 use thalweg_http::RequestHead;
+use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::{CacheStatus, Forward};
 use thalweg_record::CacheResult;
 
@@ -42,6 +43,11 @@ impl Found {
         Self { head: stored.head.clone(), content, cache, verbatim: false, forward: None }
     }
 
+    /// Stale, because the backend failed (RFC 5861 §4).
+    fn in_need(stored: &Stored) -> Self {
+        Self { forward: Some(Forward::Stale), ..Self::stored(stored, CacheResult::Stale) }
+    }
+
     fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forward: Forward) -> Self {
         let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
         Self { head, content, cache, verbatim: false, forward: Some(forward) }
@@ -51,7 +57,12 @@ impl Found {
     pub(crate) fn status(&self, now_ms: u64) -> CacheStatus<'_> {
         let shared = self.head.private.is_none();
         CacheStatus {
-            hit: matches!(self.cache, CacheResult::Hit),
+            hit: match self.cache {
+                CacheResult::Hit => true,
+                // Stale after the backend has failed is forwarded first.
+                CacheResult::Stale => self.forward.is_none(),
+                _ => false,
+            },
             forward: match self.cache {
                 CacheResult::Join => Some(Forward::UriMiss),
                 _ => self.forward,
@@ -72,7 +83,8 @@ impl Found {
     /// The age to tell: of what was stored before, or had an age when it came.
     pub(crate) fn age_s(&self, now_ms: u64) -> Option<u64> {
         let age = self.head.freshness.age_s(now_ms);
-        (age > 0 || matches!(self.cache, CacheResult::Hit | CacheResult::Join)).then_some(age)
+        let stored = matches!(self.cache, CacheResult::Hit | CacheResult::Join | CacheResult::Stale);
+        (age > 0 || stored).then_some(age)
     }
 }
 
@@ -99,8 +111,13 @@ pub(crate) async fn answer(
     request: &RequestHead,
     client: IpAddr,
 ) -> Result<Found, Refusal> {
+    let asked = if worker.config().rules.request_directives {
+        RequestCacheControl::from_fields(&request.fields)
+    } else {
+        RequestCacheControl::default()
+    };
     for _ in 0..WAITS_MAX {
-        match worker.cache().look_up(key, request, now_ms()) {
+        match worker.cache().look_up(key, &request.fields, &asked, now_ms()) {
             Lookup::Hit(stored) => return Ok(Found::stored(&stored, CacheResult::Hit)),
             Lookup::Joined(stored) => return Ok(Found::stored(&stored, CacheResult::Join)),
             Lookup::Miss(fill, mut content) => {
@@ -110,8 +127,14 @@ pub(crate) async fn answer(
                     Err(failure) => Err(Refusal::failed(&failure, Forward::UriMiss)),
                 };
             }
+            Lookup::Refresh(stored, fill) => {
+                if let Some((fill, _)) = fill {
+                    refresh(worker, fill, request, &stored, client);
+                }
+                return Ok(Found::stored(&stored, CacheResult::Stale));
+            }
             Lookup::Stale(fill, mut content, stale) => {
-                let (validation, told) = fetch::Request::validation(request, stale);
+                let (validation, told) = fetch::Request::validation(request, stale.clone());
                 worker.spawn(fetch::run(worker.clone(), fill, validation, client));
                 return match content.head().await {
                     Ok(head) => Ok(Found::fetched(head, content, Forward::Stale)),
@@ -122,9 +145,11 @@ pub(crate) async fn answer(
                         }
                         Err(_) => Err(Refusal::failed(&Failure::Abandoned, Forward::Stale)),
                     },
+                    Err(_) if stale.head.freshness.serves_on_error(now_ms()) => Ok(Found::in_need(&stale)),
                     Err(failure) => Err(Refusal::failed(&failure, Forward::Stale)),
                 };
             }
+            Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request")),
             Lookup::Wait(content) => match joined(worker, key, request, content).await? {
                 Joined::Found(found) => return Ok(found),
                 Joined::OtherVariant => {}
@@ -134,6 +159,16 @@ pub(crate) async fn answer(
         }
     }
     pass(worker, request, client, Forward::Miss).await
+}
+
+/// Fetches anew, or asks about, what is being served stale meanwhile.
+fn refresh(worker: &Arc<Worker>, fill: Fill, request: &RequestHead, stored: &Arc<Stored>, client: IpAddr) {
+    let request = if stored.can_be_validated() {
+        fetch::Request::validation(request, stored.clone()).0
+    } else {
+        fetch::Request::whole(request)
+    };
+    worker.spawn(fetch::run(worker.clone(), fill, request, client));
 }
 
 /// What became of waiting for somebody else's fetch.
@@ -164,7 +199,12 @@ async fn joined(
             }
             _ => Ok(Joined::NotShared),
         },
-        Err(failure) => Err(Refusal::failed(&failure, Forward::UriMiss)),
+        Err(failure) => match worker.cache().peek(key, &request.fields) {
+            Some(stored) if stored.head.freshness.serves_on_error(now_ms()) => {
+                Ok(Joined::Found(Found::in_need(&stored)))
+            }
+            _ => Err(Refusal::failed(&failure, Forward::UriMiss)),
+        },
     }
 }
 

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use thalweg_cache::rules::Rules;
 use thalweg_tcp::congestion::CongestionControl;
 
 use crate::backend::BackendUrl;
@@ -28,6 +29,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Where the request log goes.
     pub log: LogTo,
+    /// What is stored, and for how long.
+    pub rules: Rules,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// What a head may take up, a request's and a response's.
@@ -92,6 +95,7 @@ impl Default for Config {
             congestion_control: None,
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogTo::Off,
+            rules: Rules::default(),
             timeouts: Timeouts::default(),
             head: thalweg_http::Limits::default(),
             connections_max: 16_000,

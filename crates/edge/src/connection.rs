@@ -176,6 +176,7 @@ impl Connection {
         let head = ReplyHead {
             status,
             fields,
+            own: (found.cache == CacheResult::Miss).then_some(&found.head.withheld),
             age_s: found.age_s(now_ms),
             delimited,
             content_range,
@@ -246,6 +247,7 @@ impl Connection {
         let head = ReplyHead {
             status: refusal.status,
             fields: &fields,
+            own: None,
             age_s: None,
             delimited: Delimited::Length(content.len() as u64),
             content_range: None,

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use thalweg_cache::freshness::Freshness;
-use thalweg_cache::storage::{Selection, Storable, storable};
+use thalweg_cache::rules::{self, Rules};
+use thalweg_cache::storage::{Selection, Storable, storable, withhold};
 use thalweg_cache::{Failure, Fill, Head, Private, Stored};
-use thalweg_http::cache_control::CacheControl;
 use thalweg_http::{Fields, Method, RequestHead, date, framing, write};
 use tokio::sync::oneshot;
 
@@ -97,12 +97,19 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
         }
     };
     if let Some((stale, tell)) = request.stale.take_if(|_| exchange.head.status == 304) {
-        let head = brought_up_to_date(&request.head, &stale.head, &exchange.head.fields, asked_ms);
+        let rules = &worker.config().rules;
+        let head = brought_up_to_date(&request.head, &stale.head, &exchange.head.fields, rules, asked_ms);
         // Nobody waits any more if the client has left; what it asked for is done all the same.
         fill.validated(&stale, head, |stored| drop(tell.send(stored)));
         return worker.finish(exchange);
     }
-    fill.begin(take_head(&request, &exchange, asked_ms), now_ms());
+    if let Some((stale, _)) = &request.stale
+        && is_failure(exchange.head.status)
+        && stale.head.freshness.serves_on_error(now_ms())
+    {
+        return fill.fail(Failure::Backend(format!("status {}", exchange.head.status)));
+    }
+    fill.begin(take_head(&request, &exchange, &worker.config().rules, asked_ms), now_ms());
     match copy(&mut exchange, &mut fill).await {
         Ok(()) => {
             fill.complete();
@@ -113,6 +120,11 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
             fill.fail(failure);
         }
     }
+}
+
+/// Answers that count as no answer where something stale may be served instead (RFC 5861 §4).
+fn is_failure(status: u16) -> bool {
+    matches!(status, 500 | 502 | 503 | 504)
 }
 
 /// Content from the backend into the fill, as it comes.
@@ -142,13 +154,13 @@ async fn start(worker: &Worker, request: &Request, client: std::net::IpAddr) -> 
 }
 
 /// The head to keep, of a response as it came.
-fn take_head(request: &Request, exchange: &Exchange, asked_ms: u64) -> Head {
+fn take_head(request: &Request, exchange: &Exchange, rules: &Rules, asked_ms: u64) -> Head {
     let mut fields = exchange.head.fields.clone();
     // Framing was checked before the head was handed out; a HEAD response says what GET would have.
     let length = framing::content_length(&fields).ok().flatten();
     fields.remove_hop_by_hop();
     fields.remove("content-length");
-    let mut head = head_of(&request.head, exchange.head.status, fields, length, asked_ms);
+    let mut head = head_of(&request.head, exchange.head.status, fields, length, rules, asked_ms);
     if request.verbatim {
         head.private = Some(Private { reason: "pass", lasting: false });
     }
@@ -161,14 +173,16 @@ fn head_of(
     status: u16,
     mut fields: Fields,
     length: Option<u64>,
+    rules: &Rules,
     asked_ms: u64,
 ) -> Head {
     let now_ms = now_ms();
     if !fields.contains("date") {
         fields.push("Date", date::format(now_ms / 1000));
     }
-    let directives = CacheControl::from_fields(&fields);
-    let freshness = Freshness::of(&fields, &directives, asked_ms, now_ms);
+    let (directives, expires) = rules::directives(&fields, rules);
+    let freshness = Freshness::of(status, &fields, &directives, expires, rules, (asked_ms, now_ms));
+    let mut withheld = withhold(&mut fields, &directives);
     let private = match storable(request, status, &fields, &directives, &freshness) {
         Storable::Yes => None,
         // An error is over sooner than its key would be passed.
@@ -177,11 +191,24 @@ fn head_of(
     };
     let selection = Selection::of(&request.fields, &fields);
     fields.remove("age");
-    Head { status, fields, length, freshness, selection, private }
+    if private.is_some() {
+        // It is for one client anyway.
+        for (name, value) in withheld.iter() {
+            fields.push(name, value);
+        }
+        withheld.clear();
+    }
+    Head { status, fields, withheld, length, freshness, selection, private }
 }
 
 /// The stored head with the fields of a 304 in place of its own (RFC 9111 §3.2, §4.3.4).
-fn brought_up_to_date(request: &RequestHead, stored: &Head, news: &Fields, asked_ms: u64) -> Head {
+fn brought_up_to_date(
+    request: &RequestHead,
+    stored: &Head,
+    news: &Fields,
+    rules: &Rules,
+    asked_ms: u64,
+) -> Head {
     /// About the 304 itself, or about content that did not come with it.
     const NOT_TAKEN: [&str; 4] = ["content-length", "content-encoding", "content-type", "content-range"];
     let mut news = news.clone();
@@ -194,7 +221,7 @@ fn brought_up_to_date(request: &RequestHead, stored: &Head, news: &Fields, asked
     for (name, value) in news.iter().filter(|(name, _)| taken(name)) {
         fields.push(name, value);
     }
-    head_of(request, stored.status, fields, stored.length, asked_ms)
+    head_of(request, stored.status, fields, stored.length, rules, asked_ms)
 }
 
 impl From<ConnectError> for Failure {

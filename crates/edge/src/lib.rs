@@ -34,6 +34,7 @@ pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{Config, LogTo, Timeouts};
 pub use log::Records;
 pub use server::{BindError, Edge};
+pub use thalweg_cache::rules::Rules;
 
 /// The name by which this cache tells of itself in `Via` and `Cache-Status`.
 const CACHE_NAME: &str = "thalweg";

@@ -87,6 +87,8 @@ pub(crate) enum Delimited {
 pub(crate) struct ReplyHead<'a> {
     pub(crate) status: u16,
     pub(crate) fields: &'a Fields,
+    /// For this client alone.
+    pub(crate) own: Option<&'a Fields>,
     pub(crate) age_s: Option<u64>,
     pub(crate) delimited: Delimited,
     pub(crate) content_range: Option<String>,
@@ -108,6 +110,7 @@ impl ReplyHead<'_> {
             self.write_fields_of_304(out);
         } else {
             out.extend_from_slice(self.fields.text());
+            out.extend_from_slice(self.own.map_or(&[], Fields::text));
         }
         if let Some(age) = self.age_s {
             line(out, b"Age: ", |out| number::write(out, age));

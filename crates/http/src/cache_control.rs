@@ -1,4 +1,5 @@
-//! `Cache-Control` of responses and requests (RFC 9111 §5.2, RFC 5861, RFC 8246).
+//! `Cache-Control` of responses and requests (RFC 9111 §5.2, RFC 5861, RFC 8246), and fields that are targeted at some
+//! caches, such as `CDN-Cache-Control` (RFC 9213).
 //!
 //! **Invariant:** what is malformed is read the safe way, the one that stores and serves less: an invalid
 //! lifetime is 0, of duplicates the smallest counts (§4.2.1), a directive that loosens counts only in its
@@ -25,9 +26,13 @@ pub enum Qualified {
 }
 
 impl Qualified {
-    /// Whether the directive concerns the whole response.
+    /// Whether the directive concerns the whole response; so does one whose list names nothing.
     pub fn is_whole(&self) -> bool {
-        *self == Qualified::Whole
+        match self {
+            Qualified::Absent => false,
+            Qualified::Fields(_) => self.names().next().is_none(),
+            Qualified::Whole => true,
+        }
     }
 
     /// The field names that it is limited to.
@@ -97,6 +102,40 @@ impl CacheControl {
         directives
     }
 
+    /// Of all lines of a targeted field, a dictionary of Structured Fields (RFC 9213 §2.1); `None` where it is absent,
+    /// empty or malformed, which is the same as absent. A lifetime of another type than Integer is 0.
+    pub fn from_targeted(fields: &Fields, name: &str) -> Option<CacheControl> {
+        let lines: Vec<&[u8]> = fields.get_all(name).collect();
+        let text = lines.join(&b", "[..]);
+        let dictionary = sfv::Parser::new(&text).parse::<sfv::Dictionary>().ok()?;
+        if dictionary.is_empty() {
+            return None;
+        }
+        let mut directives = CacheControl::default();
+        for (name, value) in &dictionary {
+            let sfv::ListEntry::Item(item) = value else { continue };
+            // A directive that is there with the value "false" is not there.
+            if item.bare_item.as_boolean() == Some(false) {
+                continue;
+            }
+            let text = if let Some(number) = item.bare_item.as_integer() {
+                number.to_string()
+            } else if let Some(text) = item.bare_item.as_string() {
+                text.as_str().to_owned()
+            } else {
+                String::new()
+            };
+            let argument = match &item.bare_item {
+                sfv::BareItem::Boolean(_) => Argument::None,
+                sfv::BareItem::Integer(_) => Argument::Token(text.as_bytes()),
+                sfv::BareItem::String(_) if is_qualified(name.as_str()) => Argument::Quoted(text.as_bytes()),
+                _ => Argument::Malformed,
+            };
+            directives.add(name.as_str().as_bytes(), argument);
+        }
+        Some(directives)
+    }
+
     fn add(&mut self, name: &[u8], argument: Argument<'_>) {
         let bare = argument == Argument::None;
         match_name(name, |name| match name {
@@ -138,9 +177,14 @@ pub struct RequestCacheControl {
 }
 
 impl RequestCacheControl {
-    /// Of all `Cache-Control` lines of a request. `Pragma` is not read: RFC 9111 §5.4 deprecates it.
+    /// Of all `Cache-Control` lines of a request; without one, `Pragma: no-cache` says `no-cache` (RFC 9111 §5.4).
     pub fn from_fields(fields: &Fields) -> RequestCacheControl {
-        RequestCacheControl::from_values(fields.get_all("cache-control"))
+        let mut directives = RequestCacheControl::from_values(fields.get_all("cache-control"));
+        if !fields.contains("cache-control") {
+            directives.no_cache =
+                fields.list("pragma").any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+        }
+        directives
     }
 
     /// Of the values of the lines.
@@ -195,6 +239,11 @@ impl Argument<'_> {
         };
         Some(seconds.min(DELTA_S_MAX))
     }
+}
+
+/// Whether a directive may be limited to fields.
+fn is_qualified(name: &str) -> bool {
+    matches!(name, "no-cache" | "private")
 }
 
 /// Name and argument of one directive.

@@ -107,7 +107,7 @@ fn status_colour(status: u16) -> &'static str {
 fn cache_colour(cache: CacheResult) -> &'static str {
     match cache {
         CacheResult::Hit | CacheResult::Join | CacheResult::Validated => GREEN,
-        CacheResult::Miss | CacheResult::Pass => YELLOW,
+        CacheResult::Miss | CacheResult::Pass | CacheResult::Stale => YELLOW,
         CacheResult::Error => RED,
     }
 }

@@ -115,6 +115,8 @@ words! {
         Miss = "miss",
         /// The stored response was stale, and the backend's 304 made it fresh again.
         Validated = "validated",
+        /// Served stale: while it is refreshed, or because the backend failed.
+        Stale = "stale",
         /// Streamed from the backend without being stored.
         Pass = "pass",
         /// The edge answered by itself: a bad request, or no backend that would do.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use hyper::Uri;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use thalweg_edge::{BackendUrl, BindError, Edge, LogTo, Timeouts};
+use thalweg_edge::{BackendUrl, BindError, Edge, LogTo, Rules, Timeouts};
 use thalweg_origin::Origin;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -287,6 +287,16 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             LogTarget::Off => LogTo::Off,
             LogTarget::Stdout => LogTo::Stdout,
             LogTarget::File(path) => LogTo::File(path.clone()),
+        },
+        rules: Rules {
+            heuristic_percent: edge.heuristic_percent.value.0 as u64,
+            heuristic_max_s: edge.heuristic_max.value.duration.as_secs(),
+            negative_s: edge.negative.value.duration.as_secs(),
+            negative_max_s: edge.negative_max.value.duration.as_secs(),
+            grace_s: edge.grace.value.duration.as_secs(),
+            stale_if_error_s: edge.stale_if_error.value.duration.as_secs(),
+            surrogate_control: edge.surrogate_control.value.0,
+            request_directives: edge.request_directives.value.0,
         },
         timeouts: Timeouts {
             connect: edge.connect_timeout.value.duration,

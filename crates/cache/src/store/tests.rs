@@ -6,16 +6,17 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use thalweg_http::cache_control::CacheControl;
-use thalweg_http::{Fields, Method, RequestHead};
+use thalweg_http::Fields;
+use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 
 use super::*;
 use crate::fill::Failure;
+use crate::rules::Rules;
 
 const SLAB: u64 = SLAB_BYTES as u64;
 
-fn get() -> RequestHead {
-    RequestHead { method: Method::Get, ..RequestHead::default() }
+fn look_up(cache: &Arc<Cache>, key: &str, now_ms: u64) -> Lookup {
+    cache.look_up(key, &Fields::new(), &RequestCacheControl::default(), now_ms)
 }
 
 /// A head that is fresh for `max_age` seconds from time 0.
@@ -23,8 +24,10 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     let mut fields = Fields::new();
     fields.push("ETag", "\"a\"");
     fields.push("Cache-Control", format!("max-age={max_age}"));
-    let freshness = Freshness::of(&fields, &CacheControl::from_fields(&fields), 0, 0);
-    Head { status: 200, fields, length, freshness, selection: Selection::default(), private: None }
+    let directives = CacheControl::from_fields(&fields);
+    let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
+    let withheld = Fields::new();
+    Head { status: 200, fields, withheld, length, freshness, selection: Selection::default(), private: None }
 }
 
 fn private(lasting: bool) -> Head {
@@ -32,7 +35,7 @@ fn private(lasting: bool) -> Head {
 }
 
 fn miss(cache: &Arc<Cache>, key: &str) -> (Fill, Reader<Arc<Head>>) {
-    match cache.look_up(key, &get(), 0) {
+    match look_up(cache, key, 0) {
         Lookup::Miss(fill, reader) => (fill, reader),
         other => panic!("{key}: {other:?}"),
     }
@@ -47,16 +50,43 @@ fn store(cache: &Arc<Cache>, key: &str, max_age: u32, length: u64) {
 }
 
 #[test]
+fn rfc5861_3_one_refreshes_what_all_get_stale() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let (mut fill, _reader) = miss(&cache, "a");
+    let mut head = head(10, Some(1));
+    head.freshness.while_revalidate_s = 5;
+    fill.begin(head, 0);
+    fill.append(Bytes::from_static(b"x"), 0).unwrap();
+    fill.complete();
+    let Lookup::Refresh(_, Some((fill, _reader))) = look_up(&cache, "a", 10_000) else { panic!("not stale") };
+    assert!(matches!(look_up(&cache, "a", 14_999), Lookup::Refresh(_, None)));
+    assert!(matches!(look_up(&cache, "a", 15_000), Lookup::Wait(_)));
+    drop(fill);
+    assert!(matches!(look_up(&cache, "a", 14_999), Lookup::Refresh(_, Some(_))));
+    assert!(matches!(look_up(&cache, "a", 15_000), Lookup::Stale(..)));
+}
+
+#[test]
+fn rfc9111_5_2_1_7_who_wants_only_what_is_stored_starts_nothing() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let asked = RequestCacheControl { only_if_cached: true, ..RequestCacheControl::default() };
+    assert!(matches!(cache.look_up("a", &Fields::new(), &asked, 0), Lookup::Nothing));
+    store(&cache, "a", 1, 1);
+    assert!(matches!(cache.look_up("a", &Fields::new(), &asked, 0), Lookup::Hit(_)));
+    assert!(matches!(cache.look_up("a", &Fields::new(), &asked, 5000), Lookup::Nothing));
+}
+
+#[test]
 fn what_failed_is_not_offered_for_validation_nor_put_back() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut first, _reader) = miss(&cache, "a");
     first.begin(head(1, Some(1000)), 0);
     first.append(Bytes::from_static(b"some"), 0).unwrap();
     // Stale while it still fills: the next one fetches for itself instead of asking about it.
-    let Lookup::Miss(second, _reader) = cache.look_up("a", &get(), 5000) else { panic!("offered") };
+    let Lookup::Miss(second, _reader) = look_up(&cache, "a", 5000) else { panic!("offered") };
     first.fail(Failure::Backend("reset".into()));
     drop(second);
-    assert!(matches!(cache.look_up("a", &get(), 0), Lookup::Miss(..)));
+    assert!(matches!(look_up(&cache, "a", 0), Lookup::Miss(..)));
     assert_eq!((cache.stored(), cache.index_bytes()), (0, 0));
 }
 
@@ -64,11 +94,11 @@ fn what_failed_is_not_offered_for_validation_nor_put_back() {
 fn a_validation_that_takes_back_the_leave_to_share_answers_one_client_alone() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store(&cache, "a", 0, 10);
-    let Lookup::Stale(fill, _reader, stored) = cache.look_up("a", &get(), 0) else { panic!("not stale") };
+    let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 0) else { panic!("not stale") };
     let mut told = None;
     fill.validated(&stored, private(true), |stored| told = Some(stored));
     assert!(told.unwrap().head.private.is_some());
-    assert!(cache.peek("a", &get().fields).is_none());
+    assert!(cache.peek("a", &Fields::new()).is_none());
     assert_eq!(cache.stored(), 0);
 }
 
@@ -76,7 +106,7 @@ fn a_validation_that_takes_back_the_leave_to_share_answers_one_client_alone() {
 fn a_validation_is_told_to_its_client_whatever_is_evicted() {
     let cache = Cache::new(2 * SLAB).unwrap();
     store(&cache, "a", 0, 10);
-    let Lookup::Stale(fill, _reader, stored) = cache.look_up("a", &get(), 0) else { panic!("not stale") };
+    let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 0) else { panic!("not stale") };
     let mut told = None;
     fill.validated(&stored, head(60, Some(10)), |stored| told = Some(stored));
     assert!(told.unwrap().head.freshness.is_fresh(0));
@@ -91,7 +121,7 @@ fn a_fill_is_found_while_memory_is_short() {
     let (mut fill, _reader) = miss(&cache, "live");
     fill.begin(head(60, None), 0);
     fill.append(Bytes::from_static(b"chunk"), 0).unwrap();
-    assert!(matches!(cache.look_up("live", &get(), 0), Lookup::Joined(_)));
+    assert!(matches!(look_up(&cache, "live", 0), Lookup::Joined(_)));
 }
 
 #[test]
@@ -124,20 +154,20 @@ fn content_that_grows_too_large_is_passed_the_next_time() {
     fill.append(piece.clone(), 1000).unwrap();
     fill.append(piece, 1000).unwrap_err();
     fill.fail(Failure::NoRoom);
-    assert!(matches!(cache.look_up("a", &get(), 1000), Lookup::Pass));
-    assert!(matches!(cache.look_up("a", &get(), 1000 + PASS_MARK_MS), Lookup::Miss(..)));
+    assert!(matches!(look_up(&cache, "a", 1000), Lookup::Pass));
+    assert!(matches!(look_up(&cache, "a", 1000 + PASS_MARK_MS), Lookup::Miss(..)));
 }
 
 #[test]
 fn what_is_not_shareable_is_passed_for_a_moment() {
     let cache = Cache::new(4 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
-    let Lookup::Wait(_) = cache.look_up("a", &get(), 0) else { panic!("not collapsed") };
+    let Lookup::Wait(_) = look_up(&cache, "a", 0) else { panic!("not collapsed") };
     fill.begin(private(true), 0);
-    assert!(matches!(cache.look_up("a", &get(), 0), Lookup::Pass));
+    assert!(matches!(look_up(&cache, "a", 0), Lookup::Pass));
     let (mut fill, _reader) = miss(&cache, "b");
     fill.begin(private(false), 0);
-    assert!(matches!(cache.look_up("b", &get(), 0), Lookup::Miss(..)));
+    assert!(matches!(look_up(&cache, "b", 0), Lookup::Miss(..)));
 }
 
 #[test]
@@ -198,7 +228,7 @@ proptest! {
             match step {
                 Step::LookUp { key, now_s } => {
                     let pending = fills.iter().filter(|f| f.key == key && f.left.is_none()).count();
-                    match cache.look_up(&key.to_string(), &get(), now_s * 1000) {
+                    match look_up(&cache, &key.to_string(), now_s * 1000) {
                         Lookup::Hit(stored) => {
                             prop_assert!(matches!(stored.content.progress(), Progress::Complete(_)));
                         }
@@ -218,13 +248,23 @@ proptest! {
                             prop_assert!(matches!(stored.content.progress(), Progress::Complete(_)));
                             fills.push(Driven { key, fill, reader, stale: Some(stored), left: None });
                         }
+                        Lookup::Refresh(stored, fill) => {
+                            prop_assert!(!matches!(stored.content.progress(), Progress::Failed(_)));
+                            prop_assert_eq!(fill.is_some(), pending == 0);
+                            let stale = stored.can_be_validated().then_some(stored);
+                            fills.extend(fill.map(|(fill, reader)| Driven { key, fill, reader, stale, left: None }));
+                        }
                         Lookup::Pass => prop_assert_eq!(pending, 0),
+                        Lookup::Nothing => prop_assert!(false, "nobody asked for that"),
                     }
                 }
                 Step::Begin { fill, max_age, length, private: is_private } => {
                     if let Some(driven) = driven(fill).map(|at| &mut fills[at]).filter(|f| f.left.is_none()) {
                         let private = is_private.then_some(Private { reason: "private", lasting: false });
-                        driven.fill.begin(Head { private, ..head(max_age, Some(length)) }, 0);
+                        let mut head = Head { private, ..head(max_age, Some(length)) };
+                        // Half of them may be served stale for a while.
+                        head.freshness.while_revalidate_s = u64::from(max_age % 2) * 3;
+                        driven.fill.begin(head, 0);
                         driven.left = Some(length);
                     }
                 }

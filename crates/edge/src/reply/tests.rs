@@ -23,8 +23,9 @@ fn head(length: Option<u64>) -> Head {
         ("Content-Type", "video/mp4"),
         ("Access-Control-Allow-Origin", "*"),
     ]);
-    let freshness = Freshness { lifetime_s: 60, born_ms: 0 };
-    Head { status: 200, fields, length, freshness, selection: Selection::default(), private: None }
+    let freshness = Freshness { lifetime_s: 60, ..Freshness::default() };
+    let (withheld, selection) = (Fields::new(), Selection::default());
+    Head { status: 200, fields, withheld, length, freshness, selection, private: None }
 }
 
 fn check(request: &[(&str, &str)], length: Option<u64>, progress: Progress, expect: Expect) {
@@ -79,6 +80,7 @@ fn check_head(status: u16, delimited: Delimited, version: Version, keep_alive: b
     let reply = ReplyHead {
         status,
         fields: &head.fields,
+        own: None,
         age_s: Some(7),
         delimited,
         content_range,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use thalweg_edge::BackendUrl;
 
 use super::declare::section;
-use super::value::{ChannelName, Congestion, Count, HostName, IngestUrl, LogTarget, PublicUrl};
+use super::value::{ChannelName, Congestion, Count, HostName, IngestUrl, LogTarget, PublicUrl, Switch};
 use crate::units::{Size, Span};
 
 section! {
@@ -23,6 +23,25 @@ section! {
         hosts: Vec<HostName> = unset("any host");
         /// Memory for stored content.
         memory: Size = default("1GiB"), within("16MiB", "16TiB");
+        /// For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
+        /// stale-while-revalidate of its own.
+        grace: Span = default("0s"), within("0s", "720h");
+        /// For how long a stale response is served when no backend answers or one answers 500, 502, 503 or 504, unless
+        /// it forbids that or has a stale-if-error of its own.
+        stale_if_error: Span = default("0s"), within("0s", "720h");
+        /// A response that does not say how long it is fresh is so for this part of the time since it was last
+        /// modified, in percent.
+        heuristic_percent: Count = default("10"), within("0", "100");
+        /// And for no longer than this.
+        heuristic_max: Span = default("24h"), within("0s", "8760h");
+        /// How long a 404 or 410 is fresh that does not say it.
+        negative: Span = default("1s"), within("0s", "24h");
+        /// The longest that any answer with a status of 400 and above is fresh, whatever it says.
+        negative_max: Span = default("1min"), within("0s", "720h");
+        /// Whether Surrogate-Control is read, before Cache-Control. CDN-Cache-Control is read in any case, before both.
+        surrogate_control: Switch = default("off");
+        /// Whether Cache-Control of requests is followed, with which clients can ask past the cache.
+        request_directives: Switch = default("on");
         /// Threads, each with a runtime and a listener of its own.
         threads: Count = unset("one for each core"), within("1", "1024");
         /// The congestion control of client connections; "system" leaves the kernel's choice.

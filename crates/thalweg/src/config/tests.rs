@@ -258,6 +258,25 @@ fn the_reference_names_every_setting() {
               The hosts that are served; requests for others are answered with 421.
           memory                 SIZE, default 1GiB, 16MiB to 16TiB
               Memory for stored content.
+          grace                  DURATION, default 0s, 0s to 720h
+              For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
+              stale-while-revalidate of its own.
+          stale_if_error         DURATION, default 0s, 0s to 720h
+              For how long a stale response is served when no backend answers or one answers 500, 502, 503 or 504, unless
+              it forbids that or has a stale-if-error of its own.
+          heuristic_percent      N, default 10, 0 to 100
+              A response that does not say how long it is fresh is so for this part of the time since it was last
+              modified, in percent.
+          heuristic_max          DURATION, default 24h, 0s to 8760h
+              And for no longer than this.
+          negative               DURATION, default 1s, 0s to 24h
+              How long a 404 or 410 is fresh that does not say it.
+          negative_max           DURATION, default 1min, 0s to 720h
+              The longest that any answer with a status of 400 and above is fresh, whatever it says.
+          surrogate_control      on|off, default off
+              Whether Surrogate-Control is read, before Cache-Control. CDN-Cache-Control is read in any case, before both.
+          request_directives     on|off, default on
+              Whether Cache-Control of requests is followed, with which clients can ask past the cache.
           threads                N, if absent: one for each core, 1 to 1024
               Threads, each with a runtime and a listener of its own.
           congestion_control     NAME, default system

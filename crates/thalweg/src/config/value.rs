@@ -166,6 +166,23 @@ impl Value for Count {
     }
 }
 
+/// A switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Switch(pub(crate) bool);
+
+impl Value for Switch {
+    const FORM: &'static str = "\"on\" or \"off\"";
+    const PLACEHOLDER: &'static str = "on|off";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(Switch(true)),
+            "off" => Ok(Switch(false)),
+            _ => Err(format!("{text:?} is not {}", Self::FORM)),
+        }
+    }
+}
+
 /// A path; a relative one in a file is relative to that file.
 impl Value for PathBuf {
     const FORM: &'static str = "a path";

@@ -1,0 +1,166 @@
+//! Stale content, the requests' own wishes, targeted fields and fields for one client, over real sockets, by rule.
+//!
+//! Responses come with an `Age`, so that none has to be waited for to be stale.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{Backend, Fetch, Response, TestEdge, config, field};
+use thalweg_edge::{Config, Rules};
+use tokio::task::JoinHandle;
+
+/// Sends a request in the background, so that the test can be its backend.
+fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
+    let address = edge.address;
+    tokio::spawn(async move {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let mut client = support::Client::new(stream);
+        client.request("GET", "/a", fields).await;
+        client.response().await
+    })
+}
+
+/// Has `/a` stored as the backend answers it with `fields`.
+async fn stored(backend: &Backend, edge: &TestEdge, fields: &str) -> (Fetch, Response) {
+    let first = get(edge, "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", fields, b"old").await;
+    (fetch, first.await.unwrap())
+}
+
+#[tokio::test]
+async fn rfc5861_3_stale_content_is_served_at_once_while_one_refreshes_it() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let fields = "Cache-Control: max-age=10, stale-while-revalidate=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
+    let (mut fetch, _) = stored(&backend, &edge, fields).await;
+    // One connection, several requests: the refresh holds up none of them.
+    let mut client = edge.client().await;
+    for _ in 0..3 {
+        client.request("GET", "/a", "").await;
+        let stale = client.response().await;
+        assert_eq!(stale.content, b"old");
+        assert!(stale.cache_status().starts_with("thalweg; hit; ttl=-1"), "{}", stale.cache_status());
+    }
+    fetch.next().await;
+    assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
+    assert!(!backend.is_asked_again().await, "one refresh at a time");
+    fetch.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 3\r\n\r\nn").await;
+    let mut joined = edge.client().await;
+    joined.request("GET", "/a", "").await;
+    joined.head().await;
+    assert_eq!(joined.exactly(1).await, b"n", "what has come of the new");
+    fetch.send("ew").await;
+    assert_eq!(joined.exactly(2).await, b"ew");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc5861_4_stale_content_is_served_when_the_backend_fails() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let fields = "Cache-Control: max-age=10, stale-if-error=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
+    let (mut fetch, _) = stored(&backend, &edge, fields).await;
+    let (failed, waiting) = (get(&edge, ""), get(&edge, ""));
+    fetch.next().await;
+    fetch.respond("503 Service Unavailable", "", b"busy").await;
+    for answer in [failed, waiting] {
+        let answer = answer.await.unwrap();
+        assert_eq!((answer.status, &answer.content[..]), (200, &b"old"[..]));
+    }
+    // Other answers are answers.
+    let gone = get(&edge, "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("404 Not Found", "Cache-Control: no-store\r\n", b"").await;
+    assert_eq!(gone.await.unwrap().status, 404);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_4_2_4_must_revalidate_is_an_error_when_the_backend_fails() {
+    let backend = Backend::new().await;
+    let rules = Rules { stale_if_error_s: 600, grace_s: 600, ..Rules::default() };
+    let edge = TestEdge::start(Config { rules, ..config(backend.address) });
+    let fields = "Cache-Control: max-age=10, must-revalidate\r\nAge: 20\r\nETag: \"v1\"\r\n";
+    let (mut fetch, _) = stored(&backend, &edge, fields).await;
+    let failed = get(&edge, "Cache-Control: max-stale\r\n");
+    fetch.next().await;
+    fetch.respond("503 Service Unavailable", "Cache-Control: no-store\r\n", b"busy").await;
+    assert_eq!(failed.await.unwrap().status, 503);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn grace_is_for_responses_that_say_nothing_of_it() {
+    let backend = Backend::new().await;
+    let rules = Rules { grace_s: 600, ..Rules::default() };
+    let edge = TestEdge::start(Config { rules, ..config(backend.address) });
+    let (_fetch, _) =
+        stored(&backend, &edge, "Cache-Control: max-age=10\r\nAge: 20\r\nETag: \"a\"\r\n").await;
+    assert_eq!(edge.get("/a", "").await.content, b"old");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_5_2_1_a_request_may_ask_past_the_cache_and_only_for_the_cache() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let nothing = edge.get("/a", "Cache-Control: only-if-cached\r\n").await;
+    assert_eq!(nothing.status, 504);
+    let (mut fetch, _) = stored(&backend, &edge, "Cache-Control: max-age=60\r\nETag: \"v1\"\r\n").await;
+    assert_eq!(edge.get("/a", "Cache-Control: only-if-cached\r\n").await.content, b"old");
+    for asks in ["Cache-Control: no-cache\r\n", "Pragma: no-cache\r\n"] {
+        let reload = get(&edge, asks);
+        fetch.next().await;
+        assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
+        fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"v1\"\r\n\r\n").await;
+        assert_eq!(reload.await.unwrap().content, b"old");
+    }
+    edge.stop().await;
+    let rules = Rules { request_directives: false, ..Rules::default() };
+    let edge = TestEdge::start(Config { rules, ..config(backend.address) });
+    let (_fetch, _) = stored(&backend, &edge, "Cache-Control: max-age=60\r\n").await;
+    assert_eq!(edge.get("/a", "Cache-Control: no-cache\r\n").await.content, b"old");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9213_a_targeted_field_goes_before_all_others() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let fields = "Cache-Control: no-store\r\nCDN-Cache-Control: max-age=60\r\nExpires: 0\r\n";
+    let (_fetch, first) = stored(&backend, &edge, fields).await;
+    assert_eq!(first.field("cache-control"), Some("no-store"), "for the caches after this one");
+    let hit = edge.get("/a", "").await;
+    assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_5_2_2_7_named_fields_go_to_the_first_client_alone() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let fields = "Cache-Control: max-age=60, private=\"x-user\", no-cache=\"set-cookie\"\r\n\
+                  X-User: alice\r\nSet-Cookie: a=b\r\n";
+    let (_fetch, first) = stored(&backend, &edge, fields).await;
+    assert_eq!((first.field("x-user"), first.field("set-cookie")), (Some("alice"), Some("a=b")));
+    let hit = edge.get("/a", "").await;
+    assert_eq!((hit.field("x-user"), hit.field("set-cookie")), (None, None));
+    assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_404_is_fresh_for_a_moment_so_that_a_storm_asks_once() {
+    let backend = Backend::new().await;
+    let rules = Rules { negative_s: 60, ..Rules::default() };
+    let edge = TestEdge::start(Config { rules, ..config(backend.address) });
+    let first = get(&edge, "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("404 Not Found", "", b"no").await;
+    assert_eq!(first.await.unwrap().status, 404);
+    let hit = edge.get("/a", "").await;
+    assert_eq!((hit.status, &hit.content[..]), (404, &b"no"[..]));
+    edge.stop().await;
+}
