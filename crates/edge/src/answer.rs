@@ -134,19 +134,21 @@ pub(crate) async fn answer(
                 return Ok(Found::stored(&stored, CacheResult::Stale));
             }
             Lookup::Stale(fill, mut content, stale) => {
+                let is_fresh = stale.head.freshness.is_fresh(now_ms());
+                let forward = if is_fresh { Forward::Request } else { Forward::Stale };
                 let (validation, told) = fetch::Request::validation(request, stale.clone());
                 worker.spawn(fetch::run(worker.clone(), fill, validation, client));
                 return match content.head().await {
-                    Ok(head) => Ok(Found::fetched(head, content, Forward::Stale)),
+                    Ok(head) => Ok(Found::fetched(head, content, forward)),
                     Err(Failure::Superseded) => match told.await {
                         Ok(stored) => {
                             let found = Found::stored(&stored, CacheResult::Validated);
-                            Ok(Found { forward: Some(Forward::Stale), ..found })
+                            Ok(Found { forward: Some(forward), ..found })
                         }
-                        Err(_) => Err(Refusal::failed(&Failure::Abandoned, Forward::Stale)),
+                        Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward)),
                     },
                     Err(_) if stale.head.freshness.serves_on_error(now_ms()) => Ok(Found::in_need(&stale)),
-                    Err(failure) => Err(Refusal::failed(&failure, Forward::Stale)),
+                    Err(failure) => Err(Refusal::failed(&failure, forward)),
                 };
             }
             Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request")),

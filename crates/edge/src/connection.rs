@@ -176,7 +176,8 @@ impl Connection {
         let head = ReplyHead {
             status,
             fields,
-            own: (found.cache == CacheResult::Miss).then_some(&found.head.withheld),
+            own: matches!(found.cache, CacheResult::Miss | CacheResult::Validated)
+                .then_some(&found.head.withheld),
             age_s: found.age_s(now_ms),
             delimited,
             content_range,

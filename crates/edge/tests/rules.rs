@@ -115,7 +115,13 @@ async fn rfc9111_5_2_1_a_request_may_ask_past_the_cache_and_only_for_the_cache()
         fetch.next().await;
         assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
         fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"v1\"\r\n\r\n").await;
-        assert_eq!(reload.await.unwrap().content, b"old");
+        let reloaded = reload.await.unwrap();
+        assert_eq!(reloaded.content, b"old");
+        assert!(
+            reloaded.cache_status().contains("fwd=request; fwd-status=304"),
+            "{}",
+            reloaded.cache_status()
+        );
     }
     edge.stop().await;
     let rules = Rules { request_directives: false, ..Rules::default() };
