@@ -33,7 +33,11 @@ pub fn shifted(chunk: &Bytes, by: i64, timescale: u32) -> Result<Option<Bytes>> 
                 let media_time = prft.media_time.wrapping_add_signed(by);
                 moved.extend_from_slice(&Prft { media_time, ..prft }.to_bytes());
             }
-            FourCc::EMSG => moved.extend_from_slice(&emsg(&found, by, timescale)?),
+            FourCc::EMSG => {
+                // One that cannot be read says nothing to a player either; the media beside it are as good.
+                let event = emsg(&found, by, timescale);
+                moved.extend_from_slice(event.as_deref().unwrap_or(found.bytes));
+            }
             _ => moved.extend_from_slice(found.bytes),
         }
     }
@@ -61,15 +65,17 @@ pub fn moof_at(moof: &Mp4Box<'_>, decode_time: u64, sequence_number: Option<u32>
     if version == 0 {
         const GROWTH: u32 = 4;
         for parent in [moof, &traf, &tfdt] {
-            let size = u32::try_from(parent.bytes.len()).ok().filter(|_| parent.header_size == 8);
-            let Some(size) = size else {
-                return Err(Error::new(
-                    parent.offset,
-                    parent.kind,
-                    Fault::Invalid("its size is written in 64 bits"),
-                ));
-            };
-            put(&mut bytes, at(parent, 0) - 8, (size + GROWTH).to_be_bytes());
+            let size = parent.bytes.len() as u64 + u64::from(GROWTH);
+            // Both are where the last eight bytes of a header begin.
+            let field = at(parent, 0) - 8;
+            match u32::try_from(size) {
+                _ if parent.header_size == 16 => put(&mut bytes, field, size.to_be_bytes()),
+                Ok(size) => put(&mut bytes, field, size.to_be_bytes()),
+                Err(_) => {
+                    let fault = Fault::Invalid("it would grow beyond the 32 bits of its size");
+                    return Err(Error::new(parent.offset, parent.kind, fault));
+                }
+            }
         }
         for trun in traf.children() {
             let trun = trun?;
@@ -147,6 +153,34 @@ mod tests {
         // A time before zero, as it wraps.
         let early = shifted(&chunk(u64::MAX - 99, 9, &wide(900)), 100, 1000).unwrap().unwrap();
         assert_eq!(early, chunk(0, 10, &wide(1000)));
+    }
+
+    /// The box with its size in 64 bits.
+    fn long(found: &[u8]) -> Vec<u8> {
+        let size = found.len() as u64 + 8;
+        [&[0, 0, 0, 1], &found[4..8], &size.to_be_bytes(), &found[8..]].concat()
+    }
+
+    #[test]
+    fn a_tfdt_of_32_bits_grows_in_boxes_whose_sizes_have_64() {
+        let made_at = |time: u32, tfdt: &[u8]| {
+            let traf = long(&made(b"traf", &[long(tfdt), full(b"trun", 0, &[1, time])].concat()));
+            Bytes::from(long(&made(b"moof", &traf)))
+        };
+        let here = made_at(100, &full(b"tfdt", 0, &[900]));
+        let there = made_at(104, &full(b"tfdt", 1, &[0, 1000]));
+        assert_eq!(shifted(&here, 100, 1000).unwrap().unwrap(), there);
+    }
+
+    #[test]
+    fn an_event_that_is_too_short_goes_on_as_it_is() {
+        let tfdt = |time| full(b"tfdt", 1, &[0, time]);
+        let moof = |time| made(b"moof", &made(b"traf", &tfdt(time)));
+        for event in [full(b"emsg", 1, &[10, 0]), made(b"emsg", &[1])] {
+            let here = Bytes::from([event.clone(), moof(900)].concat());
+            let there = Bytes::from([event, moof(1000)].concat());
+            assert_eq!(shifted(&here, 100, 1000).unwrap().unwrap(), there);
+        }
     }
 
     #[test]
