@@ -1,8 +1,9 @@
 //! The relay's delay: from the origin's receipt of a CMAF chunk to its arrival at a client behind the edge.
 //!
 //! A scripted ingest source pushes the sample's chunks in real time, as one long PUT. Before each segment begins,
-//! all clients ask the edge for it, each on a connection that it keeps. The clock starts when the source is about to hand a chunk to its socket, and
-//! stops at each client when its last byte is there: more than the promise covers, never less.
+//! all clients ask the edge for it, each on a connection that it keeps. The clock starts when the source is about to
+//! hand a chunk to its socket, and stops at each client when its last byte is there: more than the promise covers,
+//! never less.
 
 mod support;
 
