@@ -1,7 +1,8 @@
 //! Live channels: what ingest puts in, what requests get out.
 //!
 //! [`channel`] decides, [`cell`] keeps the bytes and wakes who waits, [`ingest`] reads uploads, [`naming`] finds the
-//! track that an upload is of; here is what requests get.
+//! track that an upload is of, [`queue`] keeps those in order that wait for their header, [`budget`] bounds what they
+//! hold of unfinished chunks; here is what requests get.
 //!
 //! **Invariant:** a request that is a little ahead of the source waits for an event, bounded in time, and is never
 //! sent back to ask again.
