@@ -15,7 +15,7 @@ const FIT_US_MIN: i64 = 2_000_000;
 const HOLE_US_MIN: i64 = 100_000;
 /// How much before its last frames an epoch is said to end where a hole follows. A player stops some frames before the
 /// end of what it has; one that has not passed the end of a Period by then (dash.js) seeks to it, into the hole, and
-/// stays there.
+/// stays there. An epoch shorter than twice that keeps its length: no Period is without one.
 const EPOCH_TAIL_US: i64 = 200_000;
 
 /// A stretch of continuous media time.
@@ -203,8 +203,9 @@ impl Channel {
             next.start_us - end_us > HOLE_US_MIN && !self.goes_on(track, end_us, epoch, next, now)
         };
         match lasted().map(|e| e.2).min() {
-            Some(first_us) if lasted().any(|e| has_hole(&e)) => {
-                (first_us - EPOCH_TAIL_US).max(timeline.start_us)
+            Some(first_us) if first_us > timeline.start_us && lasted().any(|e| has_hole(&e)) => {
+                let is_short = first_us - timeline.start_us < 2 * EPOCH_TAIL_US;
+                if is_short { first_us } else { first_us - EPOCH_TAIL_US }
             }
             _ => next.start_us,
         }

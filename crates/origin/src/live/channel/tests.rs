@@ -1052,6 +1052,18 @@ fn an_epoch_ends_where_the_next_begins_if_no_track_has_a_hole() {
 }
 
 #[test]
+fn an_epoch_that_is_shorter_than_what_is_left_out_at_its_end_has_a_length() {
+    let mut script = Script::new().video();
+    script.run(0.0..4.5, 0.0);
+    // Another run of the source, which ends after a tenth of a second, and a third.
+    script.chunk("video", 100.0, 0.1, true, 10.1);
+    script.chunk("video", 0.0, 0.5, true, 12.5);
+    let live = script.channel.live().unwrap();
+    let epochs: Vec<_> = live.epochs.iter().map(|e| (e.start_us, e.end_us)).collect();
+    assert_eq!(epochs, [(0, Some(4_300_000)), (10_000_000, Some(10_100_000)), (12_000_000, None)]);
+}
+
+#[test]
 fn a_track_that_ended_long_before_the_others_does_not_end_their_epoch() {
     let mut script = Script::both();
     script.header("audio2", b"A2");
@@ -1247,6 +1259,8 @@ proptest::proptest! {
                 proptest::prop_assert_eq!(live.availability_start, start, "fixed for life");
                 let epochs: Vec<_> = live.epochs.iter().map(|e| [e.id, e.start_us, e.start_number]).collect();
                 proptest::prop_assert!(epochs.windows(2).all(|w| w[0][1] <= w[1][1] && w[0][2] < w[1][2]), "{:?}", epochs);
+                let ended = |e: &thalweg_media::presentation::live::Epoch| e.end_us.is_none_or(|end| end > e.start_us);
+                proptest::prop_assert!(live.epochs.iter().all(ended), "{:?}", live.epochs);
                 for before in published.iter().flat_map(|p| &p.1) {
                     let now = epochs.iter().find(|e| e[0] == before[0]);
                     proptest::prop_assert!(now.is_none_or(|e| e == before), "epochs do not change");
