@@ -456,6 +456,23 @@ async fn a_channel_whose_window_has_passed_makes_room_for_another() {
 }
 
 #[tokio::test]
+async fn a_source_that_is_cut_off_holds_neither_its_track_nor_its_channel() {
+    let origin =
+        Running::start(Config { window: Duration::from_millis(100), channels_max: 1, ..Config::default() });
+    let track = video(3.0);
+    let whole = [&[track.header.clone()][..], &track.chunks].concat().concat();
+    let mut cut = origin.begun_upload("/ingest/a/v.mp4").await;
+    cut.send(&whole, false).await;
+    while origin.get("/live/a/manifest.mpd").await.status != StatusCode::OK {}
+    drop(cut);
+    let other = async {
+        while origin.put("/ingest/b/v.mp4", Bytes::from(whole.clone())).await.status != StatusCode::OK {}
+    };
+    tokio::time::timeout(Duration::from_secs(20), other).await.expect("the first channel ends");
+    origin.stop().await;
+}
+
+#[tokio::test]
 async fn long_uploads_whose_names_end_in_numbers_are_two_tracks() {
     let (origin, track) = (start(), video(3.0));
     let (mut one, one_answer) = origin.upload("/ingest/c/video-180.cmfv");

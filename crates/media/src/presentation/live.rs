@@ -32,11 +32,10 @@ impl Live {
     #[must_use]
     pub fn at(mut self, now: Utc) -> Live {
         let lived_s = (now.0 - self.availability_start.0).max(0) / 1000;
-        let lived_ms = lived_s.cast_unsigned() * 1000;
-        if lived_ms < self.window_ms {
-            self.window_ms = lived_ms;
-            self.published = self.published.max(Utc(self.availability_start.0 + lived_s * 1000));
-        }
+        // The last of these publications stays the latest once the window is full.
+        self.window_ms = self.window_ms.min(lived_s.cast_unsigned() * 1000);
+        let grown = Utc(self.availability_start.0 + self.window_ms.cast_signed());
+        self.published = self.published.max(grown);
         self
     }
 }

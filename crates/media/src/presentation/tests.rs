@@ -226,6 +226,12 @@ fn a_young_channel_reaches_back_no_further_than_its_start() {
     let young = Live { published: live.availability_start, ..live.clone() };
     let then = young.at(Utc(live.availability_start.0 + 30_999));
     assert_eq!(then.published, Utc(live.availability_start.0 + 30_000));
+    // Nor does its publication go back once the window is full.
+    let young = Live { published: live.availability_start, ..live.clone() };
+    let published = [59_999, 60_000, 600_000].map(|ms| {
+        young.clone().at(Utc(live.availability_start.0 + ms)).published.0 - live.availability_start.0
+    });
+    assert_eq!(published, [59_000, 60_000, 60_000]);
 }
 
 #[test]

@@ -126,11 +126,7 @@ impl<'a> Intake<'a> {
     async fn run(self, content: &mut Content) -> Result<(), Fault> {
         match self {
             Intake::Manifest => check_manifest(content).await,
-            Intake::Media(mut media) => {
-                let result = media.run(content).await;
-                media.end();
-                result
-            }
+            Intake::Media(mut media) => media.run(content).await,
         }
     }
 }

@@ -191,9 +191,12 @@ impl<'a> Media<'a> {
         };
         Ok(known.map(|(index, info)| (cell, index, info)))
     }
+}
 
-    /// The upload is over, one way or another. A segment that came in objects of its own may go on in the next.
-    pub(super) fn end(&mut self) {
+/// The upload is over, one way or another; a source that is cut off takes its request with it. A segment that came in
+/// objects of its own may go on in the next.
+impl Drop for Media<'_> {
+    fn drop(&mut self) {
         if let (Some(cell), Some(index), true) = (&self.cell, self.index, self.has_header) {
             cell.closed(index, self.has_media);
         }
