@@ -112,12 +112,13 @@ pub enum Lookup {
     /// Fresh, and still arriving.
     Joined(Arc<Stored>),
     /// Stale, but good enough while it is refreshed; the caller does that if nobody is about it yet.
-    Refresh(Arc<Stored>, Option<(Fill, Reader<Arc<Head>>)>),
+    Refresh(Arc<Stored>, Option<Fill>),
     /// Somebody is fetching; the head is awaited.
     Wait(Reader<Arc<Head>>),
     /// Nothing that fits: the caller fetches, and reads what it fetches.
     Miss(Fill, Reader<Arc<Head>>),
-    /// Stored but not fresh: the caller asks the backend whether it is still good.
+    /// Stored but not fresh: the caller asks the backend whether it is still good, if the response has a validator, or
+    /// for another.
     Stale(Fill, Reader<Arc<Head>>, Arc<Stored>),
     /// Known not to be shareable: everybody goes their own way.
     Pass,
@@ -274,7 +275,7 @@ impl Cache {
             Some(Reuse::NowAndRefresh) => {
                 let stored = selected.expect("what is good for now was selected");
                 stored.found();
-                let fill = (pending.is_none() && !is_passed).then(|| self.begin(&mut shard, digest, key));
+                let fill = (pending.is_none() && !is_passed).then(|| self.begin(&mut shard, digest, key).0);
                 return Lookup::Refresh(stored, fill);
             }
             Some(Reuse::AfterValidation) | None if asked.only_if_cached => return Lookup::Nothing,
@@ -288,7 +289,7 @@ impl Cache {
         }
         let (fill, reader) = self.begin(&mut shard, digest, key);
         drop(shard);
-        match selected.filter(|stored| stored.can_be_validated()) {
+        match selected.filter(|stored| stored.is_complete()) {
             Some(stored) => Lookup::Stale(fill, reader, stored),
             None => Lookup::Miss(fill, reader),
         }
@@ -421,11 +422,14 @@ impl Stored {
         self.content.progress()
     }
 
-    /// Whether the backend can be asked about it. Only what is complete: what is still arriving could fail after it was
-    /// found to be good.
-    pub fn can_be_validated(&self) -> bool {
+    /// Whether all of it is there: what is still arriving could fail after it was found to be good.
+    pub fn is_complete(&self) -> bool {
         matches!(self.content.progress(), Progress::Complete(_))
-            && (self.head.fields.contains("etag") || self.head.fields.contains("last-modified"))
+    }
+
+    /// Whether the backend can be asked about it.
+    pub fn has_validator(&self) -> bool {
+        self.head.fields.contains("etag") || self.head.fields.contains("last-modified")
     }
 
     fn index_bytes(&self) -> usize {

@@ -128,7 +128,7 @@ pub(crate) async fn answer(
                 };
             }
             Lookup::Refresh(stored, fill) => {
-                if let Some((fill, _)) = fill {
+                if let Some(fill) = fill {
                     refresh(worker, fill, request, &stored, client);
                 }
                 return Ok(Found::stored(&stored, CacheResult::Stale));
@@ -165,7 +165,7 @@ pub(crate) async fn answer(
 
 /// Fetches anew, or asks about, what is being served stale meanwhile.
 fn refresh(worker: &Arc<Worker>, fill: Fill, request: &RequestHead, stored: &Arc<Stored>, client: IpAddr) {
-    let request = if stored.can_be_validated() {
+    let request = if stored.is_complete() {
         fetch::Request::validation(request, stored.clone()).0
     } else {
         fetch::Request::whole(request)

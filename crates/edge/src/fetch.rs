@@ -39,7 +39,7 @@ impl Request {
         Self { head: RequestHead { method: Method::Get, ..head.clone() }, verbatim: false, stale: None }
     }
 
-    /// Whether `stale` is still good, else all of what replaced it. If it is, `told` gets it with its head brought up
+    /// Whether `stale` is still good, if it has a validator to ask with, else all of what replaced it. If it is, `told` gets it with its head brought up
     /// to date, before the fill ends as [`Failure::Superseded`].
     pub(crate) fn validation(
         head: &RequestHead,
@@ -96,7 +96,9 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
             return fill.fail(failure);
         }
     };
-    if let Some((stale, tell)) = request.stale.take_if(|_| exchange.head.status == 304) {
+    if let Some((stale, tell)) =
+        request.stale.take_if(|(stale, _)| exchange.head.status == 304 && stale.has_validator())
+    {
         let rules = &worker.config().rules;
         let head = brought_up_to_date(&request.head, &stale.head, &exchange.head.fields, rules, asked_ms);
         // Nobody waits any more if the client has left; what it asked for is done all the same.
@@ -108,6 +110,9 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
         && stale.head.freshness.serves_on_error(now_ms())
     {
         return fill.fail(Failure::Backend(format!("status {}", exchange.head.status)));
+    }
+    if exchange.head.status == 304 && !request.verbatim {
+        return fill.fail(Failure::Backend("304 to a request without conditions".into()));
     }
     fill.begin(take_head(&request, &exchange, &worker.config().rules, asked_ms), now_ms());
     match copy(&mut exchange, &mut fill).await {

@@ -78,6 +78,30 @@ async fn rfc5861_4_stale_content_is_served_when_the_backend_fails() {
 }
 
 #[tokio::test]
+async fn rfc5861_4_what_has_no_validator_is_fetched_anew_and_served_when_that_fails() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let fields = "Cache-Control: max-age=10, stale-if-error=60\r\nAge: 20\r\n";
+    let (mut fetch, _) = stored(&backend, &edge, fields).await;
+    let failed = get(&edge, "");
+    fetch.next().await;
+    assert_eq!(field(&fetch.request, "if-none-match"), None);
+    fetch.respond("503 Service Unavailable", "", b"busy").await;
+    let answer = failed.await.unwrap();
+    assert_eq!((answer.status, &answer.content[..]), (200, &b"old"[..]));
+    // What cannot be asked about is not found to be good by a 304.
+    let answer = get(&edge, "");
+    let mut fetch = backend.fetch().await;
+    fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\n\r\n").await;
+    assert!(answer.await.unwrap().cache_status().contains("fwd=stale"));
+    let answer = get(&edge, "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\n", b"new").await;
+    assert_eq!(answer.await.unwrap().content, b"new");
+    edge.stop().await;
+}
+
+#[tokio::test]
 async fn rfc9111_4_2_4_must_revalidate_is_an_error_when_the_backend_fails() {
     let backend = Backend::new().await;
     let rules = Rules { stale_if_error_s: 600, grace_s: 600, ..Rules::default() };
