@@ -72,6 +72,8 @@ pub struct Head {
     pub selection: Selection,
     /// Unless it may be shared: why not.
     pub private: Option<Private>,
+    /// Its content is kept in slices, each under a key of its own.
+    pub sliced: bool,
 }
 
 /// Why a response is for one client alone.
@@ -368,6 +370,19 @@ impl Cache {
         self.uncount(&removed);
     }
 
+    /// Removes what is stored under `key` with the entity tag `etag`: the backend has something else now.
+    pub fn forget(&self, key: &str, etag: &[u8]) {
+        let digest = self.hasher.hash_one(key);
+        let mut shard = lock(self.shard(digest));
+        let Some(slot) = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key)) else { return };
+        let (key, gone) =
+            (slot.key.clone(), |stored: &mut Arc<Stored>| stored.head.fields.get("etag") == Some(etag));
+        let removed: Vec<_> = slot.variants.extract_if(.., gone).collect();
+        shard.tidy(&key);
+        drop(shard);
+        self.uncount(&removed);
+    }
+
     /// Takes a pending fetch out of the index; with `passed_ms` its key is passed from then on for a moment.
     fn remove_pending(&self, key: &Key, content: &Arc<Content>, passed_ms: Option<u64>) {
         let mut shard = lock(self.shard(key.digest));
@@ -396,8 +411,8 @@ impl Cache {
             let Some(oldest) = lock(&self.queue).pop_front() else { return };
             let Some(stored) = oldest.upgrade() else { continue };
             match stored.content.progress() {
-                Progress::Complete(bytes) if !stored.hit.swap(false, Relaxed) => {
-                    evicted_bytes += bytes;
+                Progress::Complete(_) if !stored.hit.swap(false, Relaxed) => {
+                    evicted_bytes += stored.content.kept_bytes();
                     self.remove_stored(&stored);
                 }
                 Progress::Failed(_) => self.remove_stored(&stored),

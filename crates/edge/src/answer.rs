@@ -10,8 +10,10 @@ use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::{CacheStatus, Forward};
 use thalweg_record::CacheResult;
 
+use crate::content::Content;
 use crate::fetch;
 use crate::now_ms;
+use crate::slices::{self, Sliced};
 use crate::worker::Worker;
 
 /// How often a request waits for a head that then turns out not to answer it, before it is passed.
@@ -21,7 +23,7 @@ const WAITS_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) head: Arc<Head>,
-    pub(crate) content: Reader<Arc<Head>>,
+    pub(crate) content: Content,
     pub(crate) cache: CacheResult,
     /// The backend answered this very request: its conditions and range are not ours to apply.
     pub(crate) verbatim: bool,
@@ -39,7 +41,7 @@ pub(crate) struct Refusal {
 
 impl Found {
     fn stored(stored: &Stored, cache: CacheResult) -> Self {
-        let content = stored.content.reader(0);
+        let content = Content::Fill(stored.content.reader(0));
         Self { head: stored.head.clone(), content, cache, verbatim: false, forward: None }
     }
 
@@ -50,7 +52,19 @@ impl Found {
 
     fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forward: Forward) -> Self {
         let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
-        Self { head, content, cache, verbatim: false, forward: Some(forward) }
+        Self { head, content: Content::Fill(content), cache, verbatim: false, forward: Some(forward) }
+    }
+
+    /// The same, with its content from slices; `opened` is where the first one was found.
+    fn sliced(self, sliced: Sliced, opened: Option<CacheResult>) -> Self {
+        let cache = match (self.cache, opened) {
+            // The head is here, but not that part of the content.
+            (CacheResult::Hit | CacheResult::Join, Some(opened)) => opened,
+            (cache, _) => cache,
+        };
+        let forward =
+            if cache == CacheResult::Miss { self.forward.or(Some(Forward::Partial)) } else { self.forward };
+        Self { content: Content::Sliced(Box::new(sliced)), cache, forward, ..self }
     }
 
     /// `Cache-Status` (RFC 9211).
@@ -69,6 +83,7 @@ impl Found {
             },
             forward_status: match self.cache {
                 CacheResult::Validated => Some(304),
+                CacheResult::Miss if matches!(self.content, Content::Sliced(_)) => Some(206),
                 CacheResult::Miss | CacheResult::Pass => Some(self.head.status),
                 _ => None,
             },
@@ -111,6 +126,31 @@ pub(crate) async fn answer(
     request: &RequestHead,
     client: IpAddr,
 ) -> Result<Found, Refusal> {
+    let mut slices = true;
+    for _ in 0..WAITS_MAX {
+        let found = find(worker, key, request, client, &mut slices).await?;
+        let Some(mut sliced) = Sliced::instead(worker, key, request, client, &found, slices) else {
+            return Ok(found);
+        };
+        match sliced.open_first(&found.head).await {
+            Ok(opened) => return Ok(found.sliced(sliced, opened)),
+            // What was found is not at the backend any more, or not in slices.
+            Err(Failure::NotSliced(_)) => slices &= found.head.sliced,
+            Err(failure) => return Err(Refusal::failed(&failure, Forward::Partial)),
+        }
+    }
+    pass(worker, request, client, Forward::Miss).await
+}
+
+/// Finds or fetches a response; its content may be elsewhere. `slices` is whether the backend may be asked for a slice, which
+/// is taken back if it has none to give.
+async fn find(
+    worker: &Arc<Worker>,
+    key: &str,
+    request: &RequestHead,
+    client: IpAddr,
+    slices: &mut bool,
+) -> Result<Found, Refusal> {
     let asked = if worker.config().rules.request_directives {
         RequestCacheControl::from_fields(&request.fields)
     } else {
@@ -121,9 +161,19 @@ pub(crate) async fn answer(
             Lookup::Hit(stored) => return Ok(Found::stored(&stored, CacheResult::Hit)),
             Lookup::Joined(stored) => return Ok(Found::stored(&stored, CacheResult::Join)),
             Lookup::Miss(fill, mut content) => {
-                worker.spawn(fetch::run(worker.clone(), fill, fetch::Request::whole(request), client));
+                let wanted = match slices::cold(worker, request).filter(|_| *slices) {
+                    Some(slice) => {
+                        // Once: what comes is in slices then, or the backend has none.
+                        *slices = false;
+                        fetch::Request::slice(request, slice)
+                    }
+                    None => fetch::Request::whole(request),
+                };
+                worker.spawn(fetch::run(worker.clone(), fill, wanted, client));
                 return match content.head().await {
                     Ok(head) => Ok(Found::fetched(head, content, Forward::UriMiss)),
+                    // The backend has no such slice to give: all of it then.
+                    Err(Failure::NotSliced(_)) => continue,
                     Err(failure) => Err(Refusal::failed(&failure, Forward::UriMiss)),
                 };
             }
@@ -176,7 +226,7 @@ fn refresh(worker: &Arc<Worker>, fill: Fill, request: &RequestHead, stored: &Arc
 /// What became of waiting for somebody else's fetch.
 enum Joined {
     Found(Found),
-    /// It brought what another kind of request selects.
+    /// It brought what another kind of request selects, or nothing.
     OtherVariant,
     /// It brought nothing that may be shared: everybody goes their own way, at once.
     NotShared,
@@ -188,13 +238,16 @@ async fn joined(
     request: &RequestHead,
     mut content: Reader<Arc<Head>>,
 ) -> Result<Joined, Refusal> {
-    let joined =
-        |head, content| Found { head, content, cache: CacheResult::Join, verbatim: false, forward: None };
+    let joined = |head, content| {
+        let content = Content::Fill(content);
+        Found { head, content, cache: CacheResult::Join, verbatim: false, forward: None }
+    };
     match content.head().await {
         Ok(head) if head.private.is_some() => Ok(Joined::NotShared),
         Ok(head) if !head.selection.matches(&request.fields) => Ok(Joined::OtherVariant),
         Ok(head) if head.freshness.is_fresh(now_ms()) => Ok(Joined::Found(joined(head, content))),
         Ok(_) => Ok(Joined::NotShared),
+        Err(Failure::NotSliced(_)) => Ok(Joined::OtherVariant),
         Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields) {
             Some(stored) if stored.head.freshness.is_fresh(now_ms()) => {
                 Ok(Joined::Found(Found::stored(&stored, CacheResult::Hit)))
@@ -221,22 +274,14 @@ async fn pass(
     worker.spawn(fetch::run(worker.clone(), fill, fetch::Request::verbatim(request), client));
     match content.head().await {
         Ok(head) => {
-            Ok(Found { head, content, cache: CacheResult::Pass, verbatim: true, forward: Some(forward) })
+            let (content, cache) = (Content::Fill(content), CacheResult::Pass);
+            Ok(Found { head, content, cache, verbatim: true, forward: Some(forward) })
         }
         Err(failure) => Err(Refusal::failed(&failure, forward)),
     }
 }
 
 impl Found {
-    /// Waits until byte `offset`, or the end, has arrived.
-    pub(crate) async fn arrived(&mut self, offset: u64) -> Result<(), Failure> {
-        if offset == u64::MAX {
-            return self.content.ended().await.map(|_| ());
-        }
-        self.content.seek(offset);
-        self.content.next(1).await.map(|_| ())
-    }
-
     /// Content bytes, if their number is known by now.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.content.progress() {

@@ -31,6 +31,9 @@ pub struct Config {
     pub log: LogTo,
     /// What is stored, and for how long.
     pub rules: Rules,
+    /// Bytes of the slices in which content is fetched that is too large to be stored whole, or that is asked for far from
+    /// its start; 0: none.
+    pub slice_bytes: u64,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// What a head may take up, a request's and a response's.
@@ -96,6 +99,7 @@ impl Default for Config {
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogTo::Off,
             rules: Rules::default(),
+            slice_bytes: 4 << 20,
             timeouts: Timeouts::default(),
             head: thalweg_http::Limits::default(),
             connections_max: 16_000,

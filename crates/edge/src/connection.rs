@@ -20,6 +20,7 @@ use thalweg_tcp::congestion;
 use tokio::net::TcpStream;
 
 use crate::answer::{Found, Refusal, answer};
+use crate::multipart::Multipart;
 use crate::now_ms;
 use crate::reply::{Delimited, Part, ReplyHead, part};
 use crate::request::{Read, RequestLine, Requests};
@@ -148,8 +149,13 @@ impl Connection {
         };
         let now_ms = now_ms();
         let length = found.length();
-        let told = match chosen {
-            Part::PreconditionFailed | Part::Unsatisfiable(_) => fields_of_error(&found.head.fields),
+        let parts = match &chosen {
+            Part::Ranges(ranges) => Some(Multipart::new(ranges, length, &found.head.fields)),
+            _ => None,
+        };
+        let told = match (&chosen, &parts) {
+            (Part::PreconditionFailed | Part::Unsatisfiable(_), _) => fields_of_error(&found.head.fields),
+            (_, Some(parts)) => parts.fields(&found.head.fields),
             _ => Fields::new(),
         };
         let (status, fields, content, content_range) = match chosen {
@@ -160,6 +166,7 @@ impl Connection {
                 let field = range::content_range(&part, length);
                 (206, &found.head.fields, part, Some(field))
             }
+            Part::Ranges(_) => (206, &told, 0..parts.as_ref().map_or(0, Multipart::length), None),
             Part::NotModified => (304, &found.head.fields, 0..0, None),
             Part::PreconditionFailed => (412, &told, 0..0, None),
             Part::Unsatisfiable(length) => (416, &told, 0..0, Some(range::unsatisfied_range(length))),
@@ -194,8 +201,10 @@ impl Connection {
         let headless = self.request.method == Method::Head || bodyless || content.is_empty();
         let result = if headless {
             sender.head(&self.out, false).await.map_err(cut_of)
+        } else if let Some(parts) = parts {
+            send_parts(&mut sender, &self.out, &mut found, &parts, &mut sent).await
         } else {
-            found.content.seek(content.start);
+            found.content.seek(&content);
             let left = ends.then(|| content.end - content.start);
             send_content(&mut sender, &self.out, &mut found, left, delimited, &mut sent).await
         };
@@ -225,8 +234,8 @@ impl Connection {
         loop {
             match part(&self.request, &found.head, found.content.progress()) {
                 // What is passed cannot be read twice: all of it is an answer as well (RFC 9110 §14.2).
-                Part::After(_) if found.head.private.is_some() => return Ok(Part::Whole),
-                Part::After(offset) => found.arrived(offset).await?,
+                Part::After(_) | Part::Ranges(_) if found.head.private.is_some() => return Ok(Part::Whole),
+                Part::After(offset) => found.content.arrived(offset).await?,
                 part => return Ok(part),
             }
         }
@@ -305,6 +314,23 @@ fn fields_of_error(stored: &Fields) -> Fields {
         }
     }
     fields
+}
+
+/// Head and several stretches of content, each with what stands before it.
+async fn send_parts(
+    sender: &mut Sender<'_>,
+    head: &[u8],
+    found: &mut Found,
+    multipart: &Multipart,
+    sent: &mut Sent,
+) -> Result<(), Cut> {
+    sender.head(head, true).await.map_err(cut_of)?;
+    for (part_head, range) in &multipart.parts {
+        found.content.seek(range);
+        let left = range.end - range.start;
+        send_content(sender, part_head, found, Some(left), Delimited::Length(left), sent).await?;
+    }
+    sender.bytes(&multipart.end(), false).await.map_err(cut_of)
 }
 
 /// Head and content, as it arrives. `left` is how much there will be, if known.

@@ -16,6 +16,7 @@ use crate::CACHE_NAME;
 use crate::backend::ConnectError;
 use crate::exchange::{Exchange, ExchangeError};
 use crate::now_ms;
+use crate::slices;
 use crate::worker::Worker;
 
 /// Fields of a client's request that are about the client's own copy or part, not about what is fetched to be
@@ -31,12 +32,20 @@ pub(crate) struct Request {
     verbatim: bool,
     /// What is asked about, and who waits for the word on it.
     stale: Option<(Arc<Stored>, oneshot::Sender<Arc<Stored>>)>,
+    /// A part of it alone.
+    slice: Option<slices::Asked>,
 }
 
 impl Request {
     /// All of it, to be stored if it may be: HEAD is answered from GET.
     pub(crate) fn whole(head: &RequestHead) -> Self {
-        Self { head: RequestHead { method: Method::Get, ..head.clone() }, verbatim: false, stale: None }
+        let head = RequestHead { method: Method::Get, ..head.clone() };
+        Self { head, verbatim: false, stale: None, slice: None }
+    }
+
+    /// A part of it, to be stored by itself.
+    pub(crate) fn slice(head: &RequestHead, slice: slices::Asked) -> Self {
+        Self { slice: Some(slice), ..Self::whole(head) }
     }
 
     /// Whether `stale` is still good, if it has a validator to ask with, else all of what replaced it. If it is, `told` gets it with its head brought up
@@ -51,7 +60,7 @@ impl Request {
 
     /// Exactly what the client asked for.
     pub(crate) fn verbatim(head: &RequestHead) -> Self {
-        Self { head: head.clone(), verbatim: true, stale: None }
+        Self { head: head.clone(), verbatim: true, stale: None, slice: None }
     }
 
     /// The head that goes to the backend.
@@ -77,6 +86,9 @@ impl Request {
                     fields.push(condition, value);
                 }
             }
+        }
+        if let Some(slice) = &self.slice {
+            slice.write(&mut fields);
         }
         fields.append("X-Forwarded-For", client.to_string());
         fields.append("Via", format!("1.1 {CACHE_NAME}"));
@@ -111,10 +123,24 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
     {
         return fill.fail(Failure::Backend(format!("status {}", exchange.head.status)));
     }
-    if exchange.head.status == 304 && !request.verbatim {
-        return fill.fail(Failure::Backend("304 to a request without conditions".into()));
+    if is_unasked(&request, exchange.head.status) {
+        let status = exchange.head.status;
+        return fill.fail(Failure::Backend(format!("status {status} to a request for the whole")));
     }
-    fill.begin(take_head(&request, &exchange, &worker.config().rules, asked_ms), now_ms());
+    let mut head = take_head(&request, &exchange, &worker.config().rules, asked_ms);
+    if let Some(asked) = &request.slice {
+        match exchange.head.status {
+            206 => return slices::begin(&worker, fill, asked, head, exchange).await,
+            416 => return fill.fail(Failure::NotSliced("there is no such range")),
+            // No range after all, or no response: as if all of it had been asked for.
+            _ => {}
+        }
+    }
+    (fill, head) = match slices::begin_large(&worker, fill, head, &mut exchange).await {
+        Some(not_large) => not_large,
+        None => return,
+    };
+    fill.begin(head, now_ms());
     match copy(&mut exchange, &mut fill).await {
         Ok(()) => {
             fill.complete();
@@ -125,6 +151,11 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
             fill.fail(failure);
         }
     }
+}
+
+/// Answers to conditions and ranges that the request did not have.
+fn is_unasked(request: &Request, status: u16) -> bool {
+    !request.verbatim && (status == 304 || status == 206 && request.slice.is_none())
 }
 
 /// Answers that count as no answer where something stale may be served instead (RFC 5861 §4).
@@ -143,8 +174,36 @@ async fn copy(exchange: &mut Exchange, fill: &mut Fill) -> Result<(), Failure> {
     }
 }
 
+/// The first `length` bytes of content into a fill that is about to end, or fail, with them.
+pub(crate) async fn copy_first(exchange: &mut Exchange, mut fill: Fill, length: u64) {
+    let mut left = length;
+    while left > 0 {
+        let next = async {
+            fill.room().await?;
+            exchange.next().await?.ok_or_else(|| Failure::Backend("the content is too short".into()))
+        };
+        let appended = match next.await {
+            Ok(mut bytes) => {
+                bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                left -= bytes.len() as u64;
+                fill.append(bytes, now_ms()).map_err(|_| Failure::NoRoom)
+            }
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = appended {
+            tracing::debug!(%failure, "a slice failed");
+            return fill.fail(failure);
+        }
+    }
+    fill.complete();
+}
+
 /// Sends the request; once more, to another backend if there is one, if the first was lost before it answered.
-async fn start(worker: &Worker, request: &Request, client: std::net::IpAddr) -> Result<Exchange, Failure> {
+pub(crate) async fn start(
+    worker: &Worker,
+    request: &Request,
+    client: std::net::IpAddr,
+) -> Result<Exchange, Failure> {
     let head = request.write(client);
     let (method, config) = (request.head.method, worker.config());
     let connection = worker.connect().await?;
@@ -165,7 +224,13 @@ fn take_head(request: &Request, exchange: &Exchange, rules: &Rules, asked_ms: u6
     let length = framing::content_length(&fields).ok().flatten();
     fields.remove_hop_by_hop();
     fields.remove("content-length");
-    let mut head = head_of(&request.head, exchange.head.status, fields, length, rules, asked_ms);
+    let mut status = exchange.head.status;
+    if request.slice.is_some() && status == 206 {
+        // What is kept is the head of the whole.
+        status = 200;
+        fields.remove("content-range");
+    }
+    let mut head = head_of(&request.head, status, fields, length, rules, asked_ms);
     if request.verbatim {
         head.private = Some(Private { reason: "pass", lasting: false });
     }
@@ -203,7 +268,7 @@ fn head_of(
         }
         withheld.clear();
     }
-    Head { status, fields, withheld, length, freshness, selection, private }
+    Head { status, fields, withheld, length, freshness, selection, private, sliced: false }
 }
 
 /// The stored head with the fields of a 304 in place of its own (RFC 9111 §3.2, §4.3.4).
@@ -226,7 +291,8 @@ fn brought_up_to_date(
     for (name, value) in news.iter().filter(|(name, _)| taken(name)) {
         fields.push(name, value);
     }
-    head_of(request, stored.status, fields, stored.length, rules, asked_ms)
+    let head = head_of(request, stored.status, fields, stored.length, rules, asked_ms);
+    Head { sliced: stored.sliced, ..head }
 }
 
 impl From<ConnectError> for Failure {

@@ -7,7 +7,8 @@
 //! - [`request`]: requests as they come: heads, content that is read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
 //! - [`fetch`]: the exchange with a backend that fills a `FillBuffer`; it outlives the client that caused it.
-//! - [`reply`]: from a stored head and the request to status, range and fields.
+//! - [`content`] and [`slices`]: what a reply is read from: one fill, or slices of large content, fetched as they are read.
+//! - [`reply`] and [`multipart`]: from a stored head and the request to status, ranges and fields.
 //! - [`send`]: head and content onto the socket, by `writev` or `sendfile`.
 //! - [`sent`] and [`log`]: the record of each response, to the log file and to who follows.
 //!
@@ -19,14 +20,17 @@ mod answer;
 mod backend;
 mod config;
 mod connection;
+mod content;
 mod exchange;
 mod fetch;
 mod log;
+mod multipart;
 mod reply;
 mod request;
 mod send;
 mod sent;
 mod server;
+mod slices;
 mod worker;
 
 pub use admin::record_stream;

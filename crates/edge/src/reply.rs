@@ -5,7 +5,7 @@ use std::ops::Range;
 use thalweg_cache::Head;
 use thalweg_cache::fill::Progress;
 use thalweg_http::cache_status::CacheStatus;
-use thalweg_http::range::{self, Answer, ByteRange};
+use thalweg_http::range::{self, Answer, ByteRange, Selected};
 use thalweg_http::validators::{Outcome, Preconditions, range_applies};
 use thalweg_http::{Fields, Method, RequestHead, Version, date, number, status};
 
@@ -18,6 +18,8 @@ pub(crate) enum Part {
     Whole,
     /// These bytes, as a 206.
     Range(Range<u64>),
+    /// Several stretches of them, as a 206 in parts.
+    Ranges(Vec<Range<u64>>),
     /// Nothing: 304.
     NotModified,
     /// Nothing: 412.
@@ -30,8 +32,7 @@ pub(crate) enum Part {
 
 /// Which part of a response with `head` answers `request`.
 ///
-/// `Range` counts for GET and complete 200 responses (RFC 9110 §14.2); several ranges are answered with all of
-/// the content, which §14.2 allows.
+/// `Range` counts for GET and complete 200 responses (RFC 9110 §14.2).
 pub(crate) fn part(request: &RequestHead, head: &Head, progress: Progress) -> Part {
     if head.status != 200 {
         return Part::Whole;
@@ -51,11 +52,20 @@ pub(crate) fn part(request: &RequestHead, head: &Head, progress: Progress) -> Pa
     let date = head.fields.get("date").and_then(date::parse);
     let applies = range_applies(request.fields.get("if-range"), etag, last_modified, date);
     let asked = asked.filter(|_| applies).and_then(range::parse);
-    let Some(byte_range) = asked.and_then(|ranges| ranges.single()) else { return Part::Whole };
+    let Some(ranges) = asked else { return Part::Whole };
     let (arrived, length) = match progress {
         Progress::Complete(length) => (length, Some(length)),
         Progress::Filling(arrived) | Progress::Failed(arrived) => (arrived, head.length),
         Progress::AwaitingHead => (0, head.length),
+    };
+    let Some(byte_range) = ranges.single() else {
+        return match length.map(|length| (range::select(&ranges, length), length)) {
+            Some((Selected::Several(ranges), _)) => Part::Ranges(ranges),
+            Some((Selected::One(range), _)) => Part::Range(range),
+            Some((Selected::Unsatisfiable, length)) => Part::Unsatisfiable(length),
+            // How long the answer will be is not known before.
+            None => Part::After(u64::MAX),
+        };
     };
     match range::resolve_arriving(byte_range, arrived, length) {
         Answer::Range(range) => Part::Range(range),

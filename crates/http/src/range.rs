@@ -89,6 +89,44 @@ pub fn resolve(range: ByteRange, length: u64) -> Option<Range<u64>> {
     (!selected.is_empty()).then_some(selected)
 }
 
+/// Bytes between two ranges up to which they are answered as one: about what the head of another part costs.
+const GAP_BYTES_MAX: u64 = 80;
+
+/// What a set of ranges comes to for content of a known length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selected {
+    /// None of them can be satisfied (416).
+    Unsatisfiable,
+    /// One stretch.
+    One(Range<u64>),
+    /// Two stretches or more, apart from each other, in the order asked for.
+    Several(Vec<Range<u64>>),
+}
+
+/// The bytes that `ranges` select of `length`. Those that cannot be satisfied are left out; those that overlap or
+/// nearly touch become one (RFC 9110 §15.3.7.2), so nobody gets more than the content and some heads.
+pub fn select(ranges: &RangeSet, length: u64) -> Selected {
+    let mut apart: Vec<Range<u64>> = Vec::new();
+    for range in ranges.as_slice() {
+        let Some(mut selected) = resolve(*range, length) else { continue };
+        let touches = |one: &Range<u64>, other: &Range<u64>| {
+            one.start <= other.end.saturating_add(GAP_BYTES_MAX)
+                && other.start <= one.end.saturating_add(GAP_BYTES_MAX)
+        };
+        // What it grows to may touch others in turn.
+        while let Some(at) = apart.iter().position(|other| touches(&selected, other)) {
+            let other = apart.remove(at);
+            selected = selected.start.min(other.start)..selected.end.max(other.end);
+        }
+        apart.push(selected);
+    }
+    match apart.len() {
+        0 => Selected::Unsatisfiable,
+        1 => Selected::One(apart.swap_remove(0)),
+        _ => Selected::Several(apart),
+    }
+}
+
 /// Whether a range can be answered while its content still arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {

@@ -288,6 +288,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             LogTarget::Stdout => LogTo::Stdout,
             LogTarget::File(path) => LogTo::File(path.clone()),
         },
+        slice_bytes: edge.slice.value.bytes,
         rules: Rules {
             heuristic_percent: edge.heuristic_percent.value.0 as u64,
             heuristic_max_s: edge.heuristic_max.value.duration.as_secs(),

@@ -55,6 +55,8 @@ enum Phase<H> {
 enum Content {
     Stored(Stored),
     Passed(Window),
+    /// So many bytes, which are not kept here: the head says where.
+    Elsewhere(u64),
 }
 
 /// Runs of the arena, of which the first `len` bytes are published.
@@ -81,6 +83,8 @@ pub enum Failure {
     Superseded,
     /// Passed content is for the one reader that started it.
     NotShared,
+    /// The backend's answer is no slice of the response: another representation, or no such range.
+    NotSliced(&'static str),
 }
 
 impl fmt::Display for Failure {
@@ -90,6 +94,7 @@ impl fmt::Display for Failure {
             Self::Backend(reason) | Self::BackendTimeout(reason) | Self::Busy(reason) => f.write_str(reason),
             Self::NoRoom => NoRoom.fmt(f),
             Self::Superseded => f.write_str("the stored response was validated instead"),
+            Self::NotSliced(reason) => write!(f, "no slice of the response: {reason}"),
             Self::NotShared => f.write_str("the content is passed to another client alone"),
         }
     }
@@ -147,6 +152,14 @@ impl<H: Clone> FillBuffer<H> {
     /// The head, if it has arrived.
     pub fn head(&self) -> Option<H> {
         lock(&self.inner).phase.head().cloned()
+    }
+
+    /// Bytes of content that are kept here.
+    pub fn kept_bytes(&self) -> u64 {
+        match lock(&self.inner).phase.content() {
+            Some(Content::Stored(stored)) => stored.len,
+            _ => 0,
+        }
     }
 
     /// How far the fill has come.
@@ -207,6 +220,7 @@ impl Content {
         match self {
             Self::Stored(stored) => stored.len,
             Self::Passed(window) => window.end(),
+            Self::Elsewhere(length) => *length,
         }
     }
 }

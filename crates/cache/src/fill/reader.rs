@@ -101,7 +101,7 @@ impl<H> Reader<H> {
                 let (bytes, room) = window.take(self.offset, max);
                 (bytes.map(Piece::of_heap), room)
             }
-            None => (None, None),
+            Some(Content::Elsewhere(_)) | None => (None, None),
         };
         let next = match (piece, &inner.phase) {
             (Some(piece), _) => {

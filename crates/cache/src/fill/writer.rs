@@ -159,6 +159,12 @@ impl<H> Writer<H> {
         });
     }
 
+    /// The head has arrived, and `length` bytes of content are kept in other fills: here there is nothing to read.
+    pub fn complete_elsewhere(mut self, head: H, length: u64) {
+        self.done = true;
+        self.change(|inner| inner.phase = Phase::Complete(head, Content::Elsewhere(length)));
+    }
+
     /// The fill cannot go on.
     pub fn fail(mut self, failure: Failure) {
         self.end_in(failure);

@@ -48,6 +48,14 @@ impl Fill {
         Self { place: Placed { cache, content, place: Place::Alone }, writer }
     }
 
+    /// The key whose head is awaited; `None` for a fetch that the index does not know of.
+    pub fn key(&self) -> Option<&str> {
+        match &self.place.place {
+            Place::Pending(key) => Some(&key.text),
+            Place::Alone | Place::Stored(..) => None,
+        }
+    }
+
     /// The head came. If it may be shared and there is room, it is found from here on; else its content is for the
     /// client that started the fill.
     pub fn begin(&mut self, head: Head, now_ms: u64) {
@@ -89,6 +97,20 @@ impl Fill {
                 self.pass(Head { private: Some(Private { reason, lasting: false }), ..head });
             }
         }
+    }
+
+    /// The head came, of content of `length` bytes that is kept in slices: it is found from here on, and all who waited
+    /// for it go there. Only for what may be shared.
+    pub fn complete_sliced(mut self, head: Head, length: u64) {
+        let Place::Pending(key) = std::mem::replace(&mut self.place.place, Place::Alone) else {
+            return self.writer.fail(Failure::NotShared);
+        };
+        let cache = self.place.cache.clone();
+        cache.make_room(0);
+        let head = Arc::new(Head { sliced: true, length: Some(length), ..head });
+        let content = self.place.content.clone();
+        cache.admit(&Arc::new(Stored { head: head.clone(), content, key, hit: false.into() }), None);
+        self.writer.complete_elsewhere(head, length);
     }
 
     fn pass(&mut self, head: Head) {

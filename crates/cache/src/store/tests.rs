@@ -26,8 +26,8 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     fields.push("Cache-Control", format!("max-age={max_age}"));
     let directives = CacheControl::from_fields(&fields);
     let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
-    let withheld = Fields::new();
-    Head { status: 200, fields, withheld, length, freshness, selection: Selection::default(), private: None }
+    let (withheld, selection) = (Fields::new(), Selection::default());
+    Head { status: 200, fields, withheld, length, freshness, selection, private: None, sliced: false }
 }
 
 fn private(lasting: bool) -> Head {

@@ -25,7 +25,7 @@ fn head(length: Option<u64>) -> Head {
     ]);
     let freshness = Freshness { lifetime_s: 60, ..Freshness::default() };
     let (withheld, selection) = (Fields::new(), Selection::default());
-    Head { status: 200, fields, withheld, length, freshness, selection, private: None }
+    Head { status: 200, fields, withheld, length, freshness, selection, private: None, sliced: false }
 }
 
 fn check(request: &[(&str, &str)], length: Option<u64>, progress: Progress, expect: Expect) {
@@ -55,9 +55,19 @@ fn rfc9110_14_a_range_of_unknown_length_waits_for_what_it_needs() {
 }
 
 #[test]
-fn rfc9110_14_2_what_is_no_single_range_is_answered_whole() {
+fn rfc9110_14_several_ranges_are_answered_in_parts_once_the_length_is_known() {
+    let several = ("Range", "bytes=500-501,5-6,2000-");
+    check(&[several], None, Progress::Complete(1000), expect!["Ranges([500..502, 5..7])"]);
+    check(&[several], Some(1000), Progress::Filling(10), expect!["Ranges([500..502, 5..7])"]);
+    check(&[several], None, Progress::Filling(600), expect!["After(18446744073709551615)"]);
+    check(&[several], None, Progress::Complete(502), expect!["Ranges([500..502, 5..7])"]);
+    check(&[several], None, Progress::Complete(100), expect!["Range(5..7)"]);
+    check(&[several], None, Progress::Complete(5), expect!["Unsatisfiable(5)"]);
+}
+
+#[test]
+fn rfc9110_14_2_what_is_no_range_is_answered_whole() {
     let complete = Progress::Complete(100);
-    check(&[("Range", "bytes=0-1,5-6")], None, complete, expect!["Whole"]);
     check(&[("Range", "lines=0-1")], None, complete, expect!["Whole"]);
     check(&[("Range", "bytes=5-1")], None, complete, expect!["Whole"]);
 }

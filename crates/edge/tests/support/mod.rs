@@ -273,6 +273,15 @@ impl Fetch {
         self.send([head.as_bytes(), content].concat()).await;
     }
 
+    /// Whether there is another request on the same connection.
+    pub async fn try_next(&mut self) -> bool {
+        if self.client.input.is_empty() && !self.client.more().await {
+            return false;
+        }
+        self.next().await;
+        true
+    }
+
     /// The next request on the same connection.
     pub async fn next(&mut self) {
         self.request = self.client.head().await;

@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use thalweg_http::range::{
-    Answer, ByteRange, ContentRange, RANGES_MAX, content_range, parse, parse_content_range, resolve,
-    resolve_arriving, unsatisfied_range,
+    Answer, ByteRange, ContentRange, RANGES_MAX, Selected, content_range, parse, parse_content_range,
+    resolve, resolve_arriving, select, unsatisfied_range,
 };
 
 use crate::cases;
@@ -137,5 +137,43 @@ proptest! {
         prop_assert_eq!(parsed, Some(ContentRange { range: Some(range), length }));
         let unsatisfied = ContentRange { range: None, length: Some(start) };
         prop_assert_eq!(parse_content_range(unsatisfied_range(start).as_bytes()), Some(unsatisfied));
+    }
+}
+
+#[test]
+fn rfc9110_15_3_7_2_ranges_that_touch_become_one() {
+    let check = |asked: &str, expect: Expect| {
+        expect.assert_eq(&format!("{:?}", select(&parse(asked.as_bytes()).unwrap(), 1000)));
+    };
+    check("bytes=0-9,200-209", expect!["Several([0..10, 200..210])"]);
+    check("bytes=200-209,0-9", expect!["Several([200..210, 0..10])"]);
+    check("bytes=0-9,5-20", expect!["One(0..21)"]);
+    check("bytes=0-9,90-99", expect!["One(0..100)"]);
+    check("bytes=0-9,91-99", expect!["Several([0..10, 91..100])"]);
+    check("bytes=0-9,300-309,10-299", expect!["One(0..310)"]);
+    check("bytes=0-9,2000-", expect!["One(0..10)"]);
+    check("bytes=1000-,2000-", expect!["Unsatisfiable"]);
+    check("bytes=0-,-1,-500", expect!["One(0..1000)"]);
+}
+
+proptest! {
+    #[test]
+    fn what_is_selected_is_what_was_asked_for_and_little_more(
+        asked in prop::collection::vec((0..3000u64, 0..3000u64), 1..RANGES_MAX),
+        length in 0..3000u64,
+    ) {
+        let text: Vec<_> = asked.iter().map(|(a, b)| format!("{}-{}", a.min(b), a.max(b))).collect();
+        let set = parse(format!("bytes={}", text.join(",")).as_bytes()).unwrap();
+        let selected = match select(&set, length) {
+            Selected::Unsatisfiable => vec![],
+            Selected::One(range) => vec![range],
+            Selected::Several(ranges) => ranges,
+        };
+        for at in 0..length {
+            let is_asked = asked.iter().any(|(a, b)| (*a.min(b)..=*a.max(b)).contains(&at));
+            let times = selected.iter().filter(|range| range.contains(&at)).count();
+            prop_assert!(times <= 1 && (!is_asked || times == 1), "{at}: {times}");
+        }
+        prop_assert!(selected.iter().all(|range| !range.is_empty() && range.end <= length));
     }
 }

@@ -42,6 +42,9 @@ section! {
         surrogate_control: Switch = default("off");
         /// Whether Cache-Control of requests is followed, with which clients can ask past the cache.
         request_directives: Switch = default("on");
+        /// Content that is too large for a quarter of the memory, or that is asked for this far from what has come, is
+        /// fetched and stored in slices of this size, if the backend gives it an ETag and serves ranges. 0B: never.
+        slice: Size = default("4MiB"), within("0B", "64MiB");
         /// Threads, each with a runtime and a listener of its own.
         threads: Count = unset("one for each core"), within("1", "1024");
         /// The congestion control of client connections; "system" leaves the kernel's choice.

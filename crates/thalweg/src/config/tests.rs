@@ -277,6 +277,9 @@ fn the_reference_names_every_setting() {
               Whether Surrogate-Control is read, before Cache-Control. CDN-Cache-Control is read in any case, before both.
           request_directives     on|off, default on
               Whether Cache-Control of requests is followed, with which clients can ask past the cache.
+          slice                  SIZE, default 4MiB, 0B to 64MiB
+              Content that is too large for a quarter of the memory, or that is asked for this far from what has come, is
+              fetched and stored in slices of this size, if the backend gives it an ETag and serves ranges. 0B: never.
           threads                N, if absent: one for each core, 1 to 1024
               Threads, each with a runtime and a listener of its own.
           congestion_control     NAME, default system
