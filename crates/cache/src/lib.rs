@@ -3,12 +3,14 @@
 //! - [`fill`]: the [`FillBuffer`], one writer and any number of readers of content that only grows.
 //! - [`arena`]: the memory it lies in, a memfd cut into slabs, from which `sendfile` sends without copying.
 //! - [`rules`], [`freshness`] and [`storage`]: RFC 9111 as pure functions of settings, fields and `now`.
-//! - [`store`]: the sharded index: look-up, collapse, variants, eviction.
+//! - [`store`]: the sharded index: look-up, collapse, variants.
+//! - [`eviction`]: which of what is stored goes when room is needed.
 //!
 //! Lock order: a shard of the index → a [`FillBuffer`] → the arena's slabs. No lock is held across I/O,
 //! and wakers are called with none held.
 
 pub mod arena;
+pub mod eviction;
 pub mod fill;
 pub mod freshness;
 mod memory;
