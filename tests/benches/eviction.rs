@@ -29,7 +29,8 @@ fn main() {
                 measure(&mut Sieve::new(cache_bytes, objects), &trace),
                 measure(&mut S3Fifo::new(cache_bytes, objects), &trace),
             ];
-            let [lru, clock, sieve, ours] = ratios.map(|(r, b)| format!("{:.1} / {:.1}", 100.0 * r, 100.0 * b));
+            let [lru, clock, sieve, ours] =
+                ratios.map(|(r, b)| format!("{:.1} / {:.1}", 100.0 * r, 100.0 * b));
             let part = size as f64 / 10.0;
             println!("{:<36} {part:>5}% {lru:>13} {clock:>13} {sieve:>13} {ours:>13}", trace.name);
             if ratios[3].0 < ratios[0].0 {
