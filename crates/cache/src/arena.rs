@@ -5,10 +5,14 @@
 //! **bytes are never overwritten while a socket may still send them** (`sendfile` does not copy, and a
 //! retransmission reads the page once more).
 //!
-//! Small and large content share no slab: a hot playlist must not pin two megabytes of dead segments.
+//! Small and large content share no slab: a hot playlist must not pin two megabytes of dead segments. What is still alive
+//! in a slab that is dead for the most part is copied to the one being filled, so that the slab can be recycled
+//! ([`Arena::compact`]): else a few hot survivors come to hold nearly all of them.
 
 use std::fmt;
 use std::io;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::memory::Memory;
 use crate::sync::{Arc, Mutex, lock};
@@ -28,6 +32,18 @@ pub const SMALL_BYTES_MAX: usize = SLAB_BYTES / 32;
 const ALIGN_SMALL: usize = if SLAB_BYTES >= 4096 { 64 } else { 1 };
 const ALIGN_LARGE: usize = if SLAB_BYTES >= 4096 { 4096 } else { 1 };
 
+/// The part of the memory in use that may be dead: cut off from use by what is alive in the same slab. Each byte that is
+/// freed by moving costs some three that are moved at most; a smaller part costs more.
+const DEAD_SHARE_MAX: usize = 4;
+/// Residents of a slab that may be gone before they are cleared out.
+const RESIDENTS_GONE_MIN: usize = 64;
+
+/// Content that can move.
+pub(crate) trait Resident: fmt::Debug + Send + Sync {
+    /// Leaves `slab` for another.
+    fn leave(self: std::sync::Arc<Self>, slab: usize) -> Result<(), NoRoom>;
+}
+
 /// A memfd of a fixed number of slabs.
 pub struct Arena {
     memory: Memory,
@@ -40,6 +56,11 @@ struct Slabs {
     free: Vec<usize>,
     /// Runs alive in each slab, and one more while it is open.
     holders: Vec<u32>,
+    /// Bytes of the runs alive in each slab, and in all of them.
+    live_bytes: Vec<usize>,
+    live_bytes_total: usize,
+    /// Who can be asked to leave each slab; some are gone already.
+    residents: Vec<Vec<Weak<dyn Resident>>>,
     small: Option<Open>,
     large: Option<Open>,
 }
@@ -82,6 +103,9 @@ impl Arena {
         let slabs = Slabs {
             free: (0..slabs_max).rev().collect(),
             holders: vec![0; slabs_max],
+            live_bytes: vec![0; slabs_max],
+            live_bytes_total: 0,
+            residents: vec![Vec::new(); slabs_max],
             small: None,
             large: None,
         };
@@ -116,26 +140,78 @@ impl Arena {
             slabs.cut_large(want, arena)?
         };
         slabs.holders[slab] += 1;
-        Ok(Run { arena: arena.clone(), at: (slab * SLAB_BYTES + at) as u64, len })
+        slabs.live_bytes[slab] += len;
+        slabs.live_bytes_total += len;
+        Ok(Run { arena: arena.clone(), at: (slab * SLAB_BYTES + at) as u64, len, used: len.into() })
     }
 
-    /// Drops one hold on `slab`; with the last one its pages go back.
-    fn release(&self, slab: usize) {
+    /// Bytes of content, and of what is reserved for it.
+    pub fn live_bytes(&self) -> usize {
+        lock(&self.slabs).live_bytes_total
+    }
+
+    /// Tells of content that has a run in `slab` and can leave it.
+    pub(crate) fn settle(&self, slab: usize, resident: Weak<dyn Resident>) {
+        lock(&self.slabs).residents[slab].push(resident);
+    }
+
+    /// Empties the slab with the least alive in it, if much of the memory in use is dead. Says whether there was one;
+    /// it is free once nobody reads from it any more.
+    pub fn compact(&self) -> bool {
+        let Some((slab, residents)) = lock(&self.slabs).sparsest() else { return false };
+        let moved = residents.iter().filter_map(Weak::upgrade).try_for_each(|resident| resident.leave(slab));
+        if moved.is_err() {
+            lock(&self.slabs).residents[slab].extend(residents);
+        }
+        moved.is_ok()
+    }
+
+    /// Drops the hold of a run of `used` bytes on `slab`; with the last one its pages go back.
+    fn release(&self, slab: usize, used: usize) {
         let mut slabs = lock(&self.slabs);
+        slabs.died(slab, used);
         slabs.holders[slab] -= 1;
         if slabs.holders[slab] > 0 {
             return;
         }
         drop(slabs);
-        // Nobody can take the slab before it is in the free list. One that cannot be punched is never used
-        // again: its old pages may be in flight.
+        self.recycle(slab);
+    }
+
+    /// Punches out the pages of a slab that nobody holds. Nobody can take it before it is in the free list. One that
+    /// cannot be punched is never used again: its old pages may be in flight.
+    fn recycle(&self, slab: usize) {
         if self.memory.punch(slab).is_ok() {
-            lock(&self.slabs).free.push(slab);
+            let mut slabs = lock(&self.slabs);
+            slabs.residents[slab].clear();
+            slabs.free.push(slab);
         }
     }
 }
 
 impl Slabs {
+    fn died(&mut self, slab: usize, bytes: usize) {
+        self.live_bytes[slab] -= bytes;
+        self.live_bytes_total -= bytes;
+        let residents = &mut self.residents[slab];
+        if residents.len() > 2 * self.holders[slab] as usize + RESIDENTS_GONE_MIN {
+            residents.retain(|resident| resident.strong_count() > 0);
+        }
+    }
+
+    /// The slab with the least alive in it of those that can be emptied, and who is in it, if it is worth it.
+    fn sparsest(&mut self) -> Option<(usize, Vec<Weak<dyn Resident>>)> {
+        let used_bytes = (self.holders.len() - self.free.len()) * SLAB_BYTES;
+        if used_bytes - self.live_bytes_total < used_bytes / DEAD_SHARE_MAX {
+            return None;
+        }
+        let is_open = |slab: usize| [self.small, self.large].iter().flatten().any(|open| open.slab == slab);
+        let can_be_emptied = |slab: &usize| !self.residents[*slab].is_empty() && !is_open(*slab);
+        let slab = (0..self.holders.len()).filter(can_be_emptied).min_by_key(|slab| self.live_bytes[*slab])?;
+        let dead_bytes = SLAB_BYTES - self.live_bytes[slab];
+        (dead_bytes >= SLAB_BYTES / DEAD_SHARE_MAX).then(|| (slab, std::mem::take(&mut self.residents[slab])))
+    }
+
     fn take_free(&mut self) -> Result<usize, NoRoom> {
         self.free.pop().ok_or(NoRoom)
     }
@@ -209,6 +285,8 @@ pub(crate) struct Run {
     arena: Arc<Arena>,
     at: u64,
     len: usize,
+    /// What of `len` the writer has not given back.
+    used: AtomicUsize,
 }
 
 impl fmt::Debug for Run {
@@ -240,6 +318,14 @@ impl Run {
         unsafe { self.arena.memory.write(self.file_offset(at), bytes) };
     }
 
+    /// Copies bytes of another run that were published to the start of this one.
+    pub(crate) fn copy_from(&self, other: &Run, at: usize) {
+        #[cfg(not(loom))]
+        self.write(0, other.read(at, self.len));
+        #[cfg(loom)]
+        self.write(0, &other.copy(at, self.len));
+    }
+
     /// Bytes that were published.
     #[cfg(not(loom))]
     #[allow(unsafe_code)]
@@ -255,12 +341,13 @@ impl Run {
         self.arena.memory.copy(self.file_offset(at), len)
     }
 
-    /// Gives back what the writer did not use, when nothing was cut after it.
+    /// Gives back what the writer did not use. It is cut again if nothing was cut after it.
     pub(crate) fn give_back(&self, used: usize) {
         let slab = self.slab();
         let end = usize::try_from(self.at).expect("offsets lie in the mapping") % SLAB_BYTES + self.len;
         let mut slabs = lock(&self.arena.slabs);
         let slabs = &mut *slabs;
+        slabs.died(slab, self.used.swap(used, Relaxed) - used);
         for open in [&mut slabs.small, &mut slabs.large].into_iter().flatten() {
             if open.slab == slab && open.used == end {
                 open.used = end - self.len + used;
@@ -268,14 +355,15 @@ impl Run {
         }
     }
 
-    fn slab(&self) -> usize {
+    /// Where it lies.
+    pub(crate) fn slab(&self) -> usize {
         usize::try_from(self.at).expect("offsets lie in the mapping") / SLAB_BYTES
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.arena.release(self.slab());
+        self.arena.release(self.slab(), *self.used.get_mut());
     }
 }
 

@@ -49,11 +49,11 @@ pub struct Frequency {
 }
 
 impl Frequency {
-    /// Of what takes the place of `old`: as often used, and once more, for that is why it came.
-    pub fn of_successor(old: &Frequency) -> Self {
-        let new = Self { uses: old.uses.load(Relaxed).into(), is_proven: old.is_proven.load(Relaxed).into() };
-        new.used();
-        new
+    /// Takes over from `old`, whose place it takes: as often used, and once more, for that is why it came.
+    pub fn succeed(&self, old: &Frequency) {
+        self.uses.fetch_max(old.uses.load(Relaxed), Relaxed);
+        self.is_proven.fetch_or(old.is_proven.load(Relaxed), Relaxed);
+        self.used();
     }
 
     /// Counts a use. Two at once may count as one.
@@ -342,7 +342,8 @@ mod tests {
         policy.insert(0, 0, 1, &old);
         let mut candidate = policy.next().unwrap();
         assert!(candidate.stays(&old));
-        let new = Frequency::of_successor(&old);
+        let new = Frequency::default();
+        new.succeed(&old);
         policy.insert(1, 0, 1, &new);
         assert_eq!((policy.small.items.len(), policy.main.items.len()), (0, 1));
         let mut candidate = policy.next().unwrap();

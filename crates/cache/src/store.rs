@@ -8,14 +8,14 @@
 //!   failed is never put back.
 //! - A key whose response turned out not to be shareable is passed for a moment (hit-for-miss): nobody waits for a
 //!   head that will not help them.
-//! - Eviction is second chance (CLOCK) over stored responses, in the order they came, never of one still filling.
+//! - What goes when room is needed is [`eviction`](crate::eviction)'s to say; never one still filling.
 //!
 //! Lock order: a shard, then the queue; neither is held while the other's owner is called back.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use hashbrown::HashTable;
@@ -23,27 +23,25 @@ use thalweg_http::Fields;
 use thalweg_http::cache_control::RequestCacheControl;
 
 use crate::arena::{Arena, SLAB_BYTES};
+use crate::eviction::{Frequency, Policy};
 use crate::fill::{FillBuffer, Progress, Reader};
 use crate::freshness::{Freshness, Reuse};
 use crate::storage::{Selection, made_s};
 use crate::sync::lock;
 
 mod filling;
+mod room;
 
 pub use filling::Fill;
 
 /// Parts of the index with a lock of their own.
 const SHARDS: usize = 64;
-/// Slabs that are kept free for fills to grow into.
-const FREE_SLABS_MIN: usize = 2;
 /// Content of one response may take this part of the memory at most.
 const CONTENT_SHARE_MAX: u64 = 4;
 /// Keys, fields and the rest of the index may take this part of the memory's size, beside it.
 const INDEX_SHARE_MAX: usize = 8;
 /// What a stored response takes in the index beside its texts, roughly.
 const STORED_BYTES: usize = 512;
-/// Stored responses that one call looks at to make room: a bound on what a single request pays.
-const EVICTION_STEPS_MAX: usize = 256;
 /// Variants kept under one key; the oldest goes.
 pub const VARIANTS_MAX: usize = 32;
 /// Content bytes that may wait for the reader of a passed response.
@@ -96,7 +94,7 @@ pub struct Stored {
     /// The content; its own head is that of the fill.
     pub content: Arc<Content>,
     key: Key,
-    hit: AtomicBool,
+    frequency: Frequency,
 }
 
 /// A key with its hash.
@@ -134,8 +132,8 @@ pub struct Cache {
     arena: Arc<Arena>,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
-    /// Every stored response, the next to be evicted first.
-    queue: Mutex<VecDeque<Weak<Stored>>>,
+    /// Every stored response, in the order of eviction.
+    queue: Mutex<Policy<Weak<Stored>>>,
     stored: AtomicUsize,
     index_bytes: AtomicUsize,
     index_bytes_max: usize,
@@ -342,21 +340,12 @@ impl Cache {
         self.stored.fetch_add(1, Relaxed);
         self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
         self.uncount(&removed);
-        self.enqueue(stored);
+        self.enqueue(stored, &removed);
     }
 
     fn uncount(&self, removed: &[Arc<Stored>]) {
         self.stored.fetch_sub(removed.len(), Relaxed);
         self.index_bytes.fetch_sub(removed.iter().map(|stored| stored.index_bytes()).sum(), Relaxed);
-    }
-
-    fn enqueue(&self, stored: &Arc<Stored>) {
-        let mut queue = lock(&self.queue);
-        queue.push_back(Arc::downgrade(stored));
-        // Replaced and failed responses leave their place behind; clear them before they outnumber the living.
-        if queue.len() > 2 * self.stored.load(Relaxed) + 1024 {
-            queue.retain(|stored| stored.strong_count() > 0);
-        }
     }
 
     fn remove_stored(&self, stored: &Stored) {
@@ -396,32 +385,6 @@ impl Cache {
         }
         shard.tidy(key);
     }
-
-    /// Evicts until `want_bytes` of content have room beside the slabs that are kept free, or enough was evicted
-    /// and only readers still hold it, or it has taken long enough.
-    pub fn make_room(&self, want_bytes: u64) {
-        let slabs = FREE_SLABS_MIN + usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
-        let mut evicted_bytes = 0;
-        for _ in 0..EVICTION_STEPS_MAX {
-            let is_short = self.index_bytes.load(Relaxed) > self.index_bytes_max
-                || self.arena.free_slabs() < slabs && evicted_bytes < (slabs * SLAB_BYTES) as u64;
-            if !is_short {
-                return;
-            }
-            let Some(oldest) = lock(&self.queue).pop_front() else { return };
-            let Some(stored) = oldest.upgrade() else { continue };
-            match stored.content.progress() {
-                Progress::Complete(_) if !stored.hit.swap(false, Relaxed) => {
-                    evicted_bytes += stored.content.kept_bytes();
-                    self.remove_stored(&stored);
-                }
-                Progress::Failed(_) => self.remove_stored(&stored),
-                Progress::Complete(_) | Progress::Filling(_) | Progress::AwaitingHead => {
-                    lock(&self.queue).push_back(oldest);
-                }
-            }
-        }
-    }
 }
 
 impl Stored {
@@ -430,10 +393,7 @@ impl Stored {
     }
 
     fn found(&self) -> Progress {
-        // A shared line that is written on every hit would travel between the cores.
-        if !self.hit.load(Relaxed) {
-            self.hit.store(true, Relaxed);
-        }
+        self.frequency.used();
         self.content.progress()
     }
 

@@ -24,6 +24,7 @@ use crate::sync::{self, Mutex, lock};
 use crate::waiters::Waiters;
 use crate::window::Window;
 
+mod moving;
 mod piece;
 mod reader;
 mod writer;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::{Cache, Content, Head, Key, PASS_WINDOW_BYTES, Private, Stored};
 use crate::arena::NoRoom;
+use crate::eviction::Frequency;
 use crate::fill::{Failure, Keep, Room, Writer};
 
 /// A fill under way. Dropped before it is complete, it has failed, and left the index.
@@ -85,7 +86,7 @@ impl Fill {
                     head: head.clone(),
                     content: self.place.content.clone(),
                     key,
-                    hit: false.into(),
+                    frequency: Frequency::default(),
                 });
                 // Found by others from here on; they wait for the head below for an instant at most.
                 cache.admit(&stored, None);
@@ -126,7 +127,7 @@ impl Fill {
             head: Arc::new(head),
             content: stored.content.clone(),
             key: stored.key.clone(),
-            hit: true.into(),
+            frequency: Frequency::default(),
         });
         if shared {
             self.place.cache.make_room(0);
@@ -173,8 +174,11 @@ impl Fill {
     /// All content came.
     pub fn complete(mut self) {
         // What is stored stays; nothing else is in the index any more.
-        self.place.place = Place::Alone;
+        let place = std::mem::replace(&mut self.place.place, Place::Alone);
         self.writer.complete();
+        if let Place::Stored(stored, _) = place {
+            stored.content.settle();
+        }
     }
 
     /// The fetch failed, before or after its head.

@@ -1,0 +1,70 @@
+//! Room in the memory: what is stored stands in the policy's queues, what has to go is taken from them, and what is
+//! left in slabs that are dead for the most part is moved together.
+//!
+//! No lock of the queues is held while an item is looked at, removed or moved: that takes other locks, and the last hold
+//! on a slab is let go with a system call.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Cache, Stored};
+use crate::arena::SLAB_BYTES;
+use crate::fill::Progress;
+use crate::sync::lock;
+
+/// Slabs that are kept free for fills to grow into.
+const FREE_SLABS_MIN: usize = 2;
+/// Stored responses that one call looks at to make room: a bound on what a single request pays.
+const EVICTION_STEPS_MAX: usize = 256;
+/// Slabs that one call empties at most, by moving what is alive in them: some 200 µs each.
+const COMPACTIONS_MAX: usize = 2;
+
+impl Cache {
+    /// Puts `stored` among what may be evicted. It takes over from those whose place it took.
+    pub(super) fn enqueue(&self, stored: &Arc<Stored>, replaced: &[Arc<Stored>]) {
+        for old in replaced {
+            stored.frequency.succeed(&old.frequency);
+        }
+        let bytes = stored.head.length.unwrap_or(0) + stored.index_bytes() as u64;
+        let mut queue = lock(&self.queue);
+        queue.insert(Arc::downgrade(stored), stored.key.digest, bytes, &stored.frequency);
+        // Replaced and failed responses leave their place behind; clear them before they outnumber the living.
+        if queue.len() > 2 * self.stored.load(Relaxed) + 1024 {
+            queue.retain(|stored| stored.strong_count() > 0);
+        }
+    }
+
+    /// Evicts until `want_bytes` of content have room beside the slabs that are kept free, or enough was evicted
+    /// and only readers still hold it, or it has taken long enough.
+    pub fn make_room(&self, want_bytes: u64) {
+        let slabs = FREE_SLABS_MIN + usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
+        let (mut evicted_bytes, mut compactions) = (0, 0);
+        for _ in 0..EVICTION_STEPS_MAX {
+            let is_short = self.index_bytes.load(Relaxed) > self.index_bytes_max
+                || self.arena.free_slabs() < slabs && evicted_bytes < (slabs * SLAB_BYTES) as u64;
+            if !is_short {
+                return;
+            }
+            if compactions < COMPACTIONS_MAX && self.arena.compact() {
+                compactions += 1;
+                continue;
+            }
+            let Some(mut candidate) = lock(&self.queue).next() else { return };
+            let Some(stored) = candidate.item.upgrade() else { continue };
+            match stored.content.progress() {
+                Progress::Complete(bytes) => {
+                    candidate.bytes = bytes + stored.index_bytes() as u64;
+                    if candidate.stays(&stored.frequency) {
+                        lock(&self.queue).keep(candidate);
+                    } else {
+                        evicted_bytes += bytes;
+                        self.remove_stored(&stored);
+                        lock(&self.queue).evicted(candidate);
+                    }
+                }
+                Progress::Failed(_) => self.remove_stored(&stored),
+                Progress::Filling(_) | Progress::AwaitingHead => lock(&self.queue).defer(candidate),
+            }
+        }
+    }
+}
