@@ -25,6 +25,7 @@ help: ## this list
 	@printf 'make build       %s\n' 'the console and target/release/thalweg'
 	@printf 'make bench-relay %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-hit   %s\n' 'CPU time per request of a hit, beside nginx'
+	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make sample      %s\n' 'make assets/sample anew with ffmpeg'
 	@printf 'make clean       %s\n' 'remove what the above have built'
 
@@ -51,6 +52,11 @@ bench-relay: setup-bench build
 bench-hit: setup-bench build
 	$(call step,cost of a hit beside nginx)
 	@$(CARGO) bench -p thalweg-tests --bench hit
+
+.PHONY: bench-eviction
+bench-eviction:
+	$(call step,hit ratios beside LRU, CLOCK and SIEVE)
+	@$(CARGO) bench -p thalweg-tests --bench eviction
 
 .PHONY: sample
 sample:

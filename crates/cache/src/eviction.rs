@@ -14,7 +14,7 @@
 //! caller's is held while an item is looked at or let go:
 //!
 //! ```text
-//! next() → the caller looks:  gone          → drop the candidate
+//! take() → the caller looks:  gone          → drop the candidate
 //!                             may not go    → defer(candidate)
 //!                             stays(uses)   → keep(candidate)
 //!                             else          → evicted(candidate)
@@ -130,7 +130,7 @@ impl<T> Policy<T> {
     }
 
     /// The next that has to go, unless it stays.
-    pub fn next(&mut self) -> Option<Candidate<T>> {
+    pub fn take(&mut self) -> Option<Candidate<T>> {
         // Any item that leaves a queue leaves it here.
         self.ghost.trim(self.len() * GHOSTS_PER_ITEM, GHOST_STEPS_MAX);
         let small_is_over = self.small.bytes.saturating_mul(SMALL_SHARE) >= self.bytes();
@@ -277,7 +277,7 @@ mod tests {
     fn shrink(policy: &mut Policy<usize>, uses: &[Frequency], bytes_max: u64) -> Vec<usize> {
         let mut evicted = Vec::new();
         while policy.bytes() > bytes_max {
-            let mut candidate = policy.next().expect("bytes are those of items");
+            let mut candidate = policy.take().expect("bytes are those of items");
             if candidate.stays(&uses[candidate.item]) {
                 policy.keep(candidate);
             } else {
@@ -323,13 +323,13 @@ mod tests {
     fn what_comes_again_soon_outlives_the_next_pass() {
         let uses: Vec<Frequency> = (0..200).map(|_| Frequency::default()).collect();
         let mut policy = Policy::default();
-        for item in 0..101 {
-            policy.insert(item, item as u64, 1, &uses[item]);
+        for (item, uses) in uses.iter().enumerate().take(101) {
+            policy.insert(item, item as u64, 1, uses);
         }
         assert_eq!(shrink(&mut policy, &uses, 100), [0]);
         policy.insert(0, 0, 1, &uses[0]);
-        for item in 101..200 {
-            policy.insert(item, item as u64, 1, &uses[item]);
+        for (item, uses) in uses.iter().enumerate().skip(101) {
+            policy.insert(item, item as u64, 1, uses);
         }
         assert!(!shrink(&mut policy, &uses, 100).contains(&0));
     }
@@ -340,13 +340,13 @@ mod tests {
         old.used();
         let mut policy = Policy::default();
         policy.insert(0, 0, 1, &old);
-        let mut candidate = policy.next().unwrap();
+        let mut candidate = policy.take().unwrap();
         assert!(candidate.stays(&old));
         let new = Frequency::default();
         new.succeed(&old);
         policy.insert(1, 0, 1, &new);
         assert_eq!((policy.small.items.len(), policy.main.items.len()), (0, 1));
-        let mut candidate = policy.next().unwrap();
+        let mut candidate = policy.take().unwrap();
         assert!(candidate.stays(&new) && !candidate.stays(&new));
     }
 
@@ -362,16 +362,16 @@ mod tests {
             uses[item].used();
         }
         for _ in 0..20 {
-            let mut candidate = policy.next().unwrap();
+            let mut candidate = policy.take().unwrap();
             if candidate.stays(&uses[candidate.item]) {
-                policy.keep(candidate)
+                policy.keep(candidate);
             } else {
-                policy.defer(candidate)
+                policy.defer(candidate);
             }
         }
         let in_two: Vec<usize> = (0..2)
             .map(|_| {
-                let candidate = policy.next().unwrap();
+                let candidate = policy.take().unwrap();
                 let item = candidate.item;
                 policy.defer(candidate);
                 item % 2
@@ -416,7 +416,7 @@ mod tests {
                     Step::Use(item) if !uses.is_empty() => uses[item % uses.len()].used(),
                     Step::Use(_) => {}
                     Step::Look { gone, busy, grows } => {
-                        let Some(mut candidate) = policy.next() else { continue };
+                        let Some(mut candidate) = policy.take() else { continue };
                         let item = candidate.item;
                         prop_assert_eq!(held.get(&item), Some(&candidate.bytes));
                         candidate.bytes += grows;

@@ -206,3 +206,37 @@ fn room_that_was_reserved_is_there_whoever_else_fills() {
     assert_eq!(drain(&mut reserved.reader(0), length as u64), Poll::Ready(Ok(())));
     drop((other, buffer));
 }
+
+/// Complete content that may move.
+fn settled(arena: &Arc<Arena>, len: usize) -> Arc<FillBuffer<u8>> {
+    let (buffer, mut writer) = FillBuffer::stored(arena, 7);
+    writer.append(Bytes::from(content(0, len))).expect("there is room");
+    writer.complete();
+    buffer.settle();
+    buffer
+}
+
+#[test]
+fn what_is_left_in_a_sparse_slab_moves_and_held_pieces_stay_where_they_are() {
+    let arena = Arena::new(8 * SLAB_BYTES as u64).unwrap();
+    // Whole slabs and a tail, which shares its slab with content that goes away.
+    let len = SLAB_BYTES + 300_000;
+    let (left, gone) = (settled(&arena, len), settled(&arena, SLAB_BYTES - 400_000));
+    let _open = settled(&arena, SLAB_BYTES / 2);
+    assert!(!arena.compact(), "all of it is alive");
+    drop(gone);
+    let mut reader = left.reader(len as u64 - 1);
+    let Some(Ok(Some(piece))) = reader.try_next(1) else { panic!("complete content is there") };
+    let (free, live) = (arena.free_slabs(), arena.live_bytes());
+    assert!(arena.compact());
+    assert_eq!(
+        (arena.free_slabs(), arena.live_bytes()),
+        (free, live + 300_000),
+        "the piece holds the old run"
+    );
+    assert_eq!(piece.as_slice(), content(len as u64 - 1, 1));
+    drop(piece);
+    assert_eq!((arena.free_slabs(), arena.live_bytes()), (free + 1, live));
+    assert_eq!(drain(&mut left.reader(0), len as u64), Poll::Ready(Ok(())));
+    assert!(!arena.compact(), "there is nothing more to move");
+}

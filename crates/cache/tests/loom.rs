@@ -136,3 +136,26 @@ fn a_held_piece_outlives_its_buffer_and_its_slab_is_not_reused() {
         refilling.join().unwrap();
     });
 }
+
+#[test]
+fn content_moves_under_its_readers() {
+    model(|| {
+        // `ab` is left alone in the first slab, `ef` opens the second and leaves room in it.
+        let arena = Arena::new(8).unwrap();
+        let [moved, gone, open] = [b"ab", b"cd", b"ef"].map(|bytes| {
+            let (buffer, mut writer) = FillBuffer::<()>::stored(&arena, ());
+            writer.append(Bytes::from_static(bytes)).unwrap();
+            writer.complete();
+            buffer.settle();
+            buffer
+        });
+        drop(gone);
+        let reader = moved.reader(0);
+        let reading = thread::spawn(move || read_all(reader));
+        assert!(arena.compact());
+        assert_eq!(reading.join().unwrap(), (b"ab".to_vec(), Ok(())));
+        assert_eq!(read_all(moved.reader(0)), (b"ab".to_vec(), Ok(())));
+        assert_eq!(read_all(open.reader(0)), (b"ef".to_vec(), Ok(())));
+        assert_eq!(arena.free_slabs(), 1);
+    });
+}

@@ -29,7 +29,7 @@ impl Policy for S3Fifo {
             return true;
         }
         while self.policy.bytes() + bytes > self.bytes_max {
-            let Some(mut candidate) = self.policy.next() else { return false };
+            let Some(mut candidate) = self.policy.take() else { return false };
             let frequency = &mut self.frequencies[candidate.item as usize];
             if candidate.stays(frequency.as_ref().expect("what is queued is held")) {
                 self.policy.keep(candidate);

@@ -16,8 +16,8 @@ use crate::sync::lock;
 const FREE_SLABS_MIN: usize = 2;
 /// Stored responses that one call looks at to make room: a bound on what a single request pays.
 const EVICTION_STEPS_MAX: usize = 256;
-/// Slabs that one call empties at most, by moving what is alive in them: some 200 µs each.
-const COMPACTIONS_MAX: usize = 2;
+/// Slabs that one call empties at most, by moving what is alive in them: a copy of less than a slab.
+const COMPACTIONS_MAX: usize = 1;
 
 impl Cache {
     /// Puts `stored` among what may be evicted. It takes over from those whose place it took.
@@ -49,7 +49,7 @@ impl Cache {
                 compactions += 1;
                 continue;
             }
-            let Some(mut candidate) = lock(&self.queue).next() else { return };
+            let Some(mut candidate) = lock(&self.queue).take() else { return };
             let Some(stored) = candidate.item.upgrade() else { continue };
             match stored.content.progress() {
                 Progress::Complete(bytes) => {

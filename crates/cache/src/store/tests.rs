@@ -125,6 +125,22 @@ fn a_fill_is_found_while_memory_is_short() {
 }
 
 #[test]
+fn a_pass_over_cold_content_leaves_what_is_used_and_what_replaced_it() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    store(&cache, "segment", 60, 500_000);
+    store(&cache, "playlist", 1, 1000);
+    let hit = |key| matches!(look_up(&cache, key, 0), Lookup::Hit(_));
+    assert!(hit("segment") && hit("playlist"));
+    let Lookup::Stale(mut fill, ..) = look_up(&cache, "playlist", 2000) else { panic!("not stale") };
+    fill.begin(head(60, Some(0)), 0);
+    fill.complete();
+    for cold in 0..300 {
+        store(&cache, &format!("cold {cold}"), 60, 500_000);
+    }
+    assert!(hit("segment") && hit("playlist") && !hit("cold 0"));
+}
+
+#[test]
 fn without_room_a_response_is_passed_not_begun_and_broken() {
     let cache = Cache::new(4 * SLAB).unwrap();
     let held: Vec<_> = ["a", "b", "c", "d"]
