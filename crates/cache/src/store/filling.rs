@@ -110,7 +110,10 @@ impl Fill {
         cache.make_room(0);
         let head = Arc::new(Head { sliced: true, length: Some(length), ..head });
         let content = self.place.content.clone();
-        cache.admit(&Arc::new(Stored { head: head.clone(), content, key, hit: false.into() }), None);
+        cache.admit(
+            &Arc::new(Stored { head: head.clone(), content, key, frequency: Frequency::default() }),
+            None,
+        );
         self.writer.complete_elsewhere(head, length);
     }
 

@@ -25,7 +25,8 @@ impl Cache {
         for old in replaced {
             stored.frequency.succeed(&old.frequency);
         }
-        let bytes = stored.head.length.unwrap_or(0) + stored.index_bytes() as u64;
+        let length = stored.head.length.filter(|_| !stored.head.sliced);
+        let bytes = length.unwrap_or(0) + stored.index_bytes() as u64;
         let mut queue = lock(&self.queue);
         queue.insert(Arc::downgrade(stored), stored.key.digest, bytes, &stored.frequency);
         // Replaced and failed responses leave their place behind; clear them before they outnumber the living.
@@ -52,7 +53,8 @@ impl Cache {
             let Some(mut candidate) = lock(&self.queue).take() else { return };
             let Some(stored) = candidate.item.upgrade() else { continue };
             match stored.content.progress() {
-                Progress::Complete(bytes) => {
+                Progress::Complete(_) => {
+                    let bytes = stored.content.kept_bytes();
                     candidate.bytes = bytes + stored.index_bytes() as u64;
                     if candidate.stays(&stored.frequency) {
                         lock(&self.queue).keep(candidate);
