@@ -52,7 +52,7 @@ fn head() -> Head {
     let directives = CacheControl::from_fields(&fields);
     let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
     let (withheld, selection) = (Fields::new(), Selection::default());
-    Head { status: 200, fields, withheld, length: None, freshness, selection, private: None }
+    Head { status: 200, fields, withheld, length: None, freshness, selection, private: None, sliced: false }
 }
 
 /// The part of the memory in use that is alive.
