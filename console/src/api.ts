@@ -41,7 +41,7 @@ export interface Catalogue {
 }
 
 /** What the cache made of a request. */
-export type CacheResult = "hit" | "join" | "miss" | "validated" | "stale" | "pass" | "error";
+export type CacheResult = "hit" | "join" | "miss" | "validated" | "stale" | "pass" | "purge" | "error";
 
 /** One response of the edge. */
 export interface ResponseRecord {

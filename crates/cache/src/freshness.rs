@@ -86,6 +86,11 @@ impl Freshness {
         self.lifetime_s > self.age_s(now_ms)
     }
 
+    /// The same, but stale from `since_ms` on.
+    pub fn stale_from(self, since_ms: u64) -> Self {
+        Self { lifetime_s: self.lifetime_s.min(self.age_s(since_ms)), ..self }
+    }
+
     /// What it is good for, for a request that says `asked` (§5.2.1).
     pub fn reuse(&self, asked: &RequestCacheControl, now_ms: u64) -> Reuse {
         let (age_s, fresh) = (self.age_s(now_ms), self.is_fresh(now_ms));

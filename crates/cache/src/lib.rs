@@ -5,24 +5,32 @@
 //! - [`rules`], [`freshness`] and [`storage`]: RFC 9111 as pure functions of settings, fields and `now`.
 //! - [`store`]: the sharded index: look-up, collapse, variants.
 //! - [`eviction`]: which of what is stored goes when room is needed.
+//! - [`purge`] and [`ban`]: what is no longer to be served, by URL, tag or expression.
 //!
-//! Lock order: a shard of the index → a [`FillBuffer`] → the arena's slabs. No lock is held across I/O,
+//! Lock order: a shard of the index → the list of purges → a [`FillBuffer`] → the arena's slabs. No lock is held across I/O,
 //! and wakers are called with none held.
 
 pub mod arena;
+pub mod ban;
 pub mod eviction;
 pub mod fill;
 pub mod freshness;
 mod memory;
+#[cfg(not(loom))]
+pub mod purge;
 pub mod rules;
 pub mod storage;
 #[cfg(not(loom))]
 pub mod store;
 mod sync;
+pub mod tags;
 mod waiters;
 mod window;
 
 pub use arena::Arena;
+pub use ban::{Expression, ExpressionError};
 pub use fill::{Failure, FillBuffer, Piece, Reader, Writer};
+#[cfg(not(loom))]
+pub use purge::{Ban, Purge, TooMany, What};
 #[cfg(not(loom))]
 pub use store::{Cache, Fill, Head, Lookup, Private, Stored};

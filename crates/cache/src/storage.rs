@@ -4,6 +4,7 @@ use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 use thalweg_http::{Fields, Method, RequestHead, date};
 
 use crate::freshness::Freshness;
+use crate::tags::has_too_many_tags;
 
 /// Whether a response may answer other requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,9 @@ pub fn storable(
     }
     if fields.list("vary").any(|name| name == b"*") {
         return no("vary");
+    }
+    if has_too_many_tags(fields) {
+        return no("tags");
     }
     let can_be_validated = fields.contains("etag") || fields.contains("last-modified");
     if freshness.lifetime_s == 0 && !(can_be_validated && understood) {

@@ -9,8 +9,9 @@
 //! - A key whose response turned out not to be shareable is passed for a moment (hit-for-miss): nobody waits for a
 //!   head that will not help them.
 //! - What goes when room is needed is [`eviction`](crate::eviction)'s to say; never one still filling.
+//! - What was purged is absent for every look-up; its memory is freed by a walk (`sweep`).
 //!
-//! Lock order: a shard, then the queue; neither is held while the other's owner is called back.
+//! Lock order: a shard, then the queue or the list of purges; none is held while the other's owner is called back.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,16 +27,18 @@ use crate::arena::{Arena, SLAB_BYTES};
 use crate::eviction::{Frequency, Policy};
 use crate::fill::{FillBuffer, Progress, Reader};
 use crate::freshness::{Freshness, Reuse};
+use crate::purge::{Purges, Standing};
 use crate::storage::{Selection, made_s};
 use crate::sync::lock;
 
 mod filling;
 mod room;
+mod sweep;
 
 pub use filling::Fill;
 
-/// Parts of the index with a lock of their own.
-const SHARDS: usize = 64;
+/// Parts of the index with a lock of their own: so many that a walk, which holds one at a time, holds up nobody.
+const SHARDS: usize = 1024;
 /// Content of one response may take this part of the memory at most.
 const CONTENT_SHARE_MAX: u64 = 4;
 /// Keys, fields and the rest of the index may take this part of the memory's size, beside it.
@@ -49,7 +52,7 @@ pub const PASS_WINDOW_BYTES: usize = 256 * 1024;
 /// How long a key is passed after a response under it was not shareable.
 pub const PASS_MARK_MS: u64 = 5_000;
 /// Keys that are marked so in each shard; beyond, the marks are forgotten.
-const PASS_MARKS_MAX: usize = 1024;
+const PASS_MARKS_MAX: usize = 64;
 
 const _: () = assert!(PASS_WINDOW_BYTES < SLAB_BYTES);
 
@@ -62,6 +65,8 @@ pub struct Head {
     pub fields: Fields,
     /// Fields for the client that caused the fetch, and no other.
     pub withheld: Fields,
+    /// Fields for this cache, and no client: `Surrogate-Key`.
+    pub surrogate: Fields,
     /// Content bytes, where the head says how many.
     pub length: Option<u64>,
     /// How long it may be reused.
@@ -95,6 +100,7 @@ pub struct Stored {
     pub content: Arc<Content>,
     key: Key,
     frequency: Frequency,
+    standing: Standing,
 }
 
 /// A key with its hash.
@@ -113,8 +119,9 @@ pub enum Lookup {
     Joined(Arc<Stored>),
     /// Stale, but good enough while it is refreshed; the caller does that if nobody is about it yet.
     Refresh(Arc<Stored>, Option<Fill>),
-    /// Somebody is fetching; the head is awaited.
-    Wait(Reader<Arc<Head>>),
+    /// Somebody is fetching; the head is awaited. With the number of the newest purge before: see
+    /// [`Cache::has_purged`].
+    Wait(Reader<Arc<Head>>, u64),
     /// Nothing that fits: the caller fetches, and reads what it fetches.
     Miss(Fill, Reader<Arc<Head>>),
     /// Stored but not fresh: the caller asks the backend whether it is still good, if the response has a validator, or
@@ -138,6 +145,8 @@ pub struct Cache {
     index_bytes: AtomicUsize,
     index_bytes_max: usize,
     content_bytes_max: u64,
+    purges: Purges,
+    sweeper: sweep::Sweeper,
 }
 
 #[derive(Debug, Default)]
@@ -151,12 +160,32 @@ struct Shard {
 struct Slot {
     key: Key,
     variants: Vec<Arc<Stored>>,
-    pending: Option<Arc<Content>>,
+    pending: Option<Pending>,
+}
+
+/// A fetch whose head is awaited.
+#[derive(Debug, Clone)]
+struct Pending {
+    content: Arc<Content>,
+    /// Of the newest purge before it began.
+    number: u64,
 }
 
 impl Slot {
-    fn select(&self, request: &Fields) -> Option<&Arc<Stored>> {
-        let mut matching = self.variants.iter().rev().filter(|stored| stored.head.selection.matches(request));
+    /// Ends the wait for the head of `content`; false if it was not waited for here, or no longer.
+    fn take_pending(&mut self, content: &Arc<Content>, sweeper: &sweep::Sweeper, purges: &Purges) -> bool {
+        let taken = self.pending.take_if(|pending| Arc::ptr_eq(&pending.content, content));
+        if taken.as_ref().is_some_and(|pending| pending.number < purges.latest()) {
+            // What was purged meanwhile had to be kept in mind for it.
+            sweeper.wake();
+        }
+        taken.is_some()
+    }
+
+    fn select(&self, request: &Fields, purges: &Purges) -> Option<&Arc<Stored>> {
+        let matches =
+            |stored: &&Arc<Stored>| stored.head.selection.matches(request) && stored.is_spared(purges);
+        let mut matching = self.variants.iter().rev().filter(matches);
         let latest = matching.next()?;
         // Nearly always the only one.
         Some(
@@ -225,6 +254,8 @@ impl Cache {
             index_bytes: AtomicUsize::new(0),
             index_bytes_max: memory_bytes / INDEX_SHARE_MAX,
             content_bytes_max: memory_bytes as u64 / CONTENT_SHARE_MAX,
+            purges: Purges::default(),
+            sweeper: sweep::Sweeper::default(),
         }))
     }
 
@@ -257,13 +288,15 @@ impl Cache {
         asked: &RequestCacheControl,
         now_ms: u64,
     ) -> Lookup {
-        let digest = self.hasher.hash_one(key);
+        let digest = self.digest(key);
         let mut shard = lock(self.shard(digest));
+        // Seen before anything is selected: what a fetch begun now will ask about was not purged until then.
+        let number = self.purges.number();
         let is_passed = shard.is_passed(digest, now_ms);
         let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
-        let selected = slot.as_ref().and_then(|slot| slot.select(fields)).cloned();
+        let selected = slot.as_ref().and_then(|slot| slot.select(fields, &self.purges)).cloned();
         let pending = slot.and_then(|slot| slot.pending.clone());
-        match selected.as_ref().map(|stored| stored.head.freshness.reuse(asked, now_ms)) {
+        match selected.as_ref().map(|stored| stored.freshness().reuse(asked, now_ms)) {
             Some(Reuse::Now) => {
                 drop(shard);
                 let stored = selected.expect("what is good for now was selected");
@@ -275,19 +308,20 @@ impl Cache {
             Some(Reuse::NowAndRefresh) => {
                 let stored = selected.expect("what is good for now was selected");
                 stored.found();
-                let fill = (pending.is_none() && !is_passed).then(|| self.begin(&mut shard, digest, key).0);
+                let fill =
+                    (pending.is_none() && !is_passed).then(|| self.begin(&mut shard, digest, key, number).0);
                 return Lookup::Refresh(stored, fill);
             }
             Some(Reuse::AfterValidation) | None if asked.only_if_cached => return Lookup::Nothing,
             Some(Reuse::AfterValidation) | None => {}
         }
         if let Some(pending) = pending {
-            return Lookup::Wait(pending.reader(0));
+            return Lookup::Wait(pending.content.reader(0), pending.number);
         }
         if is_passed {
             return Lookup::Pass;
         }
-        let (fill, reader) = self.begin(&mut shard, digest, key);
+        let (fill, reader) = self.begin(&mut shard, digest, key, number);
         drop(shard);
         match selected.filter(|stored| stored.is_complete()) {
             Some(stored) => Lookup::Stale(fill, reader, stored),
@@ -296,11 +330,18 @@ impl Cache {
     }
 
     /// A fetch that others who ask for `key` wait for.
-    fn begin(self: &Arc<Self>, shard: &mut Shard, digest: u64, key: &str) -> (Fill, Reader<Arc<Head>>) {
+    fn begin(
+        self: &Arc<Self>,
+        shard: &mut Shard,
+        digest: u64,
+        key: &str,
+        number: u64,
+    ) -> (Fill, Reader<Arc<Head>>) {
         let (content, writer, reader) = FillBuffer::new();
+        let number = self.purges.number_of_fetch(key, number);
         let slot = shard.slot_or_new(digest, key);
-        slot.pending = Some(content.clone());
-        (Fill::pending(self.clone(), slot.key.clone(), content, writer), reader)
+        slot.pending = Some(Pending { content: content.clone(), number });
+        (Fill::pending(self.clone(), (slot.key.clone(), number), content, writer), reader)
     }
 
     /// A fetch for one client alone, which the index does not know of.
@@ -311,9 +352,13 @@ impl Cache {
 
     /// What is stored for `request`, fresh or not: for one who knows it was validated just now.
     pub fn peek(&self, key: &str, request: &Fields) -> Option<Arc<Stored>> {
-        let digest = self.hasher.hash_one(key);
+        let digest = self.digest(key);
         let shard = lock(self.shard(digest));
-        shard.slots.find(digest, |slot| slot.key.is(digest, key))?.select(request).cloned()
+        shard.slots.find(digest, |slot| slot.key.is(digest, key))?.select(request, &self.purges).cloned()
+    }
+
+    fn digest(&self, key: &str) -> u64 {
+        self.hasher.hash_one(key)
     }
 
     fn shard(&self, digest: u64) -> &Mutex<Shard> {
@@ -321,12 +366,19 @@ impl Cache {
         &self.shards[(digest >> 32) as usize % SHARDS]
     }
 
-    /// Puts `stored` into the index in place of `old`, or of the variant that the same requests select.
-    fn admit(&self, stored: &Arc<Stored>, old: Option<&Arc<Stored>>) {
+    /// Puts `stored`, which was fetched into `fill`, into the index in place of `old`, or of the variant that the same
+    /// requests select; unless it was purged on its way, and with it the place of its fetch.
+    fn admit(&self, stored: &Arc<Stored>, fill: &Arc<Content>, old: Option<&Arc<Stored>>) {
         let mut removed = Vec::new();
         let mut shard = lock(self.shard(stored.key.digest));
-        let slot = shard.slot_or_new(stored.key.digest, &stored.key.text);
-        slot.pending = None;
+        let Some(slot) = shard.slot(&stored.key) else { return };
+        if !slot.take_pending(fill, &self.sweeper, &self.purges) {
+            return;
+        }
+        if !stored.is_spared(&self.purges) || old.is_some_and(|old| !old.is_spared(&self.purges)) {
+            shard.tidy(&stored.key);
+            return;
+        }
         let replaced = |variant: &mut Arc<Stored>| {
             old.is_some_and(|old| Arc::ptr_eq(old, variant))
                 || variant.head.selection == stored.head.selection
@@ -375,10 +427,8 @@ impl Cache {
     /// Takes a pending fetch out of the index; with `passed_ms` its key is passed from then on for a moment.
     fn remove_pending(&self, key: &Key, content: &Arc<Content>, passed_ms: Option<u64>) {
         let mut shard = lock(self.shard(key.digest));
-        if let Some(slot) = shard.slot(key)
-            && slot.pending.as_ref().is_some_and(|pending| Arc::ptr_eq(pending, content))
-        {
-            slot.pending = None;
+        if let Some(slot) = shard.slot(key) {
+            slot.take_pending(content, &self.sweeper, &self.purges);
         }
         if let Some(now_ms) = passed_ms {
             shard.mark_passed(key.digest, now_ms);
@@ -388,6 +438,21 @@ impl Cache {
 }
 
 impl Stored {
+    /// How long it may be reused: what its head says, cut short where it was purged softly.
+    pub fn freshness(&self) -> Freshness {
+        let freshness = self.head.freshness;
+        self.standing.stale_ms().map_or(freshness, |since_ms| freshness.stale_from(since_ms))
+    }
+
+    /// The number of the newest purge before its fetch began.
+    pub fn number(&self) -> u64 {
+        self.standing.number()
+    }
+
+    fn is_spared(&self, purges: &Purges) -> bool {
+        purges.spares(&self.key.text, &self.head, &self.standing)
+    }
+
     fn made_s(&self) -> u64 {
         made_s(&self.head.fields)
     }
@@ -412,6 +477,7 @@ impl Stored {
             + self.key.text.len()
             + self.head.fields.text_len()
             + self.head.withheld.text_len()
+            + self.head.surrogate.text_len()
             + self.head.selection.bytes()
     }
 }

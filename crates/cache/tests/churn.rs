@@ -52,7 +52,8 @@ fn head() -> Head {
     let directives = CacheControl::from_fields(&fields);
     let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
     let (withheld, selection) = (Fields::new(), Selection::default());
-    Head { status: 200, fields, withheld, length: None, freshness, selection, private: None, sliced: false }
+    let (surrogate, private, sliced) = (Fields::new(), None, false);
+    Head { status: 200, fields, withheld, surrogate, length: None, freshness, selection, private, sliced }
 }
 
 /// The part of the memory in use that is alive.

@@ -1,4 +1,5 @@
-//! The admin interface: the records as they happen, and the edge's figures. Not for clients: loopback by default.
+//! The admin interface: the records as they happen, the edge's figures, purges and bans. Not for clients: loopback by
+//! default, and closed to web pages, which a browser on this machine would let reach it.
 //!
 //! **Invariant:** it holds nothing that the edge waits for when it stops.
 
@@ -10,17 +11,21 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{CONTENT_TYPE, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use futures_util::stream::unfold;
-use serde_json::json;
-use thalweg_cache::Cache;
+use serde_json::{Value, json};
+use thalweg_cache::{Ban, Cache, Expression, TooMany, What};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::log::Records;
+use crate::now_ms;
+use crate::purge::{self, Order};
 use crate::worker::Shared;
 
 /// How often a quiet stream says that it is alive.
@@ -46,7 +51,12 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
         cache: shared.cache.clone(),
         connections: shared.connections.clone(),
     };
-    let app = Router::new().route("/records", get(records)).route("/stats", get(stats)).with_state(told);
+    let app = Router::new()
+        .route("/records", get(records))
+        .route("/stats", get(stats))
+        .route("/purge", post(purge))
+        .route("/bans", get(bans).post(ban))
+        .with_state(told);
     Ok(async move {
         if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop).await {
             tracing::error!(%error, "the admin interface ended");
@@ -66,8 +76,61 @@ async fn stats(State(told): State<Told>) -> Response {
         "memory_slabs": arena.slabs_max(),
         "memory_slabs_free": arena.free_slabs(),
         "records_lost": told.records.lost(),
+        "purges_in_force": told.cache.purges_in_force(),
     });
-    ([(CONTENT_TYPE, "application/json")], stats.to_string()).into_response()
+    json_response(StatusCode::OK, stats.to_string())
+}
+
+/// `url`, `urls`, `tag`, `tags` and `soft`, in the query or as a JSON object.
+async fn purge(
+    State(told): State<Told>,
+    RawQuery(query): RawQuery,
+    fields: HeaderMap,
+    content: Bytes,
+) -> Response {
+    if fields.contains_key(ORIGIN) {
+        return refused(StatusCode::FORBIDDEN, FROM_A_PAGE);
+    }
+    let order = match Order::from_admin(&query.unwrap_or_default(), &content) {
+        Ok(order) => order,
+        Err(reason) => return refused(StatusCode::BAD_REQUEST, &reason),
+    };
+    match order.carry_out(&told.cache) {
+        Ok(count) => json_response(StatusCode::OK, purge::done(count)),
+        Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    }
+}
+
+/// The expression is the content as it stands.
+async fn ban(State(told): State<Told>, fields: HeaderMap, content: Bytes) -> Response {
+    if fields.contains_key(ORIGIN) {
+        return refused(StatusCode::FORBIDDEN, FROM_A_PAGE);
+    }
+    let expression = match Expression::parse(&String::from_utf8_lossy(&content)) {
+        Ok(expression) => expression,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let ban = Ban { expression, made_ms: now_ms() };
+    match told.cache.purge(What::Ban(Arc::new(ban)), None) {
+        Ok(_) => json_response(StatusCode::OK, json!({"status": "ok"}).to_string()),
+        Err(error @ TooMany) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    }
+}
+
+async fn bans(State(told): State<Told>) -> Response {
+    let ban = |ban: &Arc<Ban>| json!({"expression": ban.expression.as_str(), "made_unix_ms": ban.made_ms});
+    let bans: Vec<Value> = told.cache.bans().iter().map(ban).collect();
+    json_response(StatusCode::OK, json!({ "bans": bans }).to_string())
+}
+
+const FROM_A_PAGE: &str = "a web page may not do this";
+
+fn refused(status: StatusCode, reason: &str) -> Response {
+    json_response(status, json!({"status": "error", "reason": reason}).to_string())
+}
+
+fn json_response(status: StatusCode, content: String) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], content).into_response()
 }
 
 /// The records from now on as server-sent events: each `data` one JSON record, and an event `lost` with a number

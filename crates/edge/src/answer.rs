@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use thalweg_cache::fill::Progress;
+use thalweg_cache::freshness::Freshness;
 use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
 use thalweg_http::RequestHead;
 use thalweg_http::cache_control::RequestCacheControl;
@@ -25,6 +26,7 @@ pub(crate) struct Found {
     pub(crate) head: Arc<Head>,
     pub(crate) content: Content,
     pub(crate) cache: CacheResult,
+    freshness: Freshness,
     /// The backend answered this very request: its conditions and range are not ours to apply.
     pub(crate) verbatim: bool,
     forward: Option<Forward>,
@@ -42,7 +44,8 @@ pub(crate) struct Refusal {
 impl Found {
     fn stored(stored: &Stored, cache: CacheResult) -> Self {
         let content = Content::Fill(stored.content.reader(0));
-        Self { head: stored.head.clone(), content, cache, verbatim: false, forward: None }
+        let freshness = stored.freshness();
+        Self { head: stored.head.clone(), content, cache, freshness, verbatim: false, forward: None }
     }
 
     /// Stale, because the backend failed (RFC 5861 §4).
@@ -52,7 +55,8 @@ impl Found {
 
     fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forward: Forward) -> Self {
         let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
-        Self { head, content: Content::Fill(content), cache, verbatim: false, forward: Some(forward) }
+        let (freshness, content) = (head.freshness, Content::Fill(content));
+        Self { head, content, cache, freshness, verbatim: false, forward: Some(forward) }
     }
 
     /// The same, with its content from slices; `opened` is where the first one was found.
@@ -87,7 +91,7 @@ impl Found {
                 CacheResult::Miss | CacheResult::Pass => Some(self.head.status),
                 _ => None,
             },
-            ttl_s: shared.then(|| self.head.freshness.ttl_s(now_ms)),
+            ttl_s: shared.then(|| self.freshness.ttl_s(now_ms)),
             stored: matches!(self.cache, CacheResult::Miss),
             collapsed: matches!(self.cache, CacheResult::Join),
             key: None,
@@ -97,7 +101,7 @@ impl Found {
 
     /// The age to tell: of what was stored before, or had an age when it came.
     pub(crate) fn age_s(&self, now_ms: u64) -> Option<u64> {
-        let age = self.head.freshness.age_s(now_ms);
+        let age = self.freshness.age_s(now_ms);
         let stored = matches!(self.cache, CacheResult::Hit | CacheResult::Join | CacheResult::Stale);
         (age > 0 || stored).then_some(age)
     }
@@ -184,7 +188,7 @@ async fn find(
                 return Ok(Found::stored(&stored, CacheResult::Stale));
             }
             Lookup::Stale(fill, mut content, stale) => {
-                let is_fresh = stale.head.freshness.is_fresh(now_ms());
+                let is_fresh = stale.freshness().is_fresh(now_ms());
                 let forward = if is_fresh { Forward::Request } else { Forward::Stale };
                 let (validation, told) = fetch::Request::validation(request, stale.clone());
                 worker.spawn(fetch::run(worker.clone(), fill, validation, client));
@@ -197,14 +201,14 @@ async fn find(
                         }
                         Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward)),
                     },
-                    Err(_) if stale.head.freshness.serves_on_error(now_ms()) => Ok(Found::in_need(&stale)),
+                    Err(_) if stale.freshness().serves_on_error(now_ms()) => Ok(Found::in_need(&stale)),
                     Err(failure) => Err(Refusal::failed(&failure, forward)),
                 };
             }
             Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request")),
-            Lookup::Wait(content) => match joined(worker, key, request, content).await? {
+            Lookup::Wait(content, number) => match joined(worker, key, request, content, number).await? {
                 Joined::Found(found) => return Ok(found),
-                Joined::OtherVariant => {}
+                Joined::LookAgain => {}
                 Joined::NotShared => return pass(worker, request, client, Forward::Miss).await,
             },
             Lookup::Pass => return pass(worker, request, client, Forward::Bypass).await,
@@ -226,8 +230,8 @@ fn refresh(worker: &Arc<Worker>, fill: Fill, request: &RequestHead, stored: &Arc
 /// What became of waiting for somebody else's fetch.
 enum Joined {
     Found(Found),
-    /// It brought what another kind of request selects, or nothing.
-    OtherVariant,
+    /// It brought what another kind of request selects, or what was purged on its way.
+    LookAgain,
     /// It brought nothing that may be shared: everybody goes their own way, at once.
     NotShared,
 }
@@ -237,25 +241,31 @@ async fn joined(
     key: &str,
     request: &RequestHead,
     mut content: Reader<Arc<Head>>,
+    number: u64,
 ) -> Result<Joined, Refusal> {
-    let joined = |head, content| {
-        let content = Content::Fill(content);
-        Found { head, content, cache: CacheResult::Join, verbatim: false, forward: None }
+    let joined = |head: Arc<Head>, content| Found {
+        freshness: head.freshness,
+        head,
+        content: Content::Fill(content),
+        cache: CacheResult::Join,
+        verbatim: false,
+        forward: None,
     };
     match content.head().await {
         Ok(head) if head.private.is_some() => Ok(Joined::NotShared),
-        Ok(head) if !head.selection.matches(&request.fields) => Ok(Joined::OtherVariant),
+        Ok(head) if !head.selection.matches(&request.fields) => Ok(Joined::LookAgain),
+        Ok(head) if worker.cache().has_purged(key, &head, number) => Ok(Joined::LookAgain),
         Ok(head) if head.freshness.is_fresh(now_ms()) => Ok(Joined::Found(joined(head, content))),
         Ok(_) => Ok(Joined::NotShared),
-        Err(Failure::NotSliced(_)) => Ok(Joined::OtherVariant),
+        Err(Failure::NotSliced(_)) => Ok(Joined::LookAgain),
         Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields) {
-            Some(stored) if stored.head.freshness.is_fresh(now_ms()) => {
+            Some(stored) if stored.freshness().is_fresh(now_ms()) => {
                 Ok(Joined::Found(Found::stored(&stored, CacheResult::Hit)))
             }
             _ => Ok(Joined::NotShared),
         },
         Err(failure) => match worker.cache().peek(key, &request.fields) {
-            Some(stored) if stored.head.freshness.serves_on_error(now_ms()) => {
+            Some(stored) if stored.freshness().serves_on_error(now_ms()) => {
                 Ok(Joined::Found(Found::in_need(&stored)))
             }
             _ => Err(Refusal::failed(&failure, Forward::UriMiss)),
@@ -274,8 +284,7 @@ async fn pass(
     worker.spawn(fetch::run(worker.clone(), fill, fetch::Request::verbatim(request), client));
     match content.head().await {
         Ok(head) => {
-            let (content, cache) = (Content::Fill(content), CacheResult::Pass);
-            Ok(Found { head, content, cache, verbatim: true, forward: Some(forward) })
+            Ok(Found { cache: CacheResult::Pass, verbatim: true, ..Found::fetched(head, content, forward) })
         }
         Err(failure) => Err(Refusal::failed(&failure, forward)),
     }

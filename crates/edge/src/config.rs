@@ -9,6 +9,7 @@ use thalweg_cache::rules::Rules;
 use thalweg_tcp::congestion::CongestionControl;
 
 use crate::backend::BackendUrl;
+use crate::prefix::IpPrefix;
 
 /// Configuration of an edge.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Config {
     pub threads: Option<NonZeroUsize>,
     /// Congestion control of each client connection; `None`: the system's.
     pub congestion_control: Option<CongestionControl>,
+    /// Clients that may purge, by their addresses.
+    pub purge_from: Vec<IpPrefix>,
     /// Where the admin interface listens.
     pub admin: Option<SocketAddr>,
     /// Where the request log goes.
@@ -96,6 +99,7 @@ impl Default for Config {
             memory_bytes: 1 << 30,
             threads: None,
             congestion_control: None,
+            purge_from: IpPrefix::LOOPBACK.into(),
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogTo::Off,
             rules: Rules::default(),

@@ -11,10 +11,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_cache::Failure;
+use thalweg_cache::{Failure, TooMany};
 use thalweg_http::cache_status::{CacheStatus, Forward};
 use thalweg_http::chunked::LAST_CHUNK;
-use thalweg_http::{Fields, Framing, Method, RequestHead, Version, date, framing, range, status, target};
+use thalweg_http::{Fields, Framing, Method, RequestHead, Version, date, framing, range, status};
 use thalweg_record::{CacheResult, Cut};
 use thalweg_tcp::congestion;
 use tokio::net::TcpStream;
@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use crate::answer::{Found, Refusal, answer};
 use crate::multipart::Multipart;
 use crate::now_ms;
+use crate::purge::{self, Order};
 use crate::reply::{Delimited, Part, ReplyHead, part};
 use crate::request::{Read, RequestLine, Requests};
 use crate::send::{CHUNK_BYTES_MAX, SENDFILE_BYTES_MIN, Sender};
@@ -54,6 +55,13 @@ pub(crate) async fn serve(worker: Arc<Worker>, stream: TcpStream, client: Socket
         out: Vec::new(),
     };
     while let Ok(Next::Request) = connection.exchange().await {}
+}
+
+/// A response that the edge makes itself.
+struct Own {
+    status: u16,
+    content_type: &'static str,
+    content: String,
 }
 
 struct Connection {
@@ -92,7 +100,12 @@ impl Connection {
         let answered = match refusal {
             Some(refusal) => Err(refusal),
             None => {
-                self.write_key();
+                let target = self.request.target.as_str();
+                purge::write_key(&self.request.authority, target, &mut self.key);
+                if self.request.method == Method::Purge {
+                    let sent = self.purge(after).await;
+                    return self.sent(begun, &sent).await;
+                }
                 answer(&self.worker.clone(), &self.key, &self.request, self.client.ip()).await
             }
         };
@@ -100,7 +113,12 @@ impl Connection {
             Ok(found) => self.reply(found, after).await,
             Err(refusal) => self.refuse(&refusal, after).await,
         };
-        self.record(begun, &sent, None);
+        self.sent(begun, &sent).await
+    }
+
+    /// Tells of a response, and whether the connection goes on.
+    async fn sent(&mut self, begun: Instant, sent: &Sent) -> io::Result<Next> {
+        self.record(begun, sent, None);
         // A shutdown would turn the reset of what was cut into a clean end.
         if sent.next == Next::Close && sent.cut.is_none() {
             self.requests.linger(&mut self.stream).await;
@@ -119,7 +137,7 @@ impl Connection {
         let framing = framing::request_framing(&self.request).map_err(|error| {
             (Refusal::own(error.status(), "the length of the request is in doubt"), Next::Close)
         })?;
-        if !matches!(self.request.method, Method::Get | Method::Head) {
+        if !matches!(self.request.method, Method::Get | Method::Head | Method::Purge) {
             let next = if framing == Framing::None { self.after() } else { Next::Close };
             return Err((Refusal::own(405, "only GET and HEAD are served here"), next));
         }
@@ -130,14 +148,27 @@ impl Connection {
         if !self.worker.serves(self.request.authority.host()) {
             return Err((Refusal::own(421, "this host is not served here"), self.after()));
         }
+        if self.request.method == Method::Purge && !self.may_purge() {
+            return Err((Refusal::own(403, "this address may not purge"), self.after()));
+        }
         Ok(())
     }
 
-    /// The cache key: host, and path and query in their normal form.
-    fn write_key(&mut self) {
-        self.key.clear();
-        self.key.push_str(self.request.authority.as_str());
-        self.key.push_str(&target::normalise(self.request.target.as_str()));
+    fn may_purge(&self) -> bool {
+        self.worker.config().purge_from.iter().any(|prefix| prefix.contains(self.client.ip()))
+    }
+
+    /// Does what a `PURGE` asks for, and says so.
+    async fn purge(&mut self, next: Next) -> Sent {
+        let order = Order::from_request(&self.request.fields, &self.key);
+        match order.carry_out(self.worker.cache()) {
+            Ok(count) => {
+                let own = Own { status: 200, content_type: "application/json", content: purge::done(count) };
+                let sent = self.send_own(own, Fields::new(), CacheStatus::default(), next).await;
+                Sent { cache: CacheResult::Purge, ..sent }
+            }
+            Err(TooMany) => self.refuse(&Refusal::own(503, "too many purges are in force"), next).await,
+        }
     }
 
     async fn reply(&mut self, mut found: Found, after: Next) -> Sent {
@@ -244,9 +275,6 @@ impl Connection {
     /// A response of our own.
     async fn refuse(&mut self, refusal: &Refusal, next: Next) -> Sent {
         let mut fields = Fields::new();
-        fields.push("Date", date::format(now_ms() / 1000));
-        fields.push("Content-Type", "text/plain; charset=utf-8");
-        fields.push("Cache-Control", "no-store");
         // Players come from other origins. An error says nothing that any client could not be told, and a player
         // that cannot read the status cannot tell a bad range from a dead edge.
         fields.push("Access-Control-Allow-Origin", "*");
@@ -254,18 +282,31 @@ impl Connection {
             fields.push("Allow", "GET, HEAD");
         }
         let content = format!("{} {}: {}\n", refusal.status, status::reason(refusal.status), refusal.reason);
+        let cache_status =
+            CacheStatus { forward: refusal.forward, detail: Some(refusal.reason), ..CacheStatus::default() };
+        let own = Own { status: refusal.status, content_type: "text/plain; charset=utf-8", content };
+        self.send_own(own, fields, cache_status, next).await
+    }
+
+    async fn send_own(
+        &mut self,
+        own: Own,
+        mut fields: Fields,
+        cache_status: CacheStatus<'static>,
+        next: Next,
+    ) -> Sent {
+        let Own { status, content_type, content } = own;
+        fields.push("Date", date::format(now_ms() / 1000));
+        fields.push("Content-Type", content_type);
+        fields.push("Cache-Control", "no-store");
         let head = ReplyHead {
-            status: refusal.status,
+            status,
             fields: &fields,
             own: None,
             age_s: None,
             delimited: Delimited::Length(content.len() as u64),
             content_range: None,
-            cache_status: CacheStatus {
-                forward: refusal.forward,
-                detail: Some(refusal.reason),
-                ..CacheStatus::default()
-            },
+            cache_status,
             version: self.request.version,
             keep_alive: next == Next::Request,
         };
@@ -278,7 +319,7 @@ impl Connection {
         let result = sender.bytes(&self.out, false).await;
         let cut = result.err().map(cut_of);
         Sent {
-            status: refusal.status,
+            status,
             cache: CacheResult::Error,
             bytes: if has_content && cut.is_none() { content.len() as u64 } else { 0 },
             first_byte: sender.first_byte(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::rules::{self, Rules};
 use thalweg_cache::storage::{Selection, Storable, storable, withhold};
+use thalweg_cache::tags::SURROGATE_KEY;
 use thalweg_cache::{Failure, Fill, Head, Private, Stored};
 use thalweg_http::{Fields, Method, RequestHead, date, framing, write};
 use tokio::sync::oneshot;
@@ -119,7 +120,7 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
     }
     if let Some((stale, _)) = &request.stale
         && is_failure(exchange.head.status)
-        && stale.head.freshness.serves_on_error(now_ms())
+        && stale.freshness().serves_on_error(now_ms())
     {
         return fill.fail(Failure::Backend(format!("status {}", exchange.head.status)));
     }
@@ -261,6 +262,10 @@ fn head_of(
     };
     let selection = Selection::of(&request.fields, &fields);
     fields.remove("age");
+    let surrogate: Fields = fields.get_all(SURROGATE_KEY).map(|tags| ("Surrogate-Key", tags)).collect();
+    if !surrogate.is_empty() {
+        fields.remove(SURROGATE_KEY);
+    }
     if private.is_some() {
         // It is for one client anyway.
         for (name, value) in withheld.iter() {
@@ -268,7 +273,7 @@ fn head_of(
         }
         withheld.clear();
     }
-    Head { status, fields, withheld, length, freshness, selection, private, sliced: false }
+    Head { status, fields, withheld, surrogate, length, freshness, selection, private, sliced: false }
 }
 
 /// The stored head with the fields of a 304 in place of its own (RFC 9111 §3.2, §4.3.4).
@@ -284,6 +289,9 @@ fn brought_up_to_date(
     let mut news = news.clone();
     news.remove_hop_by_hop();
     let mut fields = stored.fields.clone();
+    for (name, value) in stored.surrogate.iter() {
+        fields.push(name, value);
+    }
     let taken = |name: &str| !NOT_TAKEN.iter().any(|not| not.eq_ignore_ascii_case(name));
     for (name, _) in news.iter().filter(|(name, _)| taken(name)) {
         fields.remove(name);

@@ -6,6 +6,7 @@
 //! - [`connection`]: a client's connection: one response after the other, its congestion control.
 //! - [`request`]: requests as they come: heads, content that is read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
+//! - [`purge`]: what is no longer to be served, as clients and the admin interface ask for it.
 //! - [`fetch`]: the exchange with a backend that fills a `FillBuffer`; it outlives the client that caused it.
 //! - [`content`] and [`slices`]: what a reply is read from: one fill, or slices of large content, fetched as they are read.
 //! - [`reply`] and [`multipart`]: from a stored head and the request to status, ranges and fields.
@@ -25,6 +26,8 @@ mod exchange;
 mod fetch;
 mod log;
 mod multipart;
+mod prefix;
+mod purge;
 mod reply;
 mod request;
 mod send;
@@ -37,8 +40,10 @@ pub use admin::record_stream;
 pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{Config, LogTo, Timeouts};
 pub use log::Records;
+pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};
 pub use thalweg_cache::rules::Rules;
+pub use thalweg_cache::{Expression, ExpressionError};
 
 /// The name by which this cache tells of itself in `Via` and `Cache-Status`.
 const CACHE_NAME: &str = "thalweg";

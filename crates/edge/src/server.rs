@@ -142,6 +142,8 @@ impl Edge {
 #[derive(Debug)]
 struct Threads {
     workers: Vec<JoinHandle<io::Result<()>>>,
+    sweeper: JoinHandle<()>,
+    cache: Arc<Cache>,
     log: JoinHandle<()>,
     stopping: watch::Sender<bool>,
     early_end: Arc<Notify>,
@@ -161,6 +163,11 @@ impl Threads {
     fn start(shared: Arc<Shared>, listeners: Vec<TcpListener>, log: LogWriter) -> io::Result<Self> {
         let mut threads = Self {
             workers: Vec::with_capacity(listeners.len()),
+            sweeper: {
+                let cache = shared.cache.clone();
+                thread::Builder::new().name("edge-sweep".into()).spawn(move || cache.run_sweeps())?
+            },
+            cache: shared.cache.clone(),
             log: thread::Builder::new().name("edge-log".into()).spawn(|| log.run())?,
             stopping: watch::Sender::new(false),
             early_end: Arc::default(),
@@ -196,6 +203,8 @@ impl Threads {
             let panicked = |_| Err(io::Error::other("a worker of the edge panicked"));
             ended = ended.and(worker.join().unwrap_or_else(panicked));
         }
+        self.cache.end_sweeps();
+        let _ = self.sweeper.join();
         // The log ends once no worker can put anything into it.
         let _ = self.log.join();
         ended

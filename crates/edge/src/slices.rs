@@ -42,6 +42,9 @@ struct Representation {
     length: u64,
     /// Bytes of each slice but the last.
     slice_bytes: u64,
+    /// The head that slices are stored with, but for their length. It has the fields of the response, so that a ban or a
+    /// tag takes the slices away with it; it does not age: what is in a slice follows from its key.
+    head: Arc<Head>,
 }
 
 impl Representation {
@@ -49,12 +52,20 @@ impl Representation {
     fn of(worker: &Worker, key: &str, head: &Head) -> Option<Self> {
         let (length, etag) = (head.length?, strong_etag(&head.fields)?);
         let slice_bytes = slice_bytes(worker)?;
-        (head.status == 200 && head.private.is_none()).then(|| Self {
-            key: key.into(),
-            etag: etag.into(),
-            length,
-            slice_bytes,
-        })
+        if head.status != 200 || head.private.is_some() {
+            return None;
+        }
+        let freshness = Freshness { lifetime_s: u64::MAX, ..Freshness::default() };
+        let selection = Selection::default();
+        let slice_head = Head {
+            status: 206,
+            withheld: Fields::new(),
+            freshness,
+            selection,
+            sliced: false,
+            ..head.clone()
+        };
+        Some(Self { key: key.into(), etag: etag.into(), length, slice_bytes, head: Arc::new(slice_head) })
     }
 
     /// The bytes of slice `index`.
@@ -63,25 +74,16 @@ impl Representation {
         start..(start + self.slice_bytes).min(self.length)
     }
 
-    /// The key of slice `index`. A line break stands in no key that a client can ask for.
+    /// The key of slice `index`, derived from that of the response: no client can ask for a key with a space in it.
     fn slice_key(&self, index: u64) -> String {
         let etag = String::from_utf8_lossy(&self.etag);
-        format!("{}\n{etag}\n{}*{index}", self.key, self.slice_bytes)
+        format!("{} {etag} {}*{index}", self.key, self.slice_bytes)
     }
 
-    /// The head that slice `index` is stored with. It does not age: what is in it follows from its key.
+    /// The head that slice `index` is stored with.
     fn slice_head(&self, index: u64) -> Head {
         let bytes = self.bytes(index);
-        Head {
-            status: 206,
-            fields: Fields::new(),
-            withheld: Fields::new(),
-            length: Some(bytes.end - bytes.start),
-            freshness: Freshness { lifetime_s: u64::MAX, ..Freshness::default() },
-            selection: Selection::default(),
-            private: None,
-            sliced: false,
-        }
+        Head { length: Some(bytes.end - bytes.start), ..Head::clone(&self.head) }
     }
 }
 
@@ -372,10 +374,13 @@ impl Sliced {
             &RequestCacheControl::default(),
             now_ms(),
         ) {
-            Lookup::Hit(stored) | Lookup::Refresh(stored, _) => (stored.content.reader(0), CacheResult::Hit),
+            // A soft purge does not change what follows from the key.
+            Lookup::Hit(stored) | Lookup::Refresh(stored, _) | Lookup::Stale(_, _, stored) => {
+                (stored.content.reader(0), CacheResult::Hit)
+            }
             Lookup::Joined(stored) => (stored.content.reader(0), CacheResult::Join),
-            Lookup::Wait(reader) => (reader, CacheResult::Join),
-            Lookup::Miss(fill, reader) | Lookup::Stale(fill, reader, _) => {
+            Lookup::Wait(reader, _) => (reader, CacheResult::Join),
+            Lookup::Miss(fill, reader) => {
                 self.fetch(fill, index);
                 (reader, CacheResult::Miss)
             }

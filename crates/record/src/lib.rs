@@ -119,6 +119,8 @@ words! {
         Stale = "stale",
         /// Streamed from the backend without being stored.
         Pass = "pass",
+        /// A purge, which the edge did.
+        Purge = "purge",
         /// The edge answered by itself: a bad request, or no backend that would do.
         Error = "error",
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use thalweg_edge::{Expression, ExpressionError};
 
 use crate::config::{Edge, Flags, IngestUrl, Origin, Value};
 
@@ -109,6 +110,56 @@ Examples:
         json: bool,
     },
 
+    /// Take URLs or tags out of a running edge's cache
+    #[command(after_help = "\
+Examples:
+  thalweg purge http://media.example/live/a/master.m3u8     every variant of a URL
+  thalweg purge --tag channel-7 channel-8                   all with one of these tags
+  thalweg purge --soft --tag channel-7                      make them stale: served while refreshed
+
+The host and port are those that clients ask for. Tags are the names in a response's Surrogate-Key and xkey.
+A client may also send PURGE, from where the edge's setting purge_from allows it.")]
+    Purge {
+        /// URLs; the scheme may be left out
+        #[arg(value_name = "URL", required_unless_present = "tags", conflicts_with = "tags")]
+        urls: Vec<String>,
+        /// Tags
+        #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
+        tags: Vec<String>,
+        /// Make stale instead of taking away: grace, stale-while-revalidate and validation then apply
+        #[arg(long)]
+        soft: bool,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
+
+    /// Take out of a running edge's cache all that an expression holds for
+    #[command(after_help = "\
+Examples:
+  thalweg ban 'req.url ~ \"^/live/\" && obj.http.content-type == \"video/mp4\"'
+  thalweg ban 'req.http.host == media.example && obj.status >= 400'
+  thalweg ban 'obj.age > 2h'
+
+Conditions are joined by &&. Names: req.url (path and query), req.http.host, obj.http.NAME with == != and, for
+regular expressions, ~ !~; obj.status and obj.age with == != < > <= >=. It is about what is stored now or being
+fetched, not about what comes later.")]
+    Ban {
+        /// The expression
+        #[arg(value_parser = expression)]
+        expression: String,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
+
+    /// List the bans that a running edge has not tested everything against yet
+    Bans {
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
+
     /// Print a completion script for a shell
     #[command(after_help = "\
 Example for bash:
@@ -117,4 +168,9 @@ Example for bash:
         /// The shell
         shell: Shell,
     },
+}
+
+/// The text of a ban, if it is one.
+fn expression(text: &str) -> Result<String, ExpressionError> {
+    Expression::parse(text).map(|_| text.to_owned())
 }

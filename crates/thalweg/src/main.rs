@@ -2,11 +2,13 @@
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong use. Wrong use is told before anything is bound.
 
+mod admin;
 mod advice;
 mod cli;
 mod config;
 mod console;
 mod log;
+mod purge;
 mod roles;
 mod shutdown;
 mod source;
@@ -75,6 +77,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             };
             log::run(from, json)
         }
+        Command::Purge { urls, tags, soft, admin } => purge::purge(admin, &urls, &tags, soft),
+        Command::Ban { expression, admin } => purge::ban(admin, &expression),
+        Command::Bans { admin } => purge::bans(admin),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "thalweg", &mut script);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use hyper::Uri;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use thalweg_edge::{BackendUrl, BindError, Edge, LogTo, Rules, Timeouts};
+use thalweg_edge::{BackendUrl, BindError, Edge, IpPrefix, LogTo, Rules, Timeouts};
 use thalweg_origin::Origin;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -281,6 +281,10 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
         congestion_control: match edge.congestion_control.value {
             Congestion::System => None,
             Congestion::Named(name) => Some(name),
+        },
+        purge_from: match &edge.purge_from {
+            Some(from) => from.value.iter().filter_map(|from| from.0).collect(),
+            None => IpPrefix::LOOPBACK.into(),
         },
         admin: Some(edge.admin.value),
         log: match &edge.log.value {

@@ -95,6 +95,29 @@ fn a_wrong_flag_or_value() {
     );
     check(
         "",
+        &["ban", "req.url = /a"],
+        expect![[r#"
+        status 2
+        error: invalid value 'req.url = /a' for '<EXPRESSION>': column 9: "=" is no operator of req.url; it takes == != ~ !~
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check(
+        "",
+        &["purge"],
+        expect![[r#"
+        status 2
+        error: the following required arguments were not provided:
+          <URL>...
+
+        Usage: thalweg purge <URL>...
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check(
+        "",
         &["fly"],
         expect![[r#"
         status 2
@@ -212,6 +235,9 @@ fn help_teaches() {
           source       Push a presentation to an origin as a live channel: in a loop, in real time
           check        Check a config file without running it, or print what can be set
           log          Follow the request log, with what the kernel said of each connection
+          purge        Take URLs or tags out of a running edge's cache
+          ban          Take out of a running edge's cache all that an expression holds for
+          bans         List the bans that a running edge has not tested everything against yet
           completions  Print a completion script for a shell
           help         Print this message or the help of the given subcommand(s)
 

@@ -8,6 +8,7 @@ use super::{Cache, Content, Head, Key, PASS_WINDOW_BYTES, Private, Stored};
 use crate::arena::NoRoom;
 use crate::eviction::Frequency;
 use crate::fill::{Failure, Keep, Room, Writer};
+use crate::purge::Standing;
 
 /// A fill under way. Dropped before it is complete, it has failed, and left the index.
 #[derive(Debug)]
@@ -29,20 +30,20 @@ struct Placed {
 enum Place {
     /// Nowhere.
     Alone,
-    /// Its head is awaited under this key.
-    Pending(Key),
-    /// It is found.
+    /// Its head is awaited under this key, since the purge of this number.
+    Pending(Key, u64),
+    /// It is found, unless it was purged.
     Stored(Arc<Stored>, u64),
 }
 
 impl Fill {
     pub(super) fn pending(
         cache: Arc<Cache>,
-        key: Key,
+        (key, number): (Key, u64),
         content: Arc<Content>,
         writer: Writer<Arc<Head>>,
     ) -> Self {
-        Self { place: Placed { cache, content, place: Place::Pending(key) }, writer }
+        Self { place: Placed { cache, content, place: Place::Pending(key, number) }, writer }
     }
 
     pub(super) fn alone(cache: Arc<Cache>, content: Arc<Content>, writer: Writer<Arc<Head>>) -> Self {
@@ -52,7 +53,7 @@ impl Fill {
     /// The key whose head is awaited; `None` for a fetch that the index does not know of.
     pub fn key(&self) -> Option<&str> {
         match &self.place.place {
-            Place::Pending(key) => Some(&key.text),
+            Place::Pending(key, _) => Some(&key.text),
             Place::Alone | Place::Stored(..) => None,
         }
     }
@@ -60,8 +61,8 @@ impl Fill {
     /// The head came. If it may be shared and there is room, it is found from here on; else its content is for the
     /// client that started the fill.
     pub fn begin(&mut self, head: Head, now_ms: u64) {
-        let key = match std::mem::replace(&mut self.place.place, Place::Alone) {
-            Place::Pending(key) => key,
+        let (key, number) = match std::mem::replace(&mut self.place.place, Place::Alone) {
+            Place::Pending(key, number) => (key, number),
             place => {
                 self.place.place = place;
                 return self.pass(head);
@@ -87,9 +88,11 @@ impl Fill {
                     content: self.place.content.clone(),
                     key,
                     frequency: Frequency::default(),
+                    standing: Standing::new(number),
                 });
-                // Found by others from here on; they wait for the head below for an instant at most.
-                cache.admit(&stored, None);
+                // Found by others from here on; they wait for the head below for an instant at most. If it was
+                // purged meanwhile, those who waited for it still get it, and nobody else.
+                cache.admit(&stored, &self.place.content, None);
                 self.place.place = Place::Stored(stored, 0);
                 self.writer.set_head(head, Keep::Store(room));
             }
@@ -103,17 +106,16 @@ impl Fill {
     /// The head came, of content of `length` bytes that is kept in slices: it is found from here on, and all who waited
     /// for it go there. Only for what may be shared.
     pub fn complete_sliced(mut self, head: Head, length: u64) {
-        let Place::Pending(key) = std::mem::replace(&mut self.place.place, Place::Alone) else {
+        let Place::Pending(key, number) = std::mem::replace(&mut self.place.place, Place::Alone) else {
             return self.writer.fail(Failure::NotShared);
         };
         let cache = self.place.cache.clone();
         cache.make_room(0);
         let head = Arc::new(Head { sliced: true, length: Some(length), ..head });
         let content = self.place.content.clone();
-        cache.admit(
-            &Arc::new(Stored { head: head.clone(), content, key, frequency: Frequency::default() }),
-            None,
-        );
+        let (standing, frequency) = (Standing::new(number), Frequency::default());
+        let stored = Stored { head: head.clone(), content: content.clone(), key, standing, frequency };
+        cache.admit(&Arc::new(stored), &content, None);
         self.writer.complete_elsewhere(head, length);
     }
 
@@ -125,16 +127,20 @@ impl Fill {
     /// what answers the client that asked, to `tell` before anybody else hears of it. If the new head may not be
     /// shared, that client is the last to get it.
     pub fn validated(mut self, stored: &Arc<Stored>, head: Head, tell: impl FnOnce(Arc<Stored>)) {
+        let Place::Pending(_, number) = self.place.place else {
+            unreachable!("what is passed asks about nothing")
+        };
         let shared = head.private.is_none();
         let updated = Arc::new(Stored {
             head: Arc::new(head),
             content: stored.content.clone(),
             key: stored.key.clone(),
             frequency: Frequency::default(),
+            standing: Standing::new(number),
         });
         if shared {
             self.place.cache.make_room(0);
-            self.place.cache.admit(&updated, Some(stored));
+            self.place.cache.admit(&updated, &self.place.content, Some(stored));
         } else {
             self.place.cache.remove_stored(stored);
         }
@@ -195,7 +201,7 @@ impl Placed {
     fn leave(&mut self) {
         match std::mem::replace(&mut self.place, Place::Alone) {
             Place::Alone => {}
-            Place::Pending(key) => self.cache.remove_pending(&key, &self.content, None),
+            Place::Pending(key, _) => self.cache.remove_pending(&key, &self.content, None),
             Place::Stored(stored, _) => self.cache.remove_stored(&stored),
         }
     }

@@ -11,7 +11,10 @@ use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 
 use super::*;
 use crate::fill::Failure;
+use crate::purge::What;
 use crate::rules::Rules;
+
+mod purges;
 
 const SLAB: u64 = SLAB_BYTES as u64;
 
@@ -26,8 +29,17 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     fields.push("Cache-Control", format!("max-age={max_age}"));
     let directives = CacheControl::from_fields(&fields);
     let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
-    let (withheld, selection) = (Fields::new(), Selection::default());
-    Head { status: 200, fields, withheld, length, freshness, selection, private: None, sliced: false }
+    let withheld = Fields::new();
+    let selection = Selection::default();
+    let surrogate = Fields::new();
+    let (private, sliced) = (None, false);
+    Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced }
+}
+
+/// What the model fetches under a key: see [`purges()`].
+fn head_for(key: usize, max_age: u32, length: Option<u64>) -> Head {
+    let surrogate = [("Surrogate-Key", if key % 2 == 0 { "even" } else { "odd" })].into_iter().collect();
+    Head { status: if key % 2 == 0 { 200 } else { 404 }, surrogate, ..head(max_age, length) }
 }
 
 fn private(lasting: bool) -> Head {
@@ -60,7 +72,7 @@ fn rfc5861_3_one_refreshes_what_all_get_stale() {
     fill.complete();
     let Lookup::Refresh(_, Some(fill)) = look_up(&cache, "a", 10_000) else { panic!("not stale") };
     assert!(matches!(look_up(&cache, "a", 14_999), Lookup::Refresh(_, None)));
-    assert!(matches!(look_up(&cache, "a", 15_000), Lookup::Wait(_)));
+    assert!(matches!(look_up(&cache, "a", 15_000), Lookup::Wait(..)));
     drop(fill);
     assert!(matches!(look_up(&cache, "a", 14_999), Lookup::Refresh(_, Some(_))));
     assert!(matches!(look_up(&cache, "a", 15_000), Lookup::Stale(..)));
@@ -178,7 +190,7 @@ fn content_that_grows_too_large_is_passed_the_next_time() {
 fn what_is_not_shareable_is_passed_for_a_moment() {
     let cache = Cache::new(4 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
-    let Lookup::Wait(_) = look_up(&cache, "a", 0) else { panic!("not collapsed") };
+    let Lookup::Wait(..) = look_up(&cache, "a", 0) else { panic!("not collapsed") };
     fill.begin(private(true), 0);
     assert!(matches!(look_up(&cache, "a", 0), Lookup::Pass));
     let (mut fill, _reader) = miss(&cache, "b");
@@ -206,6 +218,19 @@ enum Step {
     Drop(usize),
     Validated { fill: usize, private: bool },
     Shrink(u64),
+    Purge { which: usize, soft: bool },
+    Sweep,
+}
+
+/// Everything that the model purges, and whether it is about what was fetched under a key. Of two keys in a row one has
+/// a tag and the other a status of its own.
+fn purges() -> [(What, fn(usize) -> bool); 4] {
+    [
+        (purges::url("0"), |key| key == 0),
+        (purges::url("1"), |key| key == 1),
+        (purges::tag("even"), |key| key % 2 == 0),
+        (purges::ban("obj.status == 404"), |key| key % 2 == 1),
+    ]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -219,6 +244,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<usize>().prop_map(Step::Drop),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(fill, private)| Step::Validated { fill, private }),
         1 => (0..4 * SLAB).prop_map(Step::Shrink),
+        2 => (0..4usize, any::<bool>()).prop_map(|(which, soft)| Step::Purge { which, soft }),
+        1 => Just(Step::Sweep),
     ];
     prop::collection::vec(step, 1..80)
 }
@@ -231,6 +258,8 @@ struct Driven {
     reader: Option<Reader<Arc<Head>>>,
     stale: Option<Arc<Stored>>,
     left: Option<u64>,
+    /// Still waited for by those who come.
+    pending: bool,
 }
 
 proptest! {
@@ -240,36 +269,51 @@ proptest! {
     fn what_a_look_up_gives_has_not_failed_and_a_key_has_one_pending_fetch(steps in steps()) {
         let cache = Cache::new(8 * SLAB).unwrap();
         let mut fills: Vec<Driven> = Vec::new();
+        // The number of each purge, whether it was soft, and which keys it is about.
+        let mut purged: Vec<(u64, bool, fn(usize) -> bool)> = Vec::new();
         for step in steps {
             let driven = |fill: usize| (!fills.is_empty()).then(|| fill % fills.len());
             match step {
                 Step::LookUp { key, now_s } => {
-                    let pending = fills.iter().filter(|f| f.key == key && f.left.is_none()).count();
+                    let pending = fills.iter().filter(|f| f.key == key && f.pending).count();
+                    // What is handed out was fetched after every purge of it; soft ones leave it for a stale answer.
+                    let spared = |stored: &Stored, is_fresh: bool| {
+                        purged.iter().all(|(number, soft, is_about)| {
+                            !is_about(key) || stored.number() >= *number || *soft && !is_fresh
+                        })
+                    };
                     match look_up(&cache, &key.to_string(), now_s * 1000) {
                         Lookup::Hit(stored) => {
                             prop_assert!(matches!(stored.content.progress(), Progress::Complete(_)));
+                            prop_assert!(spared(&stored, true));
                         }
                         Lookup::Joined(stored) => {
+                            prop_assert!(spared(&stored, true));
                             prop_assert!(matches!(stored.content.progress(), Progress::Filling(_)));
                         }
-                        Lookup::Wait(reader) => {
+                        Lookup::Wait(reader, _) => {
                             prop_assert_eq!(pending, 1);
                             prop_assert_eq!(reader.progress(), Progress::AwaitingHead);
                         }
                         Lookup::Miss(fill, reader) => {
                             prop_assert_eq!(pending, 0);
-                            fills.push(Driven { key, fill, reader: Some(reader), stale: None, left: None });
+                            let reader = Some(reader);
+                            fills.push(Driven { key, fill, reader, stale: None, left: None, pending: true });
                         }
                         Lookup::Stale(fill, reader, stored) => {
                             prop_assert_eq!(pending, 0);
                             prop_assert!(matches!(stored.content.progress(), Progress::Complete(_)));
-                            fills.push(Driven { key, fill, reader: Some(reader), stale: Some(stored), left: None });
+                            prop_assert!(spared(&stored, false));
+                            let (reader, stale) = (Some(reader), Some(stored));
+                            fills.push(Driven { key, fill, reader, stale, left: None, pending: true });
                         }
                         Lookup::Refresh(stored, fill) => {
                             prop_assert!(!matches!(stored.content.progress(), Progress::Failed(_)));
                             prop_assert_eq!(fill.is_some(), pending == 0);
+                            prop_assert!(spared(&stored, false));
                             let stale = stored.is_complete().then_some(stored);
-                            fills.extend(fill.map(|fill| Driven { key, fill, reader: None, stale, left: None }));
+                            let begun = |fill| Driven { key, fill, reader: None, stale, left: None, pending: true };
+                            fills.extend(fill.map(begun));
                         }
                         Lookup::Pass => prop_assert_eq!(pending, 0),
                         Lookup::Nothing => prop_assert!(false, "nobody asked for that"),
@@ -278,11 +322,12 @@ proptest! {
                 Step::Begin { fill, max_age, length, private: is_private } => {
                     if let Some(driven) = driven(fill).map(|at| &mut fills[at]).filter(|f| f.left.is_none()) {
                         let private = is_private.then_some(Private { reason: "private", lasting: false });
-                        let mut head = Head { private, ..head(max_age, Some(length)) };
+                        let mut head = Head { private, ..head_for(driven.key, max_age, Some(length)) };
                         // Half of them may be served stale for a while.
                         head.freshness.while_revalidate_s = u64::from(max_age % 2) * 3;
                         driven.fill.begin(head, 0);
                         driven.left = Some(length);
+                        driven.pending = false;
                     }
                 }
                 Step::Append(fill) => {
@@ -316,17 +361,29 @@ proptest! {
                 Step::Validated { fill, private: is_private } => {
                     let stale = |at: &usize| fills[*at].stale.is_some() && fills[*at].left.is_none();
                     if let Some(at) = driven(fill).filter(stale) {
-                        let Driven { fill, stale: Some(stale), .. } = fills.swap_remove(at) else { unreachable!() };
-                        let updated = if is_private { private(false) } else { head(2, None) };
+                        let Driven { key, fill, stale: Some(stale), .. } = fills.swap_remove(at) else { unreachable!() };
+                        let updated = if is_private { private(false) } else { head_for(key, 2, None) };
                         let mut told = false;
                         fill.validated(&stale, updated, |_| told = true);
                         prop_assert!(told);
                     }
                 }
                 Step::Shrink(bytes) => cache.make_room(bytes),
+                Step::Purge { which, soft } => {
+                    let (what, is_about) = purges()[which].clone();
+                    if let What::Url(key) = &what {
+                        fills.iter_mut().filter(|f| f.key.to_string() == **key).for_each(|f| f.pending = false);
+                    }
+                    let is_ban = matches!(what, What::Ban(_));
+                    cache.purge(what, (soft && !is_ban).then_some(0)).unwrap();
+                    purged.push((cache.purges.number(), soft && !is_ban, is_about));
+                }
+                Step::Sweep => cache.sweep(),
             }
         }
         drop(fills);
+        cache.sweep();
+        prop_assert_eq!(cache.purges_in_force(), 0);
         // Nothing is left behind: what is stored can be evicted, and then all memory is free.
         for _ in 0..10 {
             cache.make_room(8 * SLAB);

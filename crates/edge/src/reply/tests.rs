@@ -25,7 +25,8 @@ fn head(length: Option<u64>) -> Head {
     ]);
     let freshness = Freshness { lifetime_s: 60, ..Freshness::default() };
     let (withheld, selection) = (Fields::new(), Selection::default());
-    Head { status: 200, fields, withheld, length, freshness, selection, private: None, sliced: false }
+    let (surrogate, private, sliced) = (Fields::new(), None, false);
+    Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced }
 }
 
 fn check(request: &[(&str, &str)], length: Option<u64>, progress: Progress, expect: Expect) {

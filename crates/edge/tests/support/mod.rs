@@ -16,6 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct TestEdge {
     pub address: SocketAddr,
+    pub admin: Option<SocketAddr>,
     pub records: Records,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<std::io::Result<()>>,
@@ -37,11 +38,11 @@ impl TestEdge {
     pub fn start(config: Config) -> Self {
         let edge = Edge::bind(config).unwrap();
         let (stop, stopped) = oneshot::channel();
-        let (address, records) = (edge.local_addr(), edge.records());
+        let (address, admin, records) = (edge.local_addr(), edge.admin_addr(), edge.records());
         let running = tokio::spawn(edge.run(async {
             let _ = stopped.await;
         }));
-        Self { address, records, stop: Some(stop), running }
+        Self { address, admin, records, stop: Some(stop), running }
     }
 
     pub fn before(backend: &Backend) -> Self {

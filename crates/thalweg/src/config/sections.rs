@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use thalweg_edge::BackendUrl;
 
 use super::declare::section;
-use super::value::{ChannelName, Congestion, Count, HostName, IngestUrl, LogTarget, PublicUrl, Switch};
+use super::value::{
+    ChannelName, Congestion, Count, HostName, IngestUrl, LogTarget, PublicUrl, PurgeFrom, Switch,
+};
 use crate::units::{Size, Span};
 
 section! {
@@ -49,7 +51,9 @@ section! {
         threads: Count = unset("one for each core"), within("1", "1024");
         /// The congestion control of client connections; "system" leaves the kernel's choice.
         congestion_control: Congestion = default("system");
-        /// Where the records of responses can be followed. Keep it on loopback.
+        /// The clients that may send PURGE.
+        purge_from: Vec<PurgeFrom> = unset("this machine: 127.0.0.0/8 and ::1/128");
+        /// Where the records of responses can be followed, and URLs and tags purged. Keep it on loopback.
         admin: SocketAddr = default("127.0.0.1:8082");
         /// The request log, one JSON line for each response.
         log: LogTarget = default("off");

@@ -105,6 +105,12 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             thalweg.toml:3:77: backends: the number 1 where a server's address such as "http://127.0.0.1:8081" is expected"#]],
     );
     edge(
+        "purge_from = ['10.0.0.0/8', 'none', '10.0.0.0/40', 'localhost']",
+        expect![[r#"
+            thalweg.toml:3:37: purge_from: "10.0.0.0/40" is not an address or a prefix such as "10.0.0.0/8", or "none"
+            thalweg.toml:3:52: purge_from: "localhost" is not an address or a prefix such as "10.0.0.0/8", or "none""#]],
+    );
+    edge(
         "congestion_control = 'b b r'",
         expect![[
             r#"thalweg.toml:3:22: congestion_control: "b b r" is not the name of a congestion control"#
@@ -284,8 +290,10 @@ fn the_reference_names_every_setting() {
               Threads, each with a runtime and a listener of its own.
           congestion_control     NAME, default system
               The congestion control of client connections; "system" leaves the kernel's choice.
+          purge_from             [PREFIX, …], if absent: this machine: 127.0.0.0/8 and ::1/128
+              The clients that may send PURGE.
           admin                  ADDR:PORT, default 127.0.0.1:8082
-              Where the records of responses can be followed. Keep it on loopback.
+              Where the records of responses can be followed, and URLs and tags purged. Keep it on loopback.
           log                    FILE|-|off, default off
               The request log, one JSON line for each response.
           connections_max        N, default 16000, 1 to 10000000

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper::Uri;
-use thalweg_edge::BackendUrl;
+use thalweg_edge::{BackendUrl, IpPrefix};
 use thalweg_http::Authority;
 use thalweg_tcp::CongestionControl;
 
@@ -271,6 +271,25 @@ impl Value for HostName {
             Ok(host) if host.port().is_none() && !host.host().is_empty() => Ok(HostName(text.to_owned())),
             Ok(_) => Err(format!("{text:?} is not {}: write it without a port", Self::FORM)),
             Err(_) => Err(format!("{text:?} is not {}", Self::FORM)),
+        }
+    }
+}
+
+/// Clients that may purge: those of a prefix, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PurgeFrom(pub(crate) Option<IpPrefix>);
+
+impl Value for PurgeFrom {
+    const FORM: &'static str = "an address or a prefix such as \"10.0.0.0/8\", or \"none\"";
+    const PLACEHOLDER: &'static str = "PREFIX";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(PurgeFrom(None)),
+            text => text
+                .parse()
+                .map(|prefix| PurgeFrom(Some(prefix)))
+                .map_err(|_| format!("{text:?} is not {}", Self::FORM)),
         }
     }
 }

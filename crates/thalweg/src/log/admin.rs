@@ -4,14 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context, bail};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::BodyExt;
 use hyper::Request;
-use hyper::header::{ACCEPT, HOST};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use hyper::header::ACCEPT;
 
 use super::printer::Printer;
+use crate::admin;
 
 /// The longest line of the stream; a record is far shorter.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -24,11 +22,8 @@ pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) ->
 
 async fn stream(addr: SocketAddr, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
     let hint = || format!("no edge answers at {addr}; --admin says where, or name a log file");
-    let socket = TcpStream::connect(addr).await.with_context(hint)?;
-    let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await?;
-    let connection = tokio::spawn(connection);
-    let request = Request::get("/records").header(HOST, addr.to_string()).header(ACCEPT, "text/event-stream");
-    let response = client.send_request(request.body(Empty::<Bytes>::new())?).await.with_context(hint)?;
+    let request = Request::get("/records").header(ACCEPT, "text/event-stream");
+    let response = admin::send(addr, request, String::new()).await.with_context(hint)?;
     if !response.status().is_success() {
         bail!("{addr} answered {} to /records: it is not an edge's admin address", response.status());
     }
@@ -43,7 +38,6 @@ async fn stream(addr: SocketAddr, printer: &mut Printer<impl io::Write>) -> anyh
         }
         printer.flush()?;
     }
-    connection.abort();
     bail!("the edge ended the stream")
 }
 

@@ -1,0 +1,393 @@
+//! Purges: one sequence of them, and what each takes away.
+//!
+//! Every purge has a number, and every response has that of the newest purge before its fetch began: a response that
+//! was under way when a purge came counts as older. A purge of a tag, or a ban, touches no response. It is written down
+//! here, and whatever is found is tested against what was written down since it was last tested; where nothing was, that
+//! costs two loads. A walk over all that is stored ([`Cache::sweep`](crate::Cache::sweep)) tests the rest, so that its
+//! memory is free soon and this list is short.
+//!
+//! - A key is host, path and query. What is derived from it, such as a part of its content, has a key of its own that
+//!   goes on after a space, and is purged and banned with it.
+//! - Hard: gone. Soft: stale from the moment of the purge on.
+//!
+//! **Invariant:** no look-up that begins after a purge has returned is given a response that it took away.
+//! **Invariant:** what is written down is forgotten only after everything older was tested against it, fetches whose head
+//! was awaited meanwhile among it.
+//!
+//! Lock order: a shard of the index, then this list.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::ban::{Expression, Subject};
+use crate::store::Head;
+use crate::tags::tags;
+
+/// Tags, and URLs that others are derived from, that may be purged until a walk has come round, each.
+pub const PURGES_MAX: usize = 65_536;
+/// Bans that may be in force at a time.
+pub const BANS_MAX: usize = 1024;
+/// [`Standing::checked`] of what is gone.
+const GONE: u64 = u64::MAX;
+/// [`Standing::stale_ms`] of what was not purged.
+const NEVER: u64 = u64::MAX;
+
+/// A purge, as it is told to who keeps a journal of them.
+#[derive(Debug, Clone)]
+pub struct Purge {
+    /// Its place in the sequence, from 1.
+    pub number: u64,
+    /// What it takes away.
+    pub what: What,
+    /// Soft: when it came, in unix milliseconds. `None`: hard, as every ban is.
+    pub soft_ms: Option<u64>,
+}
+
+/// What a purge takes away.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// Every variant under a key, and what is derived from it.
+    Url(Box<str>),
+    /// Every response with a tag.
+    Tag(Box<[u8]>),
+    /// Every response that an expression holds for.
+    Ban(Arc<Ban>),
+}
+
+/// An expression and when it was put in force.
+#[derive(Debug)]
+pub struct Ban {
+    /// What is banned.
+    pub expression: Expression,
+    /// When, in unix milliseconds: what it says of ages is about then.
+    pub made_ms: u64,
+}
+
+/// Too many purges are in force: another try after a moment may find room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMany;
+
+impl fmt::Display for TooMany {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("too many purges are in force; try again in a moment")
+    }
+}
+
+impl std::error::Error for TooMany {}
+
+/// How a stored response stands: what it was tested against, and what that came to.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    number: u64,
+    checked: AtomicU64,
+    stale_ms: AtomicU64,
+}
+
+/// Every purge that not everything has been tested against.
+#[derive(Default)]
+pub(crate) struct Purges {
+    /// The number of the newest purge.
+    sequence: AtomicU64,
+    /// The number of the newest one that was written down.
+    latest: AtomicU64,
+    list: RwLock<List>,
+    /// Whether anything was ever derived from another key.
+    has_derived: AtomicBool,
+    journal: OnceLock<Journal>,
+}
+
+type Journal = Box<dyn Fn(&Purge) + Send + Sync>;
+
+#[derive(Default)]
+struct List {
+    urls: HashMap<Box<str>, Marks>,
+    tags: HashMap<Box<[u8]>, Marks>,
+    /// By number.
+    bans: VecDeque<(u64, Arc<Ban>)>,
+    /// What is derived and older than this is gone.
+    derived: u64,
+}
+
+/// Numbers of the latest hard and the latest soft purge of one name, 0 for none.
+#[derive(Debug, Default, Clone, Copy)]
+struct Marks {
+    hard: u64,
+    soft: u64,
+    soft_ms: u64,
+}
+
+enum Verdict {
+    Spared,
+    Stale(u64),
+    Gone,
+}
+
+impl Standing {
+    /// Of a response whose fetch began after purge `number`.
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, checked: number.into(), stale_ms: NEVER.into() }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Stale from `since_ms` on, or from when it was before.
+    pub(crate) fn soften(&self, since_ms: u64) {
+        self.stale_ms.fetch_min(since_ms, Relaxed);
+    }
+
+    /// Since when it is stale by a purge, in unix milliseconds.
+    pub(crate) fn stale_ms(&self) -> Option<u64> {
+        Some(self.stale_ms.load(Relaxed)).filter(|since_ms| *since_ms != NEVER)
+    }
+}
+
+impl Purges {
+    /// The number of the newest purge. Whoever sees it sees what was written down for it.
+    pub(crate) fn number(&self) -> u64 {
+        self.sequence.load(SeqCst)
+    }
+
+    /// The number of a fetch of `key` that is about to begin, by one who saw `number` before looking for it.
+    pub(crate) fn number_of_fetch(&self, key: &str, number: u64) -> u64 {
+        if is_derived(key) && !self.has_derived.load(Relaxed) {
+            // Purges of URLs from here on are written down; those before were before it.
+            self.has_derived.store(true, SeqCst);
+            return self.number();
+        }
+        number
+    }
+
+    /// The number of the newest purge that responses are tested against.
+    pub(crate) fn latest(&self) -> u64 {
+        self.latest.load(Acquire)
+    }
+
+    /// Who is told of every purge before it returns.
+    pub(crate) fn set_journal(&self, journal: Journal) {
+        assert!(self.journal.set(journal).is_ok(), "there is one journal");
+    }
+
+    pub(crate) fn tell(&self, purge: &Purge) {
+        if let Some(journal) = self.journal.get() {
+            journal(purge);
+        }
+    }
+
+    /// Gives a purge its number, and writes it down where responses are to be tested against it.
+    pub(crate) fn enter(&self, what: What, soft_ms: Option<u64>) -> Result<Purge, TooMany> {
+        let mut list = self.write();
+        let number = self.sequence.load(Relaxed) + 1;
+        let purge = Purge { number, what, soft_ms };
+        if !matches!(purge.what, What::Url(_)) || self.has_derived.load(SeqCst) {
+            list.write_down(&purge)?;
+            self.latest.store(number, Release);
+        }
+        self.sequence.store(number, SeqCst);
+        Ok(purge)
+    }
+
+    /// Writes down a purge of an earlier life of this cache.
+    pub(crate) fn replay(&self, purge: &Purge) -> Result<(), TooMany> {
+        let mut list = self.write();
+        list.write_down(purge)?;
+        self.latest.fetch_max(purge.number, Release);
+        self.sequence.fetch_max(purge.number, SeqCst);
+        Ok(())
+    }
+
+    /// Whether a response is still there; where it was purged softly, that is noted in its standing.
+    pub(crate) fn spares(&self, key: &str, head: &Head, standing: &Standing) -> bool {
+        let checked = standing.checked.load(Acquire);
+        if checked == GONE {
+            return false;
+        }
+        checked >= self.latest() || self.test(key, head, standing)
+    }
+
+    #[cold]
+    fn test(&self, key: &str, head: &Head, standing: &Standing) -> bool {
+        let list = self.read();
+        // It moves under the lock alone.
+        let latest = self.latest();
+        let verdict = list.verdict(key, head, standing.number, standing.checked.load(Relaxed));
+        drop(list);
+        if let Verdict::Stale(since_ms) = verdict {
+            standing.soften(since_ms);
+        }
+        let gone = matches!(verdict, Verdict::Gone);
+        standing.checked.fetch_max(if gone { GONE } else { latest }, Release);
+        !gone
+    }
+
+    /// Whether a response whose fetch began after purge `number` was purged since, hard or soft.
+    pub(crate) fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
+        number < self.latest() && !matches!(self.read().verdict(key, head, number, number), Verdict::Spared)
+    }
+
+    /// Forgets all up to `number`.
+    pub(crate) fn forget(&self, number: u64) {
+        let mut list = self.write();
+        list.urls.retain(|_, marks| marks.latest() > number);
+        list.tags.retain(|_, marks| marks.latest() > number);
+        while list.bans.pop_front_if(|(ban, _)| *ban <= number).is_some() {}
+    }
+
+    /// Bans in force, the oldest first.
+    pub(crate) fn bans(&self) -> Vec<Arc<Ban>> {
+        self.read().bans.iter().map(|(_, ban)| ban.clone()).collect()
+    }
+
+    /// Names and expressions that are written down.
+    pub(crate) fn written_down(&self) -> usize {
+        let list = self.read();
+        list.urls.len() + list.tags.len() + list.bans.len()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, List> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, List> {
+        self.list.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Purges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Purges({}, {} written down)", self.number(), self.written_down())
+    }
+}
+
+impl List {
+    fn write_down(&mut self, purge: &Purge) -> Result<(), TooMany> {
+        match &purge.what {
+            What::Url(key) => match marks(&mut self.urls, key) {
+                Ok(marks) => marks.set(purge),
+                // What is derived can be had again: rather too much of it than a purge that is not done.
+                Err(TooMany) => self.derived = purge.number,
+            },
+            What::Tag(name) => marks(&mut self.tags, name)?.set(purge),
+            What::Ban(ban) => {
+                // The newer one takes away all that the older one would.
+                self.bans.retain(|(_, old)| old.expression.as_str() != ban.expression.as_str());
+                if self.bans.len() >= BANS_MAX {
+                    return Err(TooMany);
+                }
+                self.bans.push_back((purge.number, ban.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// On a response whose fetch began after purge `number`, and that was tested against bans up to `checked`.
+    fn verdict(&self, key: &str, head: &Head, number: u64, checked: u64) -> Verdict {
+        let mut stale_ms = None;
+        let url_marks = (!self.urls.is_empty()).then(|| self.urls.get(url(key))).flatten();
+        let tags = (!self.tags.is_empty()).then(|| tags([&head.surrogate, &head.fields]));
+        let tag_marks = tags.into_iter().flatten().filter_map(|tag| self.tags.get(tag));
+        for marks in url_marks.into_iter().chain(tag_marks) {
+            if marks.hard > number {
+                return Verdict::Gone;
+            }
+            if marks.soft > number {
+                stale_ms = Some(stale_ms.unwrap_or(u64::MAX).min(marks.soft_ms));
+            }
+        }
+        let newer = self.bans.iter().rev().take_while(|(ban, _)| *ban > checked);
+        if (self.derived > number && is_derived(key))
+            || newer.into_iter().any(|(_, ban)| ban.takes_away(key, head))
+        {
+            return Verdict::Gone;
+        }
+        stale_ms.map_or(Verdict::Spared, Verdict::Stale)
+    }
+}
+
+/// The marks of a name, if there is room for another.
+fn marks<'a, N: ?Sized + std::hash::Hash + Eq>(
+    map: &'a mut HashMap<Box<N>, Marks>,
+    name: &N,
+) -> Result<&'a mut Marks, TooMany>
+where
+    Box<N>: for<'b> From<&'b N>,
+{
+    if map.len() >= PURGES_MAX && !map.contains_key(name) {
+        return Err(TooMany);
+    }
+    Ok(map.entry(name.into()).or_default())
+}
+
+impl Marks {
+    fn set(&mut self, purge: &Purge) {
+        match purge.soft_ms {
+            None => self.hard = purge.number,
+            Some(soft_ms) => (self.soft, self.soft_ms) = (purge.number, soft_ms),
+        }
+    }
+
+    fn latest(&self) -> u64 {
+        self.hard.max(self.soft)
+    }
+}
+
+impl Ban {
+    /// Whether it is about a response under `key`.
+    pub fn takes_away(&self, key: &str, head: &Head) -> bool {
+        let (host, url) = url(key).split_at(key.find('/').unwrap_or(0));
+        let age_s = head.freshness.age_s(self.made_ms);
+        let fields = [&head.fields, &head.surrogate];
+        self.expression.matches(&Subject { host, url, status: head.status, fields, age_s })
+    }
+}
+
+/// The key that `key` is derived from, or that it is.
+fn url(key: &str) -> &str {
+    key.split(' ').next().unwrap_or_default()
+}
+
+fn is_derived(key: &str) -> bool {
+    key.contains(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_bounded() {
+        let purges = Purges::default();
+        for number in 0..PURGES_MAX {
+            purges.enter(What::Tag(number.to_string().into_bytes().into()), None).unwrap();
+        }
+        let enter = |tag: &[u8]| purges.enter(What::Tag(tag.into()), None).map(|purge| purge.number);
+        assert_eq!(enter(b"one more"), Err(TooMany));
+        assert_eq!(enter(b"7"), Ok(PURGES_MAX as u64 + 1), "it is there already");
+        purges.forget(PURGES_MAX as u64);
+        assert_eq!(purges.written_down(), 1);
+        enter(b"one more").unwrap();
+    }
+
+    #[test]
+    fn bans_of_one_expression_are_one_and_all_are_bounded() {
+        let purges = Purges::default();
+        let ban = |text: &str| {
+            let ban = Ban { expression: Expression::parse(text).unwrap(), made_ms: 0 };
+            purges.enter(What::Ban(Arc::new(ban)), None).map(|purge| purge.number)
+        };
+        for _ in 0..3 {
+            ban("obj.status == 404").unwrap();
+        }
+        assert_eq!(purges.bans().len(), 1);
+        for status in 1..BANS_MAX {
+            ban(&format!("obj.age == {status}")).unwrap();
+        }
+        assert_eq!(ban("obj.age == 0"), Err(TooMany));
+        purges.forget(purges.number());
+        assert_eq!(purges.bans().len(), 0);
+    }
+}

@@ -1,0 +1,177 @@
+//! Purges, and the walk over all that is stored that frees what they took away.
+//!
+//! A purge of a URL is done when it returns. That of a tag, and a ban, are in force when they return, and done when a
+//! walk has come round. A walk holds one shard at a time, and frees what it found with none held.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Cache, Head, Stored};
+use crate::purge::{Ban, Purge, TooMany, What};
+use crate::sync::lock;
+
+/// Between two walks: what purges may cost of a core is bounded, however many come.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Wakes the thread that walks.
+#[derive(Debug, Default)]
+pub(super) struct Sweeper {
+    asked: Mutex<Asked>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Asked {
+    to_walk: bool,
+    to_end: bool,
+}
+
+impl Sweeper {
+    pub(super) fn wake(&self) {
+        lock(&self.asked).to_walk = true;
+        self.changed.notify_all();
+    }
+
+    fn end(&self) {
+        lock(&self.asked).to_end = true;
+        self.changed.notify_all();
+    }
+
+    fn is_to_end(&self) -> bool {
+        lock(&self.asked).to_end
+    }
+
+    /// Waits until there is something to walk for; false if that is over.
+    fn wait(&self) -> bool {
+        let idle = |asked: &mut Asked| !asked.to_walk && !asked.to_end;
+        let mut asked =
+            self.changed.wait_while(lock(&self.asked), idle).unwrap_or_else(PoisonError::into_inner);
+        asked.to_walk = false;
+        !asked.to_end
+    }
+
+    fn pause(&self) {
+        let asked: MutexGuard<'_, Asked> = lock(&self.asked);
+        // Poisoned or not, woken or not: who waits next looks again.
+        drop(self.changed.wait_timeout_while(asked, PAUSE, |asked| !asked.to_end));
+    }
+}
+
+impl Cache {
+    /// Takes away `what`: hard, or made stale from `soft_ms` on (unix milliseconds); a ban is always hard. Whoever looks
+    /// for anything after this has returned finds it so. Says how many responses there were, where that is known at
+    /// once: for a URL.
+    ///
+    /// # Errors
+    /// When too many purges are in force.
+    pub fn purge(&self, what: What, soft_ms: Option<u64>) -> Result<Option<usize>, TooMany> {
+        let (purge, count) = match what {
+            What::Url(key) => self.purge_url(key, soft_ms).map(|(purge, count)| (purge, Some(count)))?,
+            what => (self.purges.enter(what, soft_ms)?, None),
+        };
+        if purge.number <= self.purges.latest() {
+            self.sweeper.wake();
+        }
+        self.purges.tell(&purge);
+        Ok(count)
+    }
+
+    /// Takes away all that is stored under `key`, as after a request with an unsafe method (RFC 9111 §4.4).
+    pub fn invalidate(&self, key: &str) {
+        self.purge(What::Url(key.into()), None).expect("there is always room for a url");
+    }
+
+    /// Takes away every variant under a key, and the place of the fetch whose head is awaited there: who waits for it
+    /// asked before, and nobody else is to find it.
+    fn purge_url(&self, key: Box<str>, soft_ms: Option<u64>) -> Result<(Purge, usize), TooMany> {
+        let digest = self.digest(&key);
+        let mut shard = lock(self.shard(digest));
+        // With the shard held: no fetch begins between the number and the removal.
+        let purge = self.purges.enter(What::Url(key), soft_ms)?;
+        let What::Url(key) = &purge.what else { unreachable!("as it was made") };
+        let Some(slot) = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key)) else {
+            return Ok((purge, 0));
+        };
+        slot.pending = None;
+        let (count, removed) = match soft_ms {
+            Some(soft_ms) => {
+                slot.variants.iter().for_each(|stored| stored.standing.soften(soft_ms));
+                (slot.variants.len(), Vec::new())
+            }
+            None => {
+                let removed = std::mem::take(&mut slot.variants);
+                (removed.len(), removed)
+            }
+        };
+        let key = slot.key.clone();
+        shard.tidy(&key);
+        drop(shard);
+        self.uncount(&removed);
+        Ok((purge, count))
+    }
+
+    /// Whether a response to the fetch that [`Lookup::Wait`](super::Lookup::Wait) told of was purged, hard or soft,
+    /// since it began: then it answers only those who had asked before.
+    pub fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
+        self.purges.has_purged(key, head, number)
+    }
+
+    /// Bans in force, the oldest first.
+    pub fn bans(&self) -> Vec<Arc<Ban>> {
+        self.purges.bans()
+    }
+
+    /// Tags, bans, and URLs that others are derived from, that not everything was tested against yet.
+    pub fn purges_in_force(&self) -> usize {
+        self.purges.written_down()
+    }
+
+    /// Has every purge told to `journal` before it returns. For a tier that outlives the process.
+    ///
+    /// # Panics
+    /// When there is one already: a programmer's error.
+    pub fn on_purge(&self, journal: impl Fn(&Purge) + Send + Sync + 'static) {
+        self.purges.set_journal(Box::new(journal));
+    }
+
+    /// Puts a purge of an earlier life in force again, in the order of their numbers, before anything is looked up. What
+    /// is then stored with a lower number is tested against it, until the first walk has come round.
+    ///
+    /// # Errors
+    /// When too many are in force.
+    pub fn replay(&self, purge: &Purge) -> Result<(), TooMany> {
+        self.purges.replay(purge)
+    }
+
+    /// Walks whenever there is reason to, until [`end_sweeps`](Self::end_sweeps): to be run on a thread of its own.
+    pub fn run_sweeps(&self) {
+        while self.sweeper.wait() {
+            self.sweep();
+            self.sweeper.pause();
+        }
+    }
+
+    /// Ends [`run_sweeps`](Self::run_sweeps), also in the middle of a walk.
+    pub fn end_sweeps(&self) {
+        self.sweeper.end();
+    }
+
+    /// One walk: frees all that was purged, and forgets the purges that everything has been tested against.
+    pub fn sweep(&self) {
+        let mut tested = self.purges.latest();
+        for shard in &self.shards {
+            if self.sweeper.is_to_end() {
+                return;
+            }
+            let mut gone: Vec<Arc<Stored>> = Vec::new();
+            lock(shard).slots.retain(|slot| {
+                gone.extend(slot.variants.extract_if(.., |stored| !stored.is_spared(&self.purges)));
+                // Its response is older than the purges that came since it began.
+                tested = tested.min(slot.pending.as_ref().map_or(u64::MAX, |pending| pending.number));
+                !slot.variants.is_empty() || slot.pending.is_some()
+            });
+            self.uncount(&gone);
+        }
+        self.purges.forget(tested);
+    }
+}

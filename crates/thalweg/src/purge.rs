@@ -1,0 +1,76 @@
+//! `thalweg purge`, `ban` and `bans`: what a running edge is no longer to serve, over its admin interface.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use http_body_util::{BodyExt, Limited};
+use hyper::Request;
+use serde_json::{Value, json};
+
+use crate::{admin, print_or_gone};
+
+/// The longest answer that is read; one with as many bans as an edge keeps is shorter.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Purges URLs and tags.
+///
+/// # Errors
+/// When no edge answers, or it refuses.
+pub(crate) fn purge(addr: SocketAddr, urls: &[String], tags: &[String], soft: bool) -> anyhow::Result<()> {
+    let order = json!({"urls": urls, "tags": tags, "soft": soft});
+    let answer = ask(addr, Request::post("/purge"), order.to_string())?;
+    match answer["purged"].as_u64() {
+        Some(1) => print_or_gone("1 stored response purged\n"),
+        Some(count) => print_or_gone(&format!("{count} stored responses purged\n")),
+        None => print_or_gone("purged\n"),
+    }
+    Ok(())
+}
+
+/// Puts a ban in force.
+///
+/// # Errors
+/// When no edge answers, or it refuses.
+pub(crate) fn ban(addr: SocketAddr, expression: &str) -> anyhow::Result<()> {
+    ask(addr, Request::post("/bans"), expression.to_owned())?;
+    print_or_gone("banned\n");
+    Ok(())
+}
+
+/// Prints the bans in force, the oldest first.
+///
+/// # Errors
+/// When no edge answers.
+pub(crate) fn bans(addr: SocketAddr) -> anyhow::Result<()> {
+    let answer = ask(addr, Request::get("/bans"), String::new())?;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let mut text = String::new();
+    for ban in answer["bans"].as_array().into_iter().flatten() {
+        let made_ms = u128::from(ban["made_unix_ms"].as_u64().unwrap_or_default());
+        let age_s = now_ms.saturating_sub(made_ms) / 1000;
+        let expression = ban["expression"].as_str().unwrap_or_default();
+        writeln!(text, "{age_s}s ago: {expression}").expect("a String takes every write");
+    }
+    print_or_gone(&text);
+    Ok(())
+}
+
+fn ask(addr: SocketAddr, request: hyper::http::request::Builder, content: String) -> anyhow::Result<Value> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (status, content) = runtime.block_on(async {
+        let response = admin::send(addr, request, content).await;
+        let response = response.with_context(|| format!("no edge answers at {addr}; --admin says where"))?;
+        let status = response.status();
+        let content = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let content = content.map_err(|cause| anyhow::anyhow!("the answer of {addr} broke off: {cause}"))?;
+        anyhow::Ok((status, content.to_bytes()))
+    })?;
+    let answer: Value = serde_json::from_slice(&content)
+        .with_context(|| format!("{addr} answered {status}: it is not an edge's admin address"))?;
+    if !status.is_success() {
+        bail!("{}", answer["reason"].as_str().unwrap_or("the edge refuses"));
+    }
+    Ok(answer)
+}
