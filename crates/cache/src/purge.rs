@@ -109,6 +109,8 @@ struct List {
     bans: VecDeque<(u64, Arc<Ban>)>,
     /// What is derived and older than this is gone.
     derived: u64,
+    /// Up to this number all was forgotten.
+    forgotten: u64,
 }
 
 /// Numbers of the latest hard and the latest soft purge of one name, 0 for none.
@@ -224,14 +226,20 @@ impl Purges {
         !gone
     }
 
-    /// Whether a response whose fetch began after purge `number` was purged since, hard or soft.
+    /// Whether a response whose fetch began after purge `number` was purged since, hard or soft; true also where that
+    /// was forgotten, as its head is no longer awaited.
     pub(crate) fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
-        number < self.latest() && !matches!(self.read().verdict(key, head, number, number), Verdict::Spared)
+        if number >= self.latest() {
+            return false;
+        }
+        let list = self.read();
+        number < list.forgotten || !matches!(list.verdict(key, head, number, number), Verdict::Spared)
     }
 
     /// Forgets all up to `number`.
     pub(crate) fn forget(&self, number: u64) {
         let mut list = self.write();
+        list.forgotten = list.forgotten.max(number);
         list.urls.retain(|_, marks| marks.latest() > number);
         list.tags.retain(|_, marks| marks.latest() > number);
         while list.bans.pop_front_if(|(ban, _)| *ban <= number).is_some() {}

@@ -111,7 +111,7 @@ impl Cache {
     }
 
     /// Whether a response to the fetch that [`Lookup::Wait`](super::Lookup::Wait) told of was purged, hard or soft,
-    /// since it began: then it answers only those who had asked before.
+    /// since it began, or may have been: then who waited has to look again.
     pub fn has_purged(&self, key: &str, head: &Head, number: u64) -> bool {
         self.purges.has_purged(key, head, number)
     }

@@ -96,6 +96,7 @@ fn a_response_under_way_is_older_than_the_purge_that_meets_it() {
     drop(fill);
     cache.sweep();
     assert_eq!(cache.purges_in_force(), 0);
+    assert!(cache.has_purged("a", &tagged("x"), number), "who waited may come late");
 }
 
 #[test]
