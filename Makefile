@@ -26,6 +26,7 @@ help: ## this list
 	@printf 'make bench-relay %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-hit   %s\n' 'CPU time per request of a hit, beside nginx'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
+	@printf 'make fuzz        %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make sample      %s\n' 'make assets/sample anew with ffmpeg'
 	@printf 'make clean       %s\n' 'remove what the above have built'
 
@@ -57,6 +58,23 @@ bench-hit: setup-bench build
 bench-eviction:
 	$(call step,hit ratios beside LRU, CLOCK and SIEVE)
 	@$(CARGO) bench -p thalweg-tests --bench eviction
+
+# Coverage by options that the stable compiler has. `--target` keeps them from build scripts.
+FUZZ_FLAGS := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,\
+	level=4 inline-8bit-counters pc-table trace-compares)
+FUZZ_HOST = $(shell rustc -vV | sed -n 's/host: //p')
+FUZZ_OUT := $(TARGET)/fuzz
+PARSER ?= ranges
+FOR_S ?= 60
+
+.PHONY: fuzz
+fuzz:
+	$(call step,fuzz $(PARSER) for $(FOR_S) s)
+	@RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(FUZZ_OUT) $(CARGO) build --release -p thalweg-fuzz \
+		--features guided --target $(FUZZ_HOST)
+	@mkdir -p $(FUZZ_OUT)/$(PARSER)
+	@PARSER=$(PARSER) $(FUZZ_OUT)/$(FUZZ_HOST)/release/guided -max_total_time=$(FOR_S) -max_len=1024 \
+		-artifact_prefix=$(FUZZ_OUT)/$(PARSER)- $(FUZZ_OUT)/$(PARSER) fuzz/corpus/$(PARSER)
 
 .PHONY: sample
 sample:

@@ -1,0 +1,70 @@
+//! The chunked coding (RFC 9112 §7.1), however it is cut up on its way.
+
+use thalweg_http::chunked::{
+    CHUNK_END, ChunkedError, Decoder, LAST_CHUNK, SIZE_LINE_BYTES, Step, encode_size,
+};
+
+/// What coded content came to.
+#[derive(Debug, PartialEq)]
+struct Decoded {
+    content: Vec<u8>,
+    trailer: Vec<u8>,
+    /// Bytes taken, if the end came.
+    bytes: Option<usize>,
+}
+
+/// Coded content and what follows it.
+pub(crate) fn run(input: &[u8]) {
+    let whole = decode(input, input.len().max(1));
+    for piece_bytes in [1, 2, 3, 7] {
+        assert_eq!(decode(input, piece_bytes), whole, "in pieces of {piece_bytes}");
+    }
+    let Ok(decoded) = whole else { return };
+    assert!(decoded.content.len() <= input.len());
+    if let Some(bytes) = decoded.bytes {
+        assert!(
+            decode(&input[..bytes - 1], input.len()).is_ok_and(|early| early.bytes.is_none()),
+            "an end too soon"
+        );
+    }
+    let again = decode(&encode(&decoded.content), usize::MAX).expect("what was encoded can be decoded");
+    assert_eq!(again.content, decoded.content);
+    assert!(again.bytes.is_some());
+}
+
+fn decode(input: &[u8], piece_bytes: usize) -> Result<Decoded, ChunkedError> {
+    let mut decoder = Decoder::new();
+    let (mut content, mut before) = (Vec::new(), 0);
+    for piece in input.chunks(piece_bytes) {
+        let mut rest = piece;
+        loop {
+            match decoder.decode(rest)? {
+                Step::Data { data, consumed } => {
+                    assert!(!data.is_empty() && data.end <= consumed);
+                    content.extend_from_slice(&rest[data]);
+                    rest = &rest[consumed..];
+                }
+                Step::More => break,
+                Step::Done { consumed } => {
+                    assert!(decoder.is_done());
+                    let bytes = Some(before + piece.len() - rest.len() + consumed);
+                    return Ok(Decoded { content, trailer: decoder.trailer().text().to_vec(), bytes });
+                }
+            }
+        }
+        before += piece.len();
+    }
+    Ok(Decoded { content, trailer: Vec::new(), bytes: None })
+}
+
+/// In chunks of ten bytes.
+fn encode(content: &[u8]) -> Vec<u8> {
+    let mut coded = Vec::new();
+    for chunk in content.chunks(10) {
+        coded.extend_from_slice(encode_size(chunk.len() as u64, &mut [0; SIZE_LINE_BYTES]));
+        coded.extend_from_slice(chunk);
+        coded.extend_from_slice(CHUNK_END);
+    }
+    coded.extend_from_slice(LAST_CHUNK);
+    coded
+}

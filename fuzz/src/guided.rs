@@ -1,0 +1,13 @@
+//! The target that `PARSER` names, under libFuzzer: `make fuzz`.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+
+static TARGET: LazyLock<thalweg_fuzz::Target> = LazyLock::new(|| {
+    let name = std::env::var("PARSER").expect("PARSER is set");
+    thalweg_fuzz::target(&name).expect("PARSER names a target")
+});
+
+fuzz_target!(|input: &[u8]| (TARGET.run)(input));

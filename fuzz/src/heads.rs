@@ -1,0 +1,76 @@
+//! Heads of requests and responses (RFC 9112 §3, §4), as they arrive.
+
+use std::fmt::Debug;
+
+use thalweg_http::framing::{request_framing, response_framing};
+use thalweg_http::head::{HeadError, is_worth_parsing, parse_request, parse_response};
+use thalweg_http::write::{write_request_head, write_response_head};
+use thalweg_http::{Limits, Method, RequestHead, ResponseHead, target};
+
+/// Small enough for a mutation to reach.
+const LIMITS: Limits = Limits { head_bytes_max: 512, target_bytes_max: 128, fields_max: 8 };
+
+/// A request head and what follows it.
+pub(crate) fn request(input: &[u8]) {
+    let Some((head, taken)) = arriving::<RequestHead>(input, parse_request) else { return };
+    let path = target::decode(head.target.path()).expect("a target's path can be decoded");
+    assert!(path.split(|byte| *byte == b'/').all(|segment| segment != b".." && segment != b"."));
+    if request_framing(&head).is_ok() {
+        let lengths = head.fields.get_all("content-length").count();
+        assert!(lengths == 0 || !head.fields.contains("transfer-encoding"), "two framings");
+    }
+    assert!(taken <= input.len());
+    let mut out = Vec::new();
+    write_request_head(&mut out, head.method_str(), head.target.as_str(), &head.fields);
+    let mut again = RequestHead::default();
+    // A request of HTTP/1.0 may lack the host that HTTP/1.1, which is written, asks for.
+    if head.fields.contains("host") {
+        assert_eq!(parse_request(&out, &mut again, &Limits::default()), Ok(Some(out.len())));
+        assert_eq!((&again.method, &again.target), (&head.method, &head.target));
+        assert_eq!((&again.authority, &again.fields), (&head.authority, &head.fields));
+    }
+}
+
+/// A response head and what follows it.
+pub(crate) fn response(input: &[u8]) {
+    let Some((head, _)) = arriving::<ResponseHead>(input, parse_response) else { return };
+    assert!((100..600).contains(&head.status));
+    let _ = response_framing(Method::Get, &head);
+    let mut out = Vec::new();
+    write_response_head(&mut out, head.status, &head.fields);
+    let mut again = ResponseHead::default();
+    assert_eq!(parse_response(&out, &mut again, &Limits::default()), Ok(Some(out.len())));
+    assert_eq!((again.status, &again.fields), (head.status, &head.fields));
+}
+
+type Parse<H> = fn(&[u8], &mut H, &Limits) -> Result<Option<usize>, HeadError>;
+
+/// The head in `input`, the same however it arrives: no part of it is a head or an error, and what comes after it
+/// changes nothing.
+fn arriving<H: Default + Debug + PartialEq>(input: &[u8], parse: Parse<H>) -> Option<(H, usize)> {
+    let mut head = H::default();
+    let whole = parse(input, &mut head, &LIMITS);
+    // As a connection does: it asks only when that may tell more.
+    let mut seen = 0;
+    for arrived in 1..=input.len() {
+        if !is_worth_parsing(&input[..arrived], seen, &LIMITS) {
+            continue;
+        }
+        seen = arrived;
+        let mut early = H::default();
+        match parse(&input[..arrived], &mut early, &LIMITS) {
+            Ok(None) => {}
+            Ok(Some(taken)) => {
+                assert_eq!(Ok(Some(taken)), whole, "a head before it is one");
+                assert_eq!(early, head);
+                return Some((head, taken));
+            }
+            Err(_) => {
+                assert!(whole.is_err(), "an error in what is none: {whole:?}");
+                return None;
+            }
+        }
+    }
+    assert!(!matches!(whole, Ok(Some(_))), "a head that nobody asked for");
+    None
+}

@@ -1,0 +1,76 @@
+//! Fuzz targets: for each parser of what comes from outside, what must hold whatever the bytes.
+//!
+//! A target is a function of bytes that panics where a property does not hold, and a corpus in `corpus/<name>`: small
+//! inputs that reach each form the parser knows. A parser joins with a row in [`TARGETS`] and a corpus.
+//!
+//! - `cargo test -p thalweg-fuzz` replays the corpora and some thousand mutations of them, the same ones each time.
+//! - `make fuzz PARSER=ranges FOR_S=600` runs one target under libFuzzer, guided by coverage, on the stable compiler.
+//!   What it finds lies in `target/fuzz`; an input that failed goes into the corpus with its fix.
+//!
+//! Inputs are text as far as their subject is: a value, and in further lines what it is applied to.
+
+mod chunked;
+mod conditions;
+mod dates;
+mod directives;
+mod heads;
+mod ranges;
+mod vary;
+
+/// A parser under test.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name, and its corpus'.
+    pub name: &'static str,
+    /// Panics where a property does not hold.
+    pub run: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: [Target; 9] = [
+    Target { name: "chunked", run: chunked::run },
+    Target { name: "conditions", run: conditions::run },
+    Target { name: "content-range", run: ranges::content_range },
+    Target { name: "dates", run: dates::run },
+    Target { name: "directives", run: directives::run },
+    Target { name: "ranges", run: ranges::run },
+    Target { name: "request-head", run: heads::request },
+    Target { name: "response-head", run: heads::response },
+    Target { name: "vary", run: vary::run },
+];
+
+/// The target called `name`.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
+
+/// The first `N` lines of `input`; missing ones are empty, and the last has the rest.
+fn lines<const N: usize>(input: &[u8]) -> [&[u8]; N] {
+    let mut lines = input.splitn(N, |byte| *byte == b'\n');
+    std::array::from_fn(|_| lines.next().unwrap_or_default())
+}
+
+/// A line as a number; 0 if it is none.
+fn number(line: &[u8]) -> u64 {
+    match thalweg_http::number::parse(line) {
+        Some(thalweg_http::number::Decimal::Value(value)) => value,
+        Some(thalweg_http::number::Decimal::Overflow) => u64::MAX,
+        None => 0,
+    }
+}
+
+/// Lines `name: value` as a field section; others are left out.
+fn fields(lines: &[u8]) -> thalweg_http::Fields {
+    let mut fields = thalweg_http::Fields::new();
+    for line in lines.split(|byte| *byte == b'\n') {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        if let Ok(name) = str::from_utf8(name)
+            && thalweg_http::token::is_token(name.as_bytes())
+            && name.len() <= thalweg_http::fields::NAME_BYTES_MAX
+        {
+            fields.push(name, value);
+        }
+    }
+    fields
+}
