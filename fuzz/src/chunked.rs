@@ -27,9 +27,12 @@ pub(crate) fn run(input: &[u8]) {
             "an end too soon"
         );
     }
-    let again = decode(&encode(&decoded.content), usize::MAX).expect("what was encoded can be decoded");
-    assert_eq!(again.content, decoded.content);
-    assert!(again.bytes.is_some());
+    for (end, trailer) in [(LAST_CHUNK, &b""[..]), (b"0\r\nA: b\r\n\r\n", b"A: b\r\n")] {
+        let coded = encode(&decoded.content, end);
+        let again = decode(&coded, usize::MAX).expect("what was encoded can be decoded");
+        assert_eq!(again.content, decoded.content);
+        assert_eq!((&again.trailer[..], again.bytes), (trailer, Some(coded.len())));
+    }
 }
 
 fn decode(input: &[u8], piece_bytes: usize) -> Result<Decoded, ChunkedError> {
@@ -58,13 +61,13 @@ fn decode(input: &[u8], piece_bytes: usize) -> Result<Decoded, ChunkedError> {
 }
 
 /// In chunks of ten bytes.
-fn encode(content: &[u8]) -> Vec<u8> {
+fn encode(content: &[u8], end: &[u8]) -> Vec<u8> {
     let mut coded = Vec::new();
     for chunk in content.chunks(10) {
         coded.extend_from_slice(encode_size(chunk.len() as u64, &mut [0; SIZE_LINE_BYTES]));
         coded.extend_from_slice(chunk);
         coded.extend_from_slice(CHUNK_END);
     }
-    coded.extend_from_slice(LAST_CHUNK);
+    coded.extend_from_slice(end);
     coded
 }

@@ -72,5 +72,6 @@ fn arriving<H: Default + Debug + PartialEq>(input: &[u8], parse: Parse<H>) -> Op
         }
     }
     assert!(!matches!(whole, Ok(Some(_))), "a head that nobody asked for");
+    assert!(input.len() < LIMITS.head_bytes_max, "a head without end");
     None
 }

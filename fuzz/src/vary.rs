@@ -21,7 +21,8 @@ pub(crate) fn run(input: &[u8]) {
     assert_eq!(selection.matches(&other), Selection::of(&other, &response) == selection);
     assert_eq!(selection.matches(&other), Selection::of(&other, &response).matches(&one));
 
-    // What means nothing: fields that are not named, the order of fields with other names, space around members.
+    // What means nothing: fields that are not named, the order of fields with other names, space around members, and
+    // among preferences their order and case.
     let is_named =
         |name: &str| response.list("vary").any(|named| named.eq_ignore_ascii_case(name.as_bytes()));
     let mut same = Fields::new();
@@ -29,8 +30,13 @@ pub(crate) fn run(input: &[u8]) {
     names.sort_unstable();
     names.dedup();
     for name in names.iter().rev().filter(|name| is_named(name)) {
-        for member in one.list(name) {
-            same.push(name, [b" \t", member, b" "].concat());
+        let mut members: Vec<Vec<u8>> = one.list(name).map(<[u8]>::to_vec).collect();
+        if name == "accept-encoding" {
+            members.reverse();
+            members.iter_mut().for_each(|member| member.make_ascii_uppercase());
+        }
+        for member in members {
+            same.push(name, [b" \t", &member[..], b" "].concat());
         }
     }
     same.push("X-Not-Named-By-Anybody", "1");
