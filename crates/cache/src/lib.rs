@@ -6,12 +6,15 @@
 //! - [`store`]: the sharded index: look-up, collapse, variants.
 //! - [`eviction`]: which of what is stored goes when room is needed.
 //! - [`purge`] and [`ban`]: what is no longer to be served, by URL, tag or expression.
+//! - [`disk`]: the second tier: files that outlive the process.
 //!
 //! Lock order: a shard of the index → the list of purges → a [`FillBuffer`] → the arena's slabs. No lock is held across I/O,
 //! and wakers are called with none held.
 
 pub mod arena;
 pub mod ban;
+#[cfg(not(loom))]
+pub mod disk;
 pub mod eviction;
 pub mod fill;
 pub mod freshness;
@@ -29,6 +32,8 @@ mod window;
 
 pub use arena::Arena;
 pub use ban::{Expression, ExpressionError};
+#[cfg(not(loom))]
+pub use disk::Disk;
 pub use fill::{Failure, FillBuffer, Piece, Reader, Writer};
 #[cfg(not(loom))]
 pub use purge::{Ban, Purge, TooMany, What};

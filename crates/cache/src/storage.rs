@@ -115,6 +115,16 @@ impl Selection {
 }
 
 impl Selection {
+    /// The fields and their values, for one who stores them.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// What [`Selection::lines`] gave.
+    pub(crate) fn from_lines(lines: Vec<(Box<str>, Vec<u8>)>) -> Self {
+        Self(lines)
+    }
+
     /// Bytes that it takes up.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.len()).sum()

@@ -24,6 +24,7 @@ use thalweg_http::Fields;
 use thalweg_http::cache_control::RequestCacheControl;
 
 use crate::arena::{Arena, SLAB_BYTES};
+use crate::disk::{Disk, Tier};
 use crate::eviction::{Frequency, Policy};
 use crate::fill::{FillBuffer, Progress, Reader};
 use crate::freshness::{Freshness, Reuse};
@@ -32,6 +33,7 @@ use crate::storage::{Selection, made_s};
 use crate::sync::lock;
 
 mod filling;
+mod on_disk;
 mod room;
 mod sweep;
 
@@ -43,6 +45,8 @@ const SHARDS: usize = 1024;
 const CONTENT_SHARE_MAX: u64 = 4;
 /// Keys, fields and the rest of the index may take this part of the memory's size, beside it.
 const INDEX_SHARE_MAX: usize = 8;
+/// With a disk tier, this part of its size more.
+const INDEX_SHARE_OF_DISK: u64 = 1024;
 /// What a stored response takes in the index beside its texts, roughly.
 const STORED_BYTES: usize = 512;
 /// Variants kept under one key; the oldest goes.
@@ -105,7 +109,7 @@ pub struct Stored {
 
 /// A key with its hash.
 #[derive(Debug, Clone)]
-struct Key {
+pub(crate) struct Key {
     digest: u64,
     text: Arc<str>,
 }
@@ -137,6 +141,7 @@ pub enum Lookup {
 #[derive(Debug)]
 pub struct Cache {
     arena: Arc<Arena>,
+    pub(crate) disk: Option<Arc<Tier>>,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
     /// Every stored response, in the order of eviction.
@@ -235,6 +240,10 @@ impl Key {
     fn is(&self, digest: u64, text: &str) -> bool {
         self.digest == digest && *self.text == *text
     }
+
+    pub(crate) fn text(&self) -> &Arc<str> {
+        &self.text
+    }
 }
 
 impl Cache {
@@ -243,16 +252,27 @@ impl Cache {
     /// # Errors
     /// When the system refuses the memory.
     pub fn new(memory_bytes: u64) -> io::Result<Arc<Self>> {
+        Self::with_disk(memory_bytes, None)
+    }
+
+    /// A cache of `memory_bytes` of content, and of what `disk` takes; see [`Cache::start_disk`].
+    ///
+    /// # Errors
+    /// When the system refuses the memory.
+    pub fn with_disk(memory_bytes: u64, disk: Option<Disk>) -> io::Result<Arc<Self>> {
         let arena = Arena::new(memory_bytes)?;
         let memory_bytes = arena.slabs_max() * SLAB_BYTES;
-        Ok(Arc::new(Self {
+        let disk_bytes = disk.as_ref().map_or(0, Disk::bytes_max);
+        let index_bytes_of_disk = usize::try_from(disk_bytes / INDEX_SHARE_OF_DISK).unwrap_or(usize::MAX);
+        Ok(Arc::new_cyclic(|cache| Self {
             arena,
+            disk: disk.map(|disk| Tier::new(disk, memory_bytes as u64, cache.clone())),
             hasher: RandomState::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             queue: Mutex::default(),
             stored: AtomicUsize::new(0),
             index_bytes: AtomicUsize::new(0),
-            index_bytes_max: memory_bytes / INDEX_SHARE_MAX,
+            index_bytes_max: (memory_bytes / INDEX_SHARE_MAX).saturating_add(index_bytes_of_disk),
             content_bytes_max: memory_bytes as u64 / CONTENT_SHARE_MAX,
             purges: Purges::default(),
             sweeper: sweep::Sweeper::default(),
@@ -389,24 +409,48 @@ impl Cache {
         }
         slot.variants.push(stored.clone());
         drop(shard);
-        self.stored.fetch_add(1, Relaxed);
-        self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
-        self.uncount(&removed);
+        self.count(stored);
         self.enqueue(stored, &removed);
+        // Its content may go on under a new head.
+        let (same, gone): (Vec<_>, Vec<_>) =
+            removed.into_iter().partition(|other| Arc::ptr_eq(&other.content, &stored.content));
+        self.uncount(&gone);
+        self.uncount_index(&same);
     }
 
-    fn uncount(&self, removed: &[Arc<Stored>]) {
+    fn count(&self, stored: &Stored) {
+        self.stored.fetch_add(1, Relaxed);
+        self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
+    }
+
+    /// Of what has left the index for good: the disk need not keep it either.
+    fn uncount(&self, gone: &[Arc<Stored>]) {
+        self.uncount_index(gone);
+        for copy in gone.iter().filter_map(|stored| stored.content.copy()) {
+            copy.discard();
+        }
+    }
+
+    fn uncount_index(&self, removed: &[Arc<Stored>]) {
         self.stored.fetch_sub(removed.len(), Relaxed);
         self.index_bytes.fetch_sub(removed.iter().map(|stored| stored.index_bytes()).sum(), Relaxed);
     }
 
-    fn remove_stored(&self, stored: &Stored) {
-        let mut shard = lock(self.shard(stored.key.digest));
-        let Some(slot) = shard.slot(&stored.key) else { return };
-        // By content: its head may have been brought up to date meanwhile.
-        let gone = |variant: &mut Arc<Stored>| Arc::ptr_eq(&variant.content, &stored.content);
+    pub(crate) fn is_index_full(&self) -> bool {
+        self.index_bytes.load(Relaxed) > self.index_bytes_max
+    }
+
+    pub(crate) fn remove_stored(&self, stored: &Stored) {
+        self.remove_content(&stored.key, &stored.content);
+    }
+
+    /// Removes what has this content: its head may have been brought up to date meanwhile.
+    fn remove_content(&self, key: &Key, content: &Arc<Content>) {
+        let mut shard = lock(self.shard(key.digest));
+        let Some(slot) = shard.slot(key) else { return };
+        let gone = |variant: &mut Arc<Stored>| Arc::ptr_eq(&variant.content, content);
         let removed: Vec<_> = slot.variants.extract_if(.., gone).collect();
-        shard.tidy(&stored.key);
+        shard.tidy(key);
         drop(shard);
         self.uncount(&removed);
     }
@@ -437,6 +481,14 @@ impl Cache {
     }
 }
 
+impl Drop for Cache {
+    fn drop(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.close();
+        }
+    }
+}
+
 impl Stored {
     /// How long it may be reused: what its head says, cut short where it was purged softly.
     pub fn freshness(&self) -> Freshness {
@@ -451,6 +503,10 @@ impl Stored {
 
     fn is_spared(&self, purges: &Purges) -> bool {
         purges.spares(&self.key.text, &self.head, &self.standing)
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
     }
 
     fn made_s(&self) -> u64 {

@@ -78,7 +78,7 @@ fn memory_stays_in_use_in_a_long_churn() {
                 let Some(Ok(Some(piece))) = stored.content.reader(0).try_next(usize::MAX) else {
                     panic!("{object} is not there")
                 };
-                assert_eq!(piece.as_slice(), content, "{object}");
+                assert_eq!(piece.as_slice().unwrap(), content, "{object}");
                 held.push_back((piece, content));
             }
             Lookup::Miss(mut fill, _reader) => {
@@ -91,7 +91,7 @@ fn memory_stays_in_use_in_a_long_churn() {
         if held.len() > HELD
             && let Some((piece, content)) = held.pop_front()
         {
-            assert_eq!(piece.as_slice(), content, "a piece that was held");
+            assert_eq!(piece.as_slice().unwrap(), content, "a piece that was held");
         }
         if request >= REQUESTS / 4 && request.is_multiple_of(1000) {
             let alive = alive(&cache);

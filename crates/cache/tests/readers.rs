@@ -30,7 +30,7 @@ fn read_on(reader: &mut Reader<()>, waker: &Waker) -> bool {
         match pin!(reader.next(usize::MAX)).poll(&mut Context::from_waker(waker)) {
             Poll::Ready(Ok(Some(piece))) => {
                 let first = u8::try_from(at / CHUNK_BYTES as u64).unwrap();
-                assert_eq!((piece.as_slice()[0], piece.in_file().is_some()), (first, true));
+                assert_eq!((piece.as_slice().unwrap()[0], piece.in_file().is_some()), (first, true));
             }
             Poll::Ready(Ok(None)) => return false,
             Poll::Ready(Err(failure)) => panic!("{failure}"),

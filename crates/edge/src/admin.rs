@@ -75,6 +75,14 @@ async fn stats(State(told): State<Told>) -> Response {
         "stored_responses": told.cache.stored(),
         "memory_slabs": arena.slabs_max(),
         "memory_slabs_free": arena.free_slabs(),
+        "disk": told.cache.disk_stats().map(|disk| json!({
+            "bytes": disk.bytes,
+            "bytes_max": disk.bytes_max,
+            "responses": disk.responses,
+            "errors": disk.errors,
+            "skipped": disk.skipped,
+            "is_scanned": disk.is_scanned,
+        })),
         "records_lost": told.records.lost(),
         "purges_in_force": told.cache.purges_in_force(),
     });

@@ -140,6 +140,7 @@ pub(crate) async fn answer(
             Ok(opened) => return Ok(found.sliced(sliced, opened)),
             // What was found is not at the backend any more, or not in slices.
             Err(Failure::NotSliced(_)) => slices &= found.head.sliced,
+            Err(Failure::Unreadable) => {}
             Err(failure) => return Err(Refusal::failed(&failure, Forward::Partial)),
         }
     }

@@ -22,6 +22,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Bytes of content kept in memory.
     pub memory_bytes: u64,
+    /// Where content is kept on disk as well, if it is.
+    pub disk: Option<DiskPlace>,
     /// Worker threads; `None`: one for each core that this process may use.
     pub threads: Option<NonZeroUsize>,
     /// Congestion control of each client connection; `None`: the system's.
@@ -46,6 +48,15 @@ pub struct Config {
     /// Connections in use to all backends, by each worker. A fetch beyond them waits for one as long as connecting
     /// may take, then fails.
     pub backend_connections_max: usize,
+}
+
+/// The disk tier's place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskPlace {
+    /// The directory; it is made if it is not there.
+    pub directory: PathBuf,
+    /// The most that files in it may take.
+    pub bytes_max: u64,
 }
 
 /// Where the request log goes. Who follows over the admin interface gets it in any case.
@@ -97,6 +108,7 @@ impl Default for Config {
             backends: Vec::new(),
             hosts: Vec::new(),
             memory_bytes: 1 << 30,
+            disk: None,
             threads: None,
             congestion_control: None,
             purge_from: IpPrefix::LOOPBACK.into(),

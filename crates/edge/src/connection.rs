@@ -29,6 +29,9 @@ use crate::send::{CHUNK_BYTES_MAX, SENDFILE_BYTES_MIN, Sender};
 use crate::sent::Sent;
 use crate::worker::Worker;
 
+/// How often one request looks for its answer, where what it finds cannot be read.
+const LOOKS_MAX: usize = 4;
+
 /// Whether the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -106,11 +109,11 @@ impl Connection {
                     let sent = self.purge(after).await;
                     return self.sent(begun, &sent).await;
                 }
-                answer(&self.worker.clone(), &self.key, &self.request, self.client.ip()).await
+                self.answered().await
             }
         };
         let sent = match answered {
-            Ok(found) => self.reply(found, after).await,
+            Ok((found, part)) => self.reply(found, part, after).await,
             Err(refusal) => self.refuse(&refusal, after).await,
         };
         self.sent(begun, &sent).await
@@ -171,13 +174,39 @@ impl Connection {
         }
     }
 
-    async fn reply(&mut self, mut found: Found, after: Next) -> Sent {
-        let chosen = match self.choose(&mut found).await {
-            Ok(part) => part,
-            Err(failure) => {
-                return self.refuse(&Refusal::failed(&failure, Forward::UriMiss), after).await;
+    /// What answers the request, and which part of it. What turns out to be unreadable before a byte was sent has left
+    /// the cache: another look finds, or fetches, something else.
+    async fn answered(&mut self) -> Result<(Found, Part), Refusal> {
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let mut found = answer(&self.worker.clone(), &self.key, &self.request, self.client.ip()).await?;
+            let chosen = match self.choose(&mut found).await {
+                Ok(part) => self.ready(&mut found, &part).await.map(|()| part),
+                Err(failure) => Err(failure),
+            };
+            match chosen {
+                Ok(part) => return Ok((found, part)),
+                Err(Failure::Unreadable) if looks < LOOKS_MAX => {}
+                Err(failure) => return Err(Refusal::failed(&failure, Forward::UriMiss)),
             }
+        }
+    }
+
+    /// Waits until the first content can be sent, if that has to be read from a disk.
+    async fn ready(&self, found: &mut Found, part: &Part) -> Result<(), Failure> {
+        let first = match part {
+            _ if self.request.method == Method::Head => return Ok(()),
+            Part::Whole | Part::After(_) => &(0..u64::MAX),
+            Part::Range(range) => range,
+            Part::Ranges(ranges) => &ranges[0],
+            Part::NotModified | Part::PreconditionFailed | Part::Unsatisfiable(_) => return Ok(()),
         };
+        found.content.seek(first);
+        found.content.ready().await
+    }
+
+    async fn reply(&mut self, mut found: Found, chosen: Part, after: Next) -> Sent {
         let now_ms = now_ms();
         let length = found.length();
         let parts = match &chosen {
@@ -402,7 +431,7 @@ async fn send_content(
         }
         other => {
             sender.head(head, false).await.map_err(cut_of)?;
-            other.transpose().map_err(|_| Cut::BackendFailed)?;
+            other.transpose().map_err(|failure| cut_of_fill(&failure))?;
         }
     }
     while left != Some(0) && !ended {
@@ -416,7 +445,8 @@ async fn send_content(
         let piece = match next {
             Ok(Some(piece)) => piece,
             Ok(None) if left.is_none() => break,
-            Ok(None) | Err(_) => return Err(Cut::BackendFailed),
+            Ok(None) => return Err(Cut::BackendFailed),
+            Err(failure) => return Err(cut_of_fill(&failure)),
         };
         if chunked {
             ended = found.content.is_at_end();
@@ -434,7 +464,15 @@ async fn send_content(
 }
 
 fn cut_of(error: io::Error) -> Cut {
-    if error.kind() == io::ErrorKind::TimedOut { Cut::ClientStalled } else { Cut::ClientClosed }
+    match error.kind() {
+        io::ErrorKind::TimedOut => Cut::ClientStalled,
+        io::ErrorKind::UnexpectedEof => Cut::StorageFailed,
+        _ => Cut::ClientClosed,
+    }
+}
+
+fn cut_of_fill(failure: &Failure) -> Cut {
+    if *failure == Failure::Unreadable { Cut::StorageFailed } else { Cut::BackendFailed }
 }
 
 const _: () = assert!(SENDFILE_BYTES_MIN <= CHUNK_BYTES_MAX);

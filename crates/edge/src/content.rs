@@ -51,6 +51,18 @@ impl Content {
         }
     }
 
+    /// Waits until what is stored on disk can be read there, or cannot. What comes from a backend is not waited for.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`]: it has left the cache.
+    pub(crate) async fn ready(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Fill(reader) => reader.ready().await,
+            // Its first slice was opened before.
+            Self::Sliced(_) => Ok(()),
+        }
+    }
+
     /// Whether the end has come and been read.
     pub(crate) fn is_at_end(&self) -> bool {
         match self {

@@ -38,7 +38,7 @@ mod worker;
 
 pub use admin::record_stream;
 pub use backend::{BackendUrl, BackendUrlError};
-pub use config::{Config, LogTo, Timeouts};
+pub use config::{Config, DiskPlace, LogTo, Timeouts};
 pub use log::Records;
 pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};

@@ -1,4 +1,4 @@
-//! Onto the socket: small content with its head in one `writev`, large content by `sendfile` from the memfd.
+//! Onto the socket: small content with its head in one `writev`, large content, and what lies on disk, by `sendfile`.
 //!
 //! Every wait is for the client to take something and ends after the stall limit: a client that takes nothing
 //! costs a connection, never a thread.
@@ -6,8 +6,9 @@
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
+use rustix::fd::BorrowedFd;
 use rustix::net::SendFlags;
-use thalweg_cache::{Arena, Piece};
+use thalweg_cache::Piece;
 use thalweg_http::chunked::{CHUNK_END, CONTENT_END, SIZE_LINE_BYTES, encode_size};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -20,6 +21,22 @@ pub(crate) const SENDFILE_BYTES_MIN: usize = 32 * 1024;
 const CORK_BYTES_MIN: usize = 64 * 1024;
 /// The most content of one chunk of the chunked coding.
 pub(crate) const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// How a piece goes out.
+enum Way<'a> {
+    Bytes(&'a [u8]),
+    /// From this offset of a file.
+    File(BorrowedFd<'a>, u64),
+}
+
+fn way(piece: &Piece) -> Way<'_> {
+    match (piece.as_slice(), piece.in_file()) {
+        (Some(bytes), None) => Way::Bytes(bytes),
+        (Some(bytes), Some(_)) if piece.len() < SENDFILE_BYTES_MIN => Way::Bytes(bytes),
+        (_, Some((file, offset))) => Way::File(file, offset),
+        (None, None) => unreachable!("a piece lies in memory or in a file"),
+    }
+}
 
 /// The sending half of a client's connection.
 #[derive(Debug)]
@@ -48,8 +65,8 @@ impl<'a> Sender<'a> {
 
     /// A head with the first of its content, of a known length.
     pub(crate) async fn head_and_piece(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
-        if piece.len() < SENDFILE_BYTES_MIN {
-            return self.parts([head, piece.as_slice()]).await;
+        if let Way::Bytes(bytes) = way(piece) {
+            return self.parts([head, bytes]).await;
         }
         self.cork_for(piece);
         self.head(head, true).await?;
@@ -79,11 +96,9 @@ impl<'a> Sender<'a> {
     /// Content of a known length.
     pub(crate) async fn piece(&mut self, piece: &Piece) -> io::Result<()> {
         self.cork_for(piece);
-        match piece.in_file() {
-            Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
-                self.file(arena, offset, piece.len()).await
-            }
-            _ => self.bytes(piece.as_slice(), false).await,
+        match way(piece) {
+            Way::File(file, offset) => self.file(piece, file, offset).await,
+            Way::Bytes(bytes) => self.bytes(bytes, false).await,
         }
     }
 
@@ -93,14 +108,14 @@ impl<'a> Sender<'a> {
         let mut buffer = [0; SIZE_LINE_BYTES];
         let size = encode_size(piece.len() as u64, &mut buffer);
         self.cork_for(piece);
-        match piece.in_file() {
-            Some((arena, offset)) if piece.len() >= SENDFILE_BYTES_MIN => {
+        match way(piece) {
+            Way::File(file, offset) => {
                 self.bytes(head, true).await?;
                 self.bytes(size, true).await?;
-                self.file(arena, offset, piece.len()).await?;
+                self.file(piece, file, offset).await?;
                 self.bytes(end, false).await
             }
-            _ => self.parts([head, size, piece.as_slice(), end]).await,
+            Way::Bytes(bytes) => self.parts([head, size, bytes, end]).await,
         }
     }
 
@@ -127,15 +142,23 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    async fn file(&mut self, arena: &Arena, mut offset: u64, mut len: usize) -> io::Result<()> {
+    async fn file(&mut self, piece: &Piece, file: BorrowedFd<'_>, mut offset: u64) -> io::Result<()> {
+        let mut len = piece.len();
         while len > 0 {
-            let sent = self
-                .io(|stream| Ok(rustix::fs::sendfile(stream, arena.file(), Some(&mut offset), len)?))
-                .await?;
-            if sent == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            len -= sent;
+            let sent =
+                self.io(|stream| Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), len)?)).await;
+            len -= match sent {
+                // The disk's fault: the file is shorter than it was, or cannot be read.
+                Ok(0) => {
+                    piece.doubt();
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                    piece.doubt();
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                sent => sent?,
+            };
         }
         Ok(())
     }

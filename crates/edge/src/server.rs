@@ -4,22 +4,25 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use thalweg_cache::Cache;
+use thalweg_cache::{Cache, Disk};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::admin;
 use crate::backend::Backends;
-use crate::config::{Config, LogTo};
+use crate::config::{Config, DiskPlace, LogTo};
 use crate::log::{self, LogWriter, Records};
 use crate::worker::{Shared, Worker};
 
 /// Connections that wait to be accepted, for each worker; the kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
+/// How long clients wait, before the first is served, for what lies on disk to be found.
+const DISK_WAIT_MAX: Duration = Duration::from_millis(300);
 /// How long the admin interface's last responses may take once the edge has ended.
 const ADMIN_STOP_TIME_MAX: Duration = Duration::from_millis(200);
 
@@ -34,6 +37,8 @@ pub enum BindError {
     Log(LogTo, io::Error),
     /// The memory for content.
     Memory(u64, io::Error),
+    /// The directory of the disk tier.
+    Disk(PathBuf, io::Error),
     /// The congestion control of client connections.
     CongestionControl(thalweg_tcp::Error),
 }
@@ -49,6 +54,12 @@ impl fmt::Display for BindError {
             Self::Log(_, error) => write!(f, "cannot open the log: {error}"),
             Self::Memory(bytes, error) => {
                 write!(f, "cannot have {bytes} bytes of memory for content: {error}")
+            }
+            Self::Disk(directory, error) if error.kind() == io::ErrorKind::WouldBlock => {
+                write!(f, "another process stores responses in {}", directory.display())
+            }
+            Self::Disk(directory, error) => {
+                write!(f, "cannot store responses in {}: {error}", directory.display())
             }
             Self::CongestionControl(error) => error.fmt(f),
         }
@@ -85,8 +96,9 @@ impl Edge {
             Some(at) => Some(listen_alone(at).map_err(|error| BindError::Admin(at, error))?),
             None => None,
         };
-        let cache =
-            Cache::new(config.memory_bytes).map_err(|error| BindError::Memory(config.memory_bytes, error))?;
+        let disk = config.disk.as_ref().map(open_disk).transpose()?.flatten();
+        let cache = Cache::with_disk(config.memory_bytes, disk)
+            .map_err(|error| BindError::Memory(config.memory_bytes, error))?;
         let (log, writer) =
             log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
         let backends = Backends::new(&config.backends);
@@ -119,13 +131,22 @@ impl Edge {
             let _ = ended.await;
         };
         let admin = self.admin.map(|listener| admin::serve(listener, &self.shared, ended)).transpose()?;
+        let cache = self.shared.cache.clone();
+        let disk = cache.clone();
+        let started = tokio::task::spawn_blocking(move || disk.start_disk(DISK_WAIT_MAX)).await;
+        started.unwrap_or_else(|panic| Err(io::Error::other(panic)))?;
         let threads = Threads::start(self.shared, self.listeners, self.log)?;
         let admin = admin.map(tokio::spawn);
         let asked = tokio::select! {
             () = stop => Ok(()),
             () = threads.early_end.notified() => Err(io::Error::other("a worker of the edge ended by itself")),
         };
-        let joined = tokio::task::spawn_blocking(|| threads.end()).await;
+        let joined = tokio::task::spawn_blocking(move || {
+            let ended = threads.end();
+            cache.stop_disk();
+            ended
+        })
+        .await;
         let ended = joined.unwrap_or_else(|panic| Err(io::Error::other(panic))).and(asked);
         // The log has ended and its followers with it: nothing but a client that does not read is left.
         drop(end_admin);
@@ -136,6 +157,25 @@ impl Edge {
         }
         ended
     }
+}
+
+/// Opens the disk tier. Without a disk that has failed the edge goes on, but what its settings say must hold.
+fn open_disk(place: &DiskPlace) -> Result<Option<Disk>, BindError> {
+    match Disk::open(&place.directory, place.bytes_max) {
+        Ok(disk) => Ok(Some(disk)),
+        Err(error) if is_fault_of_disk(&error) => {
+            let directory = place.directory.display();
+            tracing::error!(%directory, %error, "going on without the disk tier");
+            Ok(None)
+        }
+        Err(error) => Err(BindError::Disk(place.directory.clone(), error)),
+    }
+}
+
+fn is_fault_of_disk(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let faults = [Errno::IO, Errno::ROFS, Errno::NOSPC, Errno::DQUOT, Errno::NXIO, Errno::STALE];
+    faults.iter().any(|fault| error.raw_os_error() == Some(fault.raw_os_error()))
 }
 
 /// The threads of a running edge.

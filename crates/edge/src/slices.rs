@@ -28,7 +28,7 @@ use crate::reply::{Part, part};
 use crate::worker::Worker;
 use crate::{content::Content, fetch};
 
-/// A slice that could not be shared is fetched for its one reader; that too may fail to be so this often.
+/// A slice that is for another reader alone, or cannot be read from the disk, is fetched anew, so often for one piece.
 const OPENS_MAX: usize = 3;
 
 /// A representation whose content can be had in slices.
@@ -307,6 +307,7 @@ impl Sliced {
         self.seek(&range);
         let Some(slice) = self.current() else { return Ok(None) };
         slice.reader.head().await?;
+        slice.reader.ready().await?;
         Ok(Some(slice.cache))
     }
 
@@ -316,8 +317,8 @@ impl Sliced {
                 // Its end: on to the next one.
                 Ok(None) => {}
                 Ok(Some(piece)) => return Some(Ok(Some(self.took(piece)))),
-                // For another reader alone. To be had anew, by waiting for it.
-                Err(Failure::NotShared) => return None,
+                // To be had anew, by waiting for it.
+                Err(Failure::NotShared | Failure::Unreadable) => return None,
                 Err(failure) => return Some(Err(failure)),
             }
             self.slice = None;
@@ -331,6 +332,11 @@ impl Sliced {
             match slice.reader.next(max).await {
                 Ok(Some(piece)) => return Ok(Some(self.took(piece))),
                 Ok(None) => self.slice = None,
+                // It has left the cache: from the backend then.
+                Err(Failure::Unreadable) if opened < OPENS_MAX => {
+                    opened += 1;
+                    self.slice = None;
+                }
                 Err(Failure::NotShared) if opened < OPENS_MAX => {
                     opened += 1;
                     self.slice = Some(self.open_alone(self.left.start / self.of.slice_bytes));

@@ -65,7 +65,8 @@ pub(crate) fn fill(reader: Reader<()>, limit: Option<u64>) -> Body {
         match reader.next(max).await {
             Ok(Some(piece)) => {
                 let left = left - piece.len() as u64;
-                Some((Ok(Frame::data(piece.into_bytes())), Some((reader, left))))
+                let bytes = piece.into_bytes().expect("segments lie in memory");
+                Some((Ok(Frame::data(bytes)), Some((reader, left))))
             }
             Ok(None) => None,
             Err(failure) => Some((Err(BodyError::Fill(failure)), None)),

@@ -145,6 +145,8 @@ words! {
         ClientStalled = "client_stalled",
         /// The fetch from the backend failed after the response had begun.
         BackendFailed = "backend_failed",
+        /// Stored content could not be read to its end.
+        StorageFailed = "storage_failed",
         /// The edge was stopped.
         Shutdown = "shutdown",
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use hyper::Uri;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use thalweg_edge::{BackendUrl, BindError, Edge, IpPrefix, LogTo, Rules, Timeouts};
+use thalweg_edge::{BackendUrl, BindError, DiskPlace, Edge, IpPrefix, LogTo, Rules, Timeouts};
 use thalweg_origin::Origin;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -259,6 +259,7 @@ fn bind_edge(edge: &config::Edge, origin: Option<SocketAddr>) -> Result<Edge, Fa
         BindError::Admin(addr, cause) => edge.admin.fault(cannot_listen(*addr, cause)),
         BindError::Log(..) => edge.log.fault(failure.to_string()),
         BindError::Memory(..) => edge.memory.fault(failure.to_string()),
+        BindError::Disk(..) => edge.disk.as_ref().expect("it is what was opened").fault(failure.to_string()),
         BindError::CongestionControl(_) => edge.congestion_control.fault(failure.to_string()),
     })
 }
@@ -277,6 +278,10 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
         backends,
         hosts: edge.hosts.iter().flat_map(|hosts| &hosts.value).map(|host| host.0.clone()).collect(),
         memory_bytes: edge.memory.value.bytes,
+        disk: edge.disk.as_ref().map(|disk| DiskPlace {
+            directory: disk.value.directory.clone(),
+            bytes_max: disk.value.size.bytes,
+        }),
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value.0)),
         congestion_control: match edge.congestion_control.value {
             Congestion::System => None,

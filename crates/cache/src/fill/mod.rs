@@ -15,20 +15,28 @@
 //!   readers get what had arrived, then the failure.
 //! - The content of a *stored* fill is kept whole in the arena and no reader holds up the writer. The content of a
 //!   *passed* fill is a bounded window for the one reader that started it, and the writer waits for room.
+//! - Stored content that is complete may move to the disk and back. Its readers go on where they are; only what cannot
+//!   be read any more makes it fail after it was complete.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::arena::{Arena, NoRoom, Run};
+#[cfg(not(loom))]
+use crate::disk;
 use crate::sync::{self, Mutex, lock};
 use crate::waiters::Waiters;
 use crate::window::Window;
 
 mod moving;
+#[cfg(not(loom))]
+mod on_disk;
 mod piece;
 mod reader;
 mod writer;
 
+#[cfg(not(loom))]
+pub(crate) use on_disk::{Backing, Settled};
 pub use piece::Piece;
 pub use reader::Reader;
 pub use writer::{GROWTH_BYTES, Room, Writer};
@@ -58,6 +66,8 @@ enum Content {
     Passed(Window),
     /// So many bytes, which are not kept here: the head says where.
     Elsewhere(u64),
+    #[cfg(not(loom))]
+    OnDisk(Arc<disk::Copy>),
 }
 
 /// Runs of the arena, of which the first `len` bytes are published.
@@ -65,6 +75,8 @@ enum Content {
 struct Stored {
     runs: Vec<sync::Arc<Run>>,
     len: u64,
+    #[cfg(not(loom))]
+    backing: Backing,
 }
 
 /// Why a fill ended before its content did.
@@ -86,6 +98,8 @@ pub enum Failure {
     NotShared,
     /// The backend's answer is no slice of the response: another representation, or no such range.
     NotSliced(&'static str),
+    /// It was stored, and cannot be read from the disk any more.
+    Unreadable,
 }
 
 impl fmt::Display for Failure {
@@ -97,6 +111,7 @@ impl fmt::Display for Failure {
             Self::Superseded => f.write_str("the stored response was validated instead"),
             Self::NotSliced(reason) => write!(f, "no slice of the response: {reason}"),
             Self::NotShared => f.write_str("the content is passed to another client alone"),
+            Self::Unreadable => f.write_str("the stored content could not be read from the disk"),
         }
     }
 }
@@ -222,6 +237,8 @@ impl Content {
             Self::Stored(stored) => stored.len,
             Self::Passed(window) => window.end(),
             Self::Elsewhere(length) => *length,
+            #[cfg(not(loom))]
+            Self::OnDisk(copy) => copy.length(),
         }
     }
 }

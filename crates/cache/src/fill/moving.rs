@@ -13,15 +13,15 @@ use crate::sync::{self, lock};
 
 impl<H: Send + Sync + 'static> FillBuffer<H> {
     /// From now on the content, if it is complete, may be moved out of slabs that it shares.
-    pub fn settle(self: &Arc<Self>) {
+    pub fn reside(self: &Arc<Self>) {
         let runs = match &lock(&self.inner).phase {
             Phase::Complete(_, Content::Stored(stored)) => stored.runs.clone(),
             _ => return,
         };
-        self.settle_in(&runs);
+        self.reside_in(&runs);
     }
 
-    fn settle_in(self: &Arc<Self>, runs: &[sync::Arc<Run>]) {
+    fn reside_in(self: &Arc<Self>, runs: &[sync::Arc<Run>]) {
         for run in runs.iter().filter(|run| run.len() < SLAB_BYTES) {
             let resident: Arc<dyn Resident> = self.clone();
             run.arena().settle(run.slab(), Arc::downgrade(&resident));
@@ -57,7 +57,7 @@ where
         while let Some((run, used)) = self.run_in(slab) {
             let copies = copy(&run, used)?;
             if self.exchange(&run, &copies) {
-                self.settle_in(&copies);
+                self.reside_in(&copies);
             }
         }
         Ok(())

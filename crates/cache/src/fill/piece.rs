@@ -3,16 +3,31 @@
 use std::fmt;
 
 use bytes::Bytes;
+#[cfg(not(loom))]
+use rustix::fd::BorrowedFd;
 
-use crate::arena::{Arena, Run};
+use crate::arena::Run;
+#[cfg(not(loom))]
+use crate::disk;
 use crate::sync;
 
 /// Some content, held for as long as the piece is. Never empty.
 pub struct Piece(Held);
 
 enum Held {
-    Run { run: sync::Arc<Run>, at: usize, len: usize },
+    Run {
+        run: sync::Arc<Run>,
+        at: usize,
+        len: usize,
+    },
     Heap(Bytes),
+    #[cfg(not(loom))]
+    File {
+        copy: std::sync::Arc<disk::Copy>,
+        open: std::sync::Arc<disk::Open>,
+        at: u64,
+        len: usize,
+    },
 }
 
 impl fmt::Debug for Piece {
@@ -31,37 +46,64 @@ impl Piece {
         Self(Held::Heap(bytes))
     }
 
+    /// Bytes of the disk's copy, of which byte `offset` of the content is the first.
+    #[cfg(not(loom))]
+    pub(super) fn of_file(
+        copy: std::sync::Arc<disk::Copy>,
+        open: std::sync::Arc<disk::Open>,
+        offset: u64,
+        len: usize,
+    ) -> Self {
+        let at = open.file_offset(offset);
+        Self(Held::File { copy, open, at, len })
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
             Held::Run { len, .. } => *len,
             Held::Heap(bytes) => bytes.len(),
+            #[cfg(not(loom))]
+            Held::File { len, .. } => *len,
         }
     }
 
-    /// The arena and the offset in its file, for `sendfile`; `None` for passed content.
-    pub fn in_file(&self) -> Option<(&Arena, u64)> {
+    /// The file and the offset in it, for `sendfile`: the arena's, or that of the disk's copy, whose bytes were in the
+    /// page cache when the piece was made. `None` for passed content.
+    #[cfg(not(loom))]
+    pub fn in_file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         match &self.0 {
-            Held::Run { run, at, .. } => Some((run.arena(), run.file_offset(*at))),
+            Held::Run { run, at, .. } => Some((run.arena().file(), run.file_offset(*at))),
             Held::Heap(_) => None,
+            Held::File { open, at, .. } => Some((open.file(), *at)),
         }
     }
 
-    /// The bytes.
+    /// The bytes, where they lie in memory.
     #[cfg(not(loom))]
-    pub fn as_slice(&self) -> &[u8] {
+    pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.0 {
-            Held::Run { run, at, len } => run.read(*at, *len),
-            Held::Heap(bytes) => bytes,
+            Held::Run { run, at, len } => Some(run.read(*at, *len)),
+            Held::Heap(bytes) => Some(bytes),
+            Held::File { .. } => None,
         }
     }
 
-    /// The bytes without copying them; they hold their slab for as long as they are kept.
+    /// The bytes without copying them, where they lie in memory; they hold their slab for as long as they are kept.
     #[cfg(not(loom))]
-    pub fn into_bytes(self) -> Bytes {
+    pub fn into_bytes(self) -> Option<Bytes> {
         match self.0 {
-            Held::Heap(bytes) => bytes,
-            Held::Run { .. } => Bytes::from_owner(self),
+            Held::Heap(bytes) => Some(bytes),
+            Held::Run { run, at, len } => Some(Bytes::from_owner(InRun { run, at, len })),
+            Held::File { .. } => None,
+        }
+    }
+
+    /// The file did not give the bytes: those of a copy on disk are verified before anybody gets them again.
+    #[cfg(not(loom))]
+    pub fn doubt(&self) {
+        if let Held::File { copy, open, at, len } = &self.0 {
+            copy.doubt(open, *at, *len);
         }
     }
 
@@ -75,9 +117,17 @@ impl Piece {
     }
 }
 
+/// Bytes of a run, for as long as they are kept.
 #[cfg(not(loom))]
-impl AsRef<[u8]> for Piece {
+struct InRun {
+    run: sync::Arc<Run>,
+    at: usize,
+    len: usize,
+}
+
+#[cfg(not(loom))]
+impl AsRef<[u8]> for InRun {
     fn as_ref(&self) -> &[u8] {
-        self.as_slice()
+        self.run.read(self.at, self.len)
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::{Content, Failure, FillBuffer, Phase, Piece, Progress};
+#[cfg(not(loom))]
+use crate::disk;
 use crate::sync::lock;
 use crate::waiters::Ticket;
 
@@ -15,6 +17,8 @@ pub struct Reader<H> {
     offset: u64,
     first: bool,
     ticket: Option<Ticket>,
+    #[cfg(not(loom))]
+    disk: disk::Reading,
 }
 
 impl<H> fmt::Debug for Reader<H> {
@@ -58,11 +62,20 @@ impl<H: Clone> Reader<H> {
 impl<H> Reader<H> {
     /// The reader that started the fill: the one to which content is passed.
     pub(super) fn first(buffer: Arc<FillBuffer<H>>) -> Self {
-        Self { buffer, offset: 0, first: true, ticket: None }
+        let mut reader = Self::at(buffer, 0);
+        reader.first = true;
+        reader
     }
 
     pub(super) fn at(buffer: Arc<FillBuffer<H>>, offset: u64) -> Self {
-        Self { buffer, offset, first: false, ticket: None }
+        Self {
+            buffer,
+            offset,
+            first: false,
+            ticket: None,
+            #[cfg(not(loom))]
+            disk: disk::Reading::default(),
+        }
     }
 
     /// Where the next byte comes from.
@@ -101,6 +114,16 @@ impl<H> Reader<H> {
                 let (bytes, room) = window.take(self.offset, max);
                 (bytes.map(Piece::of_heap), room)
             }
+            #[cfg(not(loom))]
+            Some(Content::OnDisk(copy)) if self.offset < copy.length() => {
+                let Some((open, len)) = copy.piece(self.offset, max, &mut self.disk) else {
+                    inner.waiters.register(&mut self.ticket, cx.waker());
+                    return Poll::Pending;
+                };
+                (Some(Piece::of_file(copy.clone(), open, self.offset, len)), None)
+            }
+            #[cfg(not(loom))]
+            Some(Content::OnDisk(_)) => (None, None),
             Some(Content::Elsewhere(_)) | None => (None, None),
         };
         let next = match (piece, &inner.phase) {
@@ -120,6 +143,29 @@ impl<H> Reader<H> {
             writer.wake();
         }
         next
+    }
+
+    /// Waits until content on disk can be read, if that is where the next byte lies.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`]: it has left the index, and another look-up finds something else.
+    #[cfg(not(loom))]
+    pub async fn ready(&mut self) -> Result<(), Failure> {
+        poll_fn(|cx| {
+            let mut inner = lock(&self.buffer.inner);
+            match &inner.phase {
+                Phase::Complete(_, Content::OnDisk(copy))
+                    if self.offset < copy.length()
+                        && copy.piece(self.offset, 1, &mut self.disk).is_none() =>
+                {
+                    inner.waiters.register(&mut self.ticket, cx.waker());
+                    Poll::Pending
+                }
+                Phase::Failed(None, Failure::Unreadable) => Poll::Ready(Err(Failure::Unreadable)),
+                _ => Poll::Ready(Ok(())),
+            }
+        })
+        .await
     }
 
     /// Waits for the end of the fill and says how many bytes it had.

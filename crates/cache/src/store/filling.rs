@@ -141,6 +141,7 @@ impl Fill {
         if shared {
             self.place.cache.make_room(0);
             self.place.cache.admit(&updated, &self.place.content, Some(stored));
+            self.place.cache.offer(&updated);
         } else {
             self.place.cache.remove_stored(stored);
         }
@@ -186,7 +187,8 @@ impl Fill {
         let place = std::mem::replace(&mut self.place.place, Place::Alone);
         self.writer.complete();
         if let Place::Stored(stored, _) = place {
-            stored.content.settle();
+            stored.content.reside();
+            self.place.cache.offer(&stored);
         }
     }
 

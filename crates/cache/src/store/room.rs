@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Cache, Stored};
 use crate::arena::SLAB_BYTES;
-use crate::fill::Progress;
+use crate::fill::{Progress, Settled};
 use crate::sync::lock;
 
 /// Slabs that are kept free for fills to grow into.
@@ -41,10 +41,14 @@ impl Cache {
         let slabs = FREE_SLABS_MIN + usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
         let (mut evicted_bytes, mut compactions) = (0, 0);
         for _ in 0..EVICTION_STEPS_MAX {
-            let is_short = self.index_bytes.load(Relaxed) > self.index_bytes_max
+            let is_index_full = self.is_index_full();
+            let is_short = is_index_full
                 || self.arena.free_slabs() < slabs && evicted_bytes < (slabs * SLAB_BYTES) as u64;
             if !is_short {
                 return;
+            }
+            if is_index_full && self.disk.as_ref().is_some_and(|disk| disk.evict_for_index()) {
+                continue;
             }
             if compactions < COMPACTIONS_MAX && self.arena.compact() {
                 compactions += 1;
@@ -58,11 +62,19 @@ impl Cache {
                     candidate.bytes = bytes + stored.index_bytes() as u64;
                     if candidate.stays(&stored.frequency) {
                         lock(&self.queue).keep(candidate);
-                    } else {
-                        evicted_bytes += bytes;
-                        self.remove_stored(&stored);
-                        lock(&self.queue).evicted(candidate);
+                        continue;
                     }
+                    match if is_index_full { Settled::No } else { stored.content.settle() } {
+                        Settled::Already => continue,
+                        Settled::Awaited => {
+                            lock(&self.queue).defer(candidate);
+                            continue;
+                        }
+                        Settled::OnDisk => {}
+                        Settled::No => self.remove_stored(&stored),
+                    }
+                    evicted_bytes += bytes;
+                    lock(&self.queue).evicted(candidate);
                 }
                 Progress::Failed(_) => self.remove_stored(&stored),
                 Progress::Filling(_) | Progress::AwaitingHead => lock(&self.queue).defer(candidate),

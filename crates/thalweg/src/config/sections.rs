@@ -10,7 +10,7 @@ use thalweg_edge::BackendUrl;
 
 use super::declare::section;
 use super::value::{
-    ChannelName, Congestion, Count, HostName, IngestUrl, LogTarget, PublicUrl, PurgeFrom, Switch,
+    ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl, PurgeFrom, Switch,
 };
 use crate::units::{Size, Span};
 
@@ -25,6 +25,9 @@ section! {
         hosts: Vec<HostName> = unset("any host");
         /// Memory for stored content.
         memory: Size = default("1GiB"), within("16MiB", "16TiB");
+        /// Files for stored content that outlive the process, in a directory that no other process uses, and how much
+        /// they may take.
+        disk: DiskTier = unset("memory alone");
         /// For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
         /// stale-while-revalidate of its own.
         grace: Span = default("0s"), within("0s", "720h");

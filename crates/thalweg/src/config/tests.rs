@@ -88,6 +88,14 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             r#"thalweg.toml:3:10: listen: a value of type table where an address and a port such as "127.0.0.1:8080" is expected"#
         ]],
     );
+    edge(
+        "disk = '/tmp'",
+        expect![[
+            r#"thalweg.toml:3:8: disk: "/tmp" is not a directory and a size such as "/var/cache/thalweg=10GiB""#
+        ]],
+    );
+    edge("disk = '/tmp=1KiB'", expect![[r#"thalweg.toml:3:8: disk: "/tmp=1KiB": the size is below 16MiB"#]]);
+    edge("disk = '=1GiB'", expect!["thalweg.toml:3:8: disk: a path cannot be empty"]);
     edge("log = ''", expect!["thalweg.toml:3:7: log: a path cannot be empty"]);
     edge(
         "backends = []",
@@ -207,11 +215,13 @@ fn what_the_file_says_and_what_it_leaves_out() {
 
 #[test]
 fn relative_paths_start_at_the_file() {
-    let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'";
+    let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'";
     let config = Config::from_text("thalweg.toml", text, Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
     let base = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert_eq!(config.origin.unwrap().media.unwrap().value, base.join("src"));
-    assert_eq!(config.edge.unwrap().log.value, LogTarget::File(base.join("log.json")));
+    let edge = config.edge.unwrap();
+    assert_eq!(edge.log.value, LogTarget::File(base.join("log.json")));
+    assert_eq!(edge.disk.unwrap().value.directory, base.join("a=b"));
 }
 
 #[test]
@@ -264,6 +274,9 @@ fn the_reference_names_every_setting() {
               The hosts that are served; requests for others are answered with 421.
           memory                 SIZE, default 1GiB, 16MiB to 16TiB
               Memory for stored content.
+          disk                   DIR=SIZE, if absent: memory alone
+              Files for stored content that outlive the process, in a directory that no other process uses, and how much
+              they may take.
           grace                  DURATION, default 0s, 0s to 720h
               For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
               stale-while-revalidate of its own.

@@ -197,6 +197,37 @@ impl Value for PathBuf {
     }
 }
 
+/// A directory for stored responses, and the most that its files may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DiskTier {
+    pub(crate) directory: PathBuf,
+    pub(crate) size: Size,
+}
+
+impl DiskTier {
+    /// The least that is worth a directory: some responses of the size of a segment.
+    const BYTES_MIN: u64 = 16 << 20;
+}
+
+impl Value for DiskTier {
+    const FORM: &'static str = "a directory and a size such as \"/var/cache/thalweg=10GiB\"";
+    const PLACEHOLDER: &'static str = "DIR=SIZE";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let (directory, size) =
+            text.rsplit_once('=').ok_or_else(|| format!("{text:?} is not {}", Self::FORM))?;
+        let (directory, size) = (PathBuf::from_text(directory)?, Size::from_text(size)?);
+        if size.bytes < Self::BYTES_MIN {
+            return Err(format!("{text:?}: the size is below 16MiB"));
+        }
+        Ok(DiskTier { directory, size })
+    }
+
+    fn relative_to(self, base: &Path) -> Self {
+        DiskTier { directory: base.join(self.directory), ..self }
+    }
+}
+
 /// Where the request log goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LogTarget {

@@ -1,0 +1,315 @@
+//! Content on disk as a reader gets it.
+//!
+//! A block is verified against its checksum before its first use since the start, by a thread, which also brings it
+//! into the page cache. At every later use the kernel is asked whether its two ends are still there; if not it is read,
+//! and verified, again. Pages that leave the page cache between that and the end of a `sendfile` are all that is left to
+//! chance: a worker would wait for them, and they would be sent as the disk gives them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::Tier;
+use super::files::{Name, Unreadable, is_resident, read_ahead, read_at};
+use super::record::{BLOCK_BYTES, HEADER_ALIGN, blocks, sum};
+use crate::store::{Content, Head, Key};
+use crate::sync::lock;
+
+/// Content below this size comes back to memory with its next use: it goes out with its head in one `writev`.
+pub(crate) const RAISED_BYTES_MAX: u64 = 32 * 1024;
+/// The most that a reader gets at once: what it has not sent may leave the page cache meanwhile.
+const PIECE_BYTES_MAX: u64 = 4 * BLOCK_BYTES as u64;
+
+/// A response's copy on disk.
+pub(crate) struct Copy {
+    tier: Arc<Tier>,
+    key: Key,
+    name: Name,
+    length: u64,
+    size_bytes: u64,
+    content: OnceLock<Weak<Content>>,
+    hit: AtomicBool,
+    gone: AtomicBool,
+    /// The newest head, while it waits to be written.
+    head: Mutex<Option<Arc<Head>>>,
+    /// Held while a head is being written, so that the newest stays.
+    writing_head: Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Weak<Open>,
+    /// A bit for each block that was verified.
+    verified: Vec<u64>,
+    /// Blocks that a thread has been asked to read.
+    asked: Vec<u64>,
+    /// Bytes of the head beside it.
+    head_bytes: u64,
+}
+
+/// A copy's file while it is open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    file: OwnedFd,
+    /// Where the content begins.
+    header_bytes: u64,
+    sums: Vec<u64>,
+}
+
+/// What one reader of content on disk keeps from piece to piece.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    /// Held, so that a copy that is evicted can be read to its end.
+    open: Option<Arc<Open>>,
+    /// The block that it waited for or has begun to read: it was there just now, and need not be asked about again.
+    there: Option<u64>,
+}
+
+impl fmt::Debug for Copy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Copy({:?}, {} bytes)", self.name, self.length)
+    }
+}
+
+impl Open {
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Where byte `offset` of the content lies in the file.
+    pub(crate) fn file_offset(&self, offset: u64) -> u64 {
+        self.header_bytes + offset
+    }
+
+    /// Whether both ends of a block are in the page cache.
+    fn is_resident(&self, block: u64, length: u64) -> bool {
+        let (start, end) = ends(block, length);
+        [start, end - 1].iter().all(|offset| is_resident(&self.file, self.file_offset(*offset)))
+    }
+}
+
+/// Where a block of content of `length` bytes starts and ends.
+fn ends(block: u64, length: u64) -> (u64, u64) {
+    let start = block * BLOCK_BYTES as u64;
+    (start, length.min(start + BLOCK_BYTES as u64))
+}
+
+impl State {
+    fn is_verified(&self, block: u64) -> bool {
+        self.verified.get((block / 64) as usize).is_some_and(|bits| bits & 1 << (block % 64) != 0)
+    }
+
+    fn set_verified(&mut self, block: u64, verified: bool) {
+        let at = (block / 64) as usize;
+        if self.verified.len() <= at {
+            self.verified.resize(at + 1, 0);
+        }
+        self.verified[at] = self.verified[at] & !(1 << (block % 64)) | u64::from(verified) << (block % 64);
+    }
+}
+
+impl Copy {
+    /// The copy of a file that takes `header_bytes` beside its content.
+    pub(super) fn new(tier: &Arc<Tier>, key: Key, name: Name, length: u64, header_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            tier: tier.clone(),
+            key,
+            name,
+            length,
+            size_bytes: size_bytes(length, header_bytes),
+            content: OnceLock::new(),
+            hit: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            head: Mutex::default(),
+            writing_head: Mutex::default(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Says whose copy it is, once.
+    pub(crate) fn bind(&self, content: &Arc<Content>) {
+        let _ = self.content.set(Arc::downgrade(content));
+    }
+
+    /// Whose copy it is, if anybody still has that.
+    pub(crate) fn content(&self) -> Option<Arc<Content>> {
+        self.content.get()?.upgrade()
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(super) fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Which of all files ever written here it is.
+    pub(crate) fn number(&self) -> u64 {
+        self.name.number
+    }
+
+    /// Bytes of content.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes that its files take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.size_bytes + lock(&self.state).head_bytes
+    }
+
+    /// There is a head beside it, of so many bytes. `count` is told how many that is more than before, unless it has
+    /// left.
+    pub(super) fn set_head_bytes(&self, bytes: usize, count: impl FnOnce(i64)) {
+        let mut state = lock(&self.state);
+        if !self.is_gone() {
+            let before = std::mem::replace(&mut state.head_bytes, bytes as u64);
+            count(state.head_bytes.cast_signed() - before.cast_signed());
+        }
+    }
+
+    /// Whether it has left the disk, or is about to.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    /// Marks it as gone. The first who does has to uncount so many bytes.
+    pub(super) fn leave(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        (!self.gone.swap(true, Relaxed)).then_some(self.size_bytes + state.head_bytes)
+    }
+
+    /// It is not needed any more: its file is removed.
+    pub(crate) fn discard(&self) {
+        self.tier.discard(self);
+    }
+
+    /// The response was validated: `head` is written beside it.
+    pub(crate) fn update_head(self: &Arc<Self>, head: &Arc<Head>) {
+        if lock(&self.head).replace(head.clone()).is_none() {
+            self.tier.put_head(self);
+        }
+    }
+
+    /// Hands the newest head that waits to be written to `write`, one at a time.
+    pub(super) fn write_head(&self, write: impl FnOnce(Arc<Head>)) {
+        let _writing = lock(&self.writing_head);
+        let head = lock(&self.head).take();
+        if let Some(head) = head {
+            write(head);
+        }
+    }
+
+    /// Whether memory has none of its content.
+    pub(super) fn is_settled(&self) -> bool {
+        self.content().is_none_or(|content| content.is_on_disk())
+    }
+
+    /// Whether it was read since the last call.
+    pub(super) fn take_hit(&self) -> bool {
+        self.hit.swap(false, Relaxed)
+    }
+
+    /// Up to `max` bytes at `offset`, which lies in the content, if they can be sent at once. Else a thread is asked for
+    /// them, and the readers of the content are woken when it is done.
+    pub(crate) fn piece(
+        self: &Arc<Self>,
+        offset: u64,
+        max: usize,
+        reading: &mut Reading,
+    ) -> Option<(Arc<Open>, usize)> {
+        let first = offset / BLOCK_BYTES as u64;
+        let end = self.length.min(offset.saturating_add(PIECE_BYTES_MAX.min(max as u64)));
+        let mut state = lock(&self.state);
+        let waited = reading.there == Some(first);
+        let usable = |block: &u64| {
+            // Small content is not to be sent from here, if it can be in memory.
+            let may = self.length >= RAISED_BYTES_MAX || waited;
+            may && state.is_verified(*block) && !state.asked.contains(block)
+        };
+        let verified = (first..blocks(end)).take_while(usable).count() as u64;
+        let Some(open) = state.open.upgrade().filter(|_| verified > 0) else {
+            self.ask(&mut state, first, reading);
+            return None;
+        };
+        drop(state);
+        let is_sendable =
+            |block: &u64| reading.there == Some(*block) || open.is_resident(*block, self.length);
+        let sendable = (first..first + verified).take_while(is_sendable).count() as u64;
+        if sendable == 0 {
+            self.ask(&mut lock(&self.state), first, reading);
+            return None;
+        }
+        if !self.hit.load(Relaxed) {
+            self.hit.store(true, Relaxed);
+        }
+        (reading.open, reading.there) = (Some(open.clone()), Some(first));
+        let end = end.min((first + sendable) * BLOCK_BYTES as u64);
+        Some((open, usize::try_from(end - offset).expect("a piece is at most PIECE_BYTES_MAX long")))
+    }
+
+    fn ask(self: &Arc<Self>, state: &mut State, block: u64, reading: &mut Reading) {
+        reading.there = Some(block);
+        if !state.asked.contains(&block) {
+            state.asked.push(block);
+            self.tier.put_read(self, block);
+        }
+    }
+
+    /// Bytes that were given out could not be sent: they are read and verified again before they are used again.
+    pub(crate) fn doubt(self: &Arc<Self>, open: &Open, file_offset: u64, len: usize) {
+        let first = (file_offset - open.header_bytes) / BLOCK_BYTES as u64;
+        let end = blocks(file_offset - open.header_bytes + len as u64);
+        let mut state = lock(&self.state);
+        for block in first..end {
+            state.set_verified(block, false);
+        }
+        self.ask(&mut state, first, &mut Reading::default());
+    }
+
+    /// Reads a block and verifies it; with the bytes if they are all of a small response. For a thread that may wait.
+    pub(super) fn verify<'a>(&self, block: u64, buffer: &'a mut [u8]) -> Result<&'a [u8], Unreadable> {
+        let open = self.open()?;
+        let (start, end) = ends(block, self.length);
+        let bytes = &mut buffer[..usize::try_from(end - start).expect("a block is BLOCK_BYTES long at most")];
+        read_at(&open.file, open.file_offset(start), bytes)?;
+        if end < self.length {
+            read_ahead(&open.file, open.file_offset(end), BLOCK_BYTES);
+        }
+        if open.sums[usize::try_from(block).expect("a sum for each block")] != sum(bytes) {
+            return Err(Unreadable::Sum);
+        }
+        Ok(bytes)
+    }
+
+    /// The file, opened if it is not.
+    fn open(&self) -> Result<Arc<Open>, Unreadable> {
+        if let Some(open) = lock(&self.state).open.upgrade() {
+            return Ok(open);
+        }
+        let (file, record, header_bytes) = self.tier.directory().read(self.name)?;
+        if record.content_bytes != self.length {
+            return Err(Unreadable::Length);
+        }
+        let open = Arc::new(Open { file, header_bytes: header_bytes as u64, sums: record.sums });
+        lock(&self.state).open = Arc::downgrade(&open);
+        self.tier.keep_open(&open);
+        Ok(open)
+    }
+
+    /// The block that was asked for is there.
+    pub(super) fn answered(&self, block: u64) {
+        let mut state = lock(&self.state);
+        state.set_verified(block, true);
+        state.asked.retain(|asked| *asked != block);
+    }
+}
+
+/// What a file of so much content and header takes on disk.
+pub(super) fn size_bytes(length: u64, header_bytes: usize) -> u64 {
+    header_bytes as u64 + length.next_multiple_of(HEADER_ALIGN as u64)
+}

@@ -1,0 +1,68 @@
+//! What the disk's threads have to do, first come, first served.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::sync::lock;
+
+/// A queue that threads wait at. Whoever puts something in bounds it.
+#[derive(Debug)]
+pub(super) struct Jobs<J> {
+    state: Mutex<State<J>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<J> {
+    waiting: VecDeque<J>,
+    /// Nothing is given out yet.
+    held: bool,
+    /// Nothing more is taken in.
+    closed: bool,
+}
+
+impl<J> Jobs<J> {
+    /// A queue that keeps what is put in until it is let go.
+    pub(super) fn held() -> Self {
+        let state = State { waiting: VecDeque::new(), held: true, closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(super) fn let_go(&self) {
+        lock(&self.state).held = false;
+        self.changed.notify_all();
+    }
+
+    /// False once it is closed: the job is dropped.
+    pub(super) fn put(&self, job: J) -> bool {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return false;
+        }
+        state.waiting.push_back(job);
+        drop(state);
+        self.changed.notify_one();
+        true
+    }
+
+    /// The next job, once there is one; `None` once it is closed and empty.
+    pub(super) fn next(&self) -> Option<J> {
+        let idle = |state: &mut State<J>| !state.closed && (state.held || state.waiting.is_empty());
+        let waited: MutexGuard<'_, State<J>> =
+            self.changed.wait_while(lock(&self.state), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut state = waited;
+        state.waiting.pop_front()
+    }
+
+    /// Takes nothing more in.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Forgets what waits, and tells how much that was. Dropped without the lock: a job's end may put in another.
+    pub(super) fn forget(&self) -> usize {
+        let forgotten = std::mem::take(&mut lock(&self.state).waiting);
+        forgotten.len()
+    }
+}

@@ -1,0 +1,369 @@
+//! The header of a stored response's file: what it says, as bytes. Pure.
+//!
+//! ```text
+//! 0   "thalweg\0"                        24  sections, in the order of their tags, each once:
+//! 8   u16 version                            u16 tag, u32 length, that many bytes
+//! 10  u16 0                                  1 content   number, bytes, bytes of a block, status
+//! 12  u32 bytes of the header                2 key       text
+//! 16  u64 XXH3 of the header,                3 fields    lines of name and value
+//!         with 0 in this place               4 selection lines of name and value
+//!                                            5 freshness
+//!                                            6 sums      XXH3 of each block of the content
+//! ```
+//!
+//! Numbers are little endian. After the last section come zeros up to a multiple of [`HEADER_ALIGN`]; there the content
+//! begins. A section with a new tag needs no new version: who does not know it refuses the record, which costs a fetch,
+//! and who knows it reads records without it.
+//!
+//! **Invariant:** what decodes was encoded here: a header that is torn at any byte is refused, and what decodes
+//! encodes to the same bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thalweg_http::Fields;
+use thalweg_http::token::is_token;
+use twox_hash::{XxHash3_64, XxHash3_128};
+
+use crate::freshness::Freshness;
+use crate::storage::Selection;
+use crate::store::Head;
+
+/// Headers take whole pages, so that content begins on one.
+pub const HEADER_ALIGN: usize = 4096;
+/// The longest header.
+pub const HEADER_BYTES_MAX: usize = 2 << 20;
+/// Content that one checksum is about.
+pub const BLOCK_BYTES: usize = 256 * 1024;
+/// The most content of one file, in bytes.
+pub const CONTENT_BYTES_MAX: u64 = 16 << 30;
+
+const MAGIC: [u8; 8] = *b"thalweg\0";
+const VERSION: u16 = 1;
+const SECTIONS_AT: usize = 24;
+const SUM: std::ops::Range<usize> = 16..24;
+
+const _: () = assert!(CONTENT_BYTES_MAX / BLOCK_BYTES as u64 * 8 <= HEADER_BYTES_MAX as u64 / 2);
+const _: () = assert!(HEADER_BYTES_MAX.is_multiple_of(HEADER_ALIGN));
+
+/// What a file says of the response in it.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Which of all files ever written in this directory it is; a later one has a higher number.
+    pub number: u64,
+    /// The key it is stored under.
+    pub key: Arc<str>,
+    /// Its head. What was withheld from other clients is not kept.
+    pub head: Arc<Head>,
+    /// Bytes of content.
+    pub content_bytes: u64,
+    /// XXH3 of each [`BLOCK_BYTES`] of content; the last may be shorter.
+    pub sums: Vec<u64>,
+}
+
+/// Why bytes are no header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It is something else, or from another time.
+    Foreign,
+    /// It was not written to its end, or has changed since.
+    Torn,
+    /// Its checksum holds, and yet it is not as it has to be.
+    Malformed(&'static str),
+    /// It does not fit [`HEADER_BYTES_MAX`].
+    TooLarge,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("no record of this version"),
+            Self::Torn => f.write_str("the checksum of the header does not hold"),
+            Self::Malformed(what) => write!(f, "malformed record: {what}"),
+            Self::TooLarge => f.write_str("the header is too large"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Blocks that `content_bytes` take.
+pub fn blocks(content_bytes: u64) -> u64 {
+    content_bytes.div_ceil(BLOCK_BYTES as u64)
+}
+
+/// The checksum of a block, or of a header.
+pub fn sum(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+/// What tells the files of one key and selection from those of others, nearly always: the first part of their names.
+pub fn name_hash(key: &str, selection: &Selection) -> u128 {
+    let mut text = key.as_bytes().to_vec();
+    for (name, value) in selection.lines() {
+        text.push(0);
+        text.extend_from_slice(name.as_bytes());
+        text.push(0);
+        text.extend_from_slice(value);
+    }
+    XxHash3_128::oneshot(&text)
+}
+
+mod tag {
+    pub(super) const CONTENT: u16 = 1;
+    pub(super) const KEY: u16 = 2;
+    pub(super) const FIELDS: u16 = 3;
+    pub(super) const SELECTION: u16 = 4;
+    pub(super) const FRESHNESS: u16 = 5;
+    pub(super) const SUMS: u16 = 6;
+}
+
+impl Record {
+    /// The header, a multiple of [`HEADER_ALIGN`] long.
+    ///
+    /// # Errors
+    /// [`Fault::TooLarge`].
+    pub fn encode(&self) -> Result<Vec<u8>, Fault> {
+        let mut out = Vec::with_capacity(HEADER_ALIGN);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.resize(SECTIONS_AT, 0);
+        section(&mut out, tag::CONTENT, |out| {
+            out.extend_from_slice(&self.number.to_le_bytes());
+            out.extend_from_slice(&self.content_bytes.to_le_bytes());
+            out.extend_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
+            out.extend_from_slice(&self.head.status.to_le_bytes());
+        });
+        section(&mut out, tag::KEY, |out| out.extend_from_slice(self.key.as_bytes()));
+        section(&mut out, tag::FIELDS, |out| lines(out, self.head.fields.iter()));
+        section(&mut out, tag::SELECTION, |out| lines(out, self.head.selection.lines()));
+        section(&mut out, tag::FRESHNESS, |out| freshness(out, &self.head.freshness));
+        section(&mut out, tag::SUMS, |out| {
+            out.extend(self.sums.iter().flat_map(|sum| sum.to_le_bytes()));
+        });
+        out.resize(out.len().next_multiple_of(HEADER_ALIGN), 0);
+        if out.len() > HEADER_BYTES_MAX {
+            return Err(Fault::TooLarge);
+        }
+        let bytes = u32::try_from(out.len()).map_err(|_| Fault::TooLarge)?;
+        out[12..16].copy_from_slice(&bytes.to_le_bytes());
+        let sum = sum(&out);
+        out[SUM].copy_from_slice(&sum.to_le_bytes());
+        Ok(out)
+    }
+
+    /// Reads a whole header; see [`header_bytes`] for how long it is.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(header: &[u8]) -> Result<Self, Fault> {
+        if header_bytes(header)? != header.len() {
+            return Err(Fault::Torn);
+        }
+        let mut unsummed = header.to_vec();
+        unsummed[SUM].fill(0);
+        if header[SUM] != sum(&unsummed).to_le_bytes() {
+            return Err(Fault::Torn);
+        }
+        Parts::read(Cursor(&header[SECTIONS_AT..]))?.into_record()
+    }
+}
+
+/// How long the header is that begins with `start`, of at least its first 24 bytes.
+///
+/// # Errors
+/// When it is none of this version.
+pub fn header_bytes(start: &[u8]) -> Result<usize, Fault> {
+    let mut cursor = Cursor(start);
+    if cursor.take(MAGIC.len()).is_none_or(|magic| magic != MAGIC) || cursor.u16() != Some(VERSION) {
+        return Err(Fault::Foreign);
+    }
+    let (zero, bytes) = (cursor.u16(), cursor.u32().ok_or(Fault::Torn)? as usize);
+    let sound = zero == Some(0) && bytes.is_multiple_of(HEADER_ALIGN) && bytes <= HEADER_BYTES_MAX;
+    if sound && bytes > 0 { Ok(bytes) } else { Err(Fault::Torn) }
+}
+
+/// The sections as they are read.
+#[derive(Default)]
+struct Parts<'a> {
+    content: Option<(u64, u64, u16)>,
+    key: Option<&'a str>,
+    fields: Fields,
+    selection: Vec<(Box<str>, Vec<u8>)>,
+    freshness: Option<Freshness>,
+    sums: Vec<u64>,
+}
+
+impl<'a> Parts<'a> {
+    fn read(mut sections: Cursor<'a>) -> Result<Self, Fault> {
+        let mut parts = Self::default();
+        let mut last = 0;
+        while let Some(tag) = sections.u16().filter(|tag| *tag != 0) {
+            let length = sections.u32().ok_or(Fault::Malformed("section"))? as usize;
+            let section = sections.take(length).ok_or(Fault::Malformed("section"))?;
+            if tag <= last {
+                return Err(Fault::Malformed("order"));
+            }
+            last = tag;
+            parts.take(tag, section)?;
+        }
+        if sections.0.iter().any(|byte| *byte != 0) || sections.0.len() >= HEADER_ALIGN {
+            return Err(Fault::Malformed("end"));
+        }
+        Ok(parts)
+    }
+
+    fn take(&mut self, tag: u16, section: &'a [u8]) -> Result<(), Fault> {
+        let mut cursor = Cursor(section);
+        match tag {
+            tag::CONTENT => self.content = Some(cursor.content().ok_or(Fault::Malformed("content"))?),
+            tag::KEY => {
+                self.key = Some(str::from_utf8(cursor.rest()).map_err(|_| Fault::Malformed("key"))?);
+            }
+            tag::FIELDS => self.fields = cursor.fields().ok_or(Fault::Malformed("fields"))?,
+            tag::SELECTION => {
+                while !cursor.0.is_empty() {
+                    let (name, value) = cursor.line().ok_or(Fault::Malformed("selection"))?;
+                    self.selection.push((name.into(), value.to_vec()));
+                }
+            }
+            tag::FRESHNESS => {
+                self.freshness = Some(cursor.freshness().ok_or(Fault::Malformed("freshness"))?);
+            }
+            tag::SUMS => {
+                while let Some(sum) = cursor.u64() {
+                    self.sums.push(sum);
+                }
+            }
+            _ => return Err(Fault::Malformed("a section that is not known")),
+        }
+        if cursor.0.is_empty() { Ok(()) } else { Err(Fault::Malformed("length of a section")) }
+    }
+
+    fn into_record(self) -> Result<Record, Fault> {
+        let (number, content_bytes, status) = self.content.ok_or(Fault::Malformed("content"))?;
+        if content_bytes > CONTENT_BYTES_MAX || blocks(content_bytes) != self.sums.len() as u64 {
+            return Err(Fault::Malformed("sums"));
+        }
+        let head = Head {
+            status,
+            fields: self.fields,
+            withheld: Fields::new(),
+            surrogate: Fields::new(),
+            length: Some(content_bytes),
+            freshness: self.freshness.ok_or(Fault::Malformed("freshness"))?,
+            selection: Selection::from_lines(self.selection),
+            private: None,
+            sliced: false,
+        };
+        let key = self.key.ok_or(Fault::Malformed("key"))?.into();
+        Ok(Record { number, key, head: Arc::new(head), content_bytes, sums: self.sums })
+    }
+}
+
+/// Bytes that are taken from the front; `None` where there are not that many.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// Number, bytes, status.
+    fn content(&mut self) -> Option<(u64, u64, u16)> {
+        let (number, bytes) = (self.u64()?, self.u64()?);
+        self.u32().filter(|block| *block as usize == BLOCK_BYTES)?;
+        Some((number, bytes, self.u16().filter(|status| (200..600).contains(status))?))
+    }
+
+    fn line(&mut self) -> Option<(&'a str, &'a [u8])> {
+        let name_bytes = self.u16()?.into();
+        let name = str::from_utf8(self.take(name_bytes)?).ok()?;
+        let value_bytes = self.u32()? as usize;
+        Some((name, self.take(value_bytes)?))
+    }
+
+    fn fields(&mut self) -> Option<Fields> {
+        let (section, mut fields) = (self.0, Fields::new());
+        while !self.0.is_empty() {
+            let (name, value) = self.line()?;
+            if !is_token(name.as_bytes()) {
+                return None;
+            }
+            fields.push(name, value);
+        }
+        // A value that is not taken as it stands was not written here.
+        let mut again = Vec::with_capacity(section.len());
+        lines(&mut again, fields.iter());
+        (again == section).then_some(fields)
+    }
+
+    fn freshness(&mut self) -> Option<Freshness> {
+        let (lifetime_s, born_ms) = (self.u64()?, self.u64()?);
+        let (while_revalidate_s, if_error_s) = (self.u64()?, self.u64()?);
+        let [flags] = self.array()?;
+        let (must_revalidate, immutable) = (flags & 1 != 0, flags & 2 != 0);
+        (flags < 4).then_some(Freshness {
+            lifetime_s,
+            born_ms,
+            while_revalidate_s,
+            if_error_s,
+            must_revalidate,
+            immutable,
+        })
+    }
+}
+
+fn section(out: &mut Vec<u8>, tag: u16, write: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(&tag.to_le_bytes());
+    let length_at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let length = u32::try_from(out.len() - length_at - 4).unwrap_or(u32::MAX); // refused as too large
+    out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn lines<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = (&'a str, &'a [u8])>) {
+    for (name, value) in lines {
+        let name_bytes = u16::try_from(name.len()).expect("a field name is at most NAME_BYTES_MAX long");
+        out.extend_from_slice(&name_bytes.to_le_bytes());
+        out.extend_from_slice(name.as_bytes());
+        let value_bytes = u32::try_from(value.len()).expect("a field value is below 4 GiB");
+        out.extend_from_slice(&value_bytes.to_le_bytes());
+        out.extend_from_slice(value);
+    }
+}
+
+fn freshness(out: &mut Vec<u8>, freshness: &Freshness) {
+    let Freshness { lifetime_s, born_ms, while_revalidate_s, if_error_s, must_revalidate, immutable } =
+        *freshness;
+    for number in [lifetime_s, born_ms, while_revalidate_s, if_error_s] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.push(u8::from(must_revalidate) | u8::from(immutable) << 1);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! Headers: there and back, torn at every byte, and as they lie on disk.
+
+use std::fmt::Write as _;
+
+use expect_test::expect;
+use proptest::prelude::*;
+
+use super::*;
+
+fn record() -> Record {
+    let mut fields = Fields::new();
+    fields.push("ETag", "\"a\"");
+    fields.push("Vary", "accept");
+    let freshness = Freshness {
+        lifetime_s: 60,
+        born_ms: 1_700_000_000_000,
+        while_revalidate_s: 5,
+        if_error_s: 6,
+        must_revalidate: false,
+        immutable: true,
+    };
+    let selection = Selection::from_lines(vec![("accept".into(), b"a/b".to_vec())]);
+    Record {
+        number: 7,
+        key: "media.example/a?b".into(),
+        head: Arc::new(Head {
+            status: 200,
+            fields,
+            withheld: Fields::new(),
+            surrogate: Fields::new(),
+            length: Some(300_000),
+            freshness,
+            selection,
+            private: None,
+            sliced: false,
+        }),
+        content_bytes: 300_000,
+        sums: vec![1, u64::MAX],
+    }
+}
+
+/// All that a record says; a head cannot be compared.
+fn said(record: &Record) -> impl PartialEq + std::fmt::Debug + use<> {
+    let Head { status, fields, length, freshness, selection, .. } = (*record.head).clone();
+    let rest = (record.number, record.key.clone(), record.content_bytes, record.sums.clone());
+    (status, fields, length, freshness, selection, rest)
+}
+
+#[test]
+fn a_header_as_it_lies_on_disk() {
+    let header = record().encode().unwrap();
+    assert_eq!(header.len(), HEADER_ALIGN);
+    let used = header.len() - header.iter().rev().take_while(|byte| **byte == 0).count();
+    let mut dump = String::new();
+    for (at, row) in header[..used].chunks(16).enumerate() {
+        let hex: String = row.iter().map(|byte| format!("{byte:02x} ")).collect();
+        let text: String =
+            row.iter().map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '.' }).collect();
+        writeln!(dump, "{:04x}  {hex:<48} {text}", at * 16).unwrap();
+    }
+    expect![[r#"
+        0000  74 68 61 6c 77 65 67 00 01 00 00 00 00 10 00 00  thalweg.........
+        0010  81 23 9e 38 40 70 a5 ad 01 00 16 00 00 00 07 00  .#.8@p..........
+        0020  00 00 00 00 00 00 e0 93 04 00 00 00 00 00 00 00  ................
+        0030  04 00 c8 00 02 00 11 00 00 00 6d 65 64 69 61 2e  ..........media.
+        0040  65 78 61 6d 70 6c 65 2f 61 3f 62 03 00 1d 00 00  example/a?b.....
+        0050  00 04 00 45 54 61 67 03 00 00 00 22 61 22 04 00  ...ETag...."a"..
+        0060  56 61 72 79 06 00 00 00 61 63 63 65 70 74 04 00  Vary....accept..
+        0070  0f 00 00 00 06 00 61 63 63 65 70 74 03 00 00 00  ......accept....
+        0080  61 2f 62 05 00 21 00 00 00 3c 00 00 00 00 00 00  a/b..!...<......
+        0090  00 00 68 e5 cf 8b 01 00 00 05 00 00 00 00 00 00  ..h.............
+        00a0  00 06 00 00 00 00 00 00 00 02 06 00 10 00 00 00  ................
+        00b0  01 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff  ................
+    "#]]
+    .assert_eq(&dump);
+    assert_eq!(said(&Record::decode(&header).unwrap()), said(&record()));
+}
+
+#[test]
+fn what_is_torn_at_any_byte_is_refused() {
+    let header = record().encode().unwrap();
+    for at in 0..header.len() {
+        // The rest was never written, or is what was there before.
+        for rest in [0x00, 0xff] {
+            let mut torn = header.clone();
+            torn[at..].fill(rest);
+            if torn != header {
+                Record::decode(&torn).unwrap_err();
+            }
+        }
+        Record::decode(&header[..at]).unwrap_err();
+        for bit in [0x01, 0x80] {
+            let mut flipped = header.clone();
+            flipped[at] ^= bit;
+            Record::decode(&flipped).unwrap_err();
+        }
+    }
+}
+
+/// A header with `change` made to it and a checksum that holds.
+fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut header = record().encode().unwrap();
+    change(&mut header);
+    header[SUM].fill(0);
+    let sum = sum(&header);
+    header[SUM].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+#[test]
+fn another_version_and_an_unknown_section_are_refused() {
+    let version = forged(|header| header[8] = 2);
+    assert_eq!(Record::decode(&version).unwrap_err(), Fault::Foreign);
+    let end = record().encode().unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let section = forged(|header| header[end..end + 2].copy_from_slice(&99_u16.to_le_bytes()));
+    assert_eq!(Record::decode(&section).unwrap_err(), Fault::Malformed("a section that is not known"));
+    let twice = forged(|header| header[end] = 1);
+    assert_eq!(Record::decode(&twice).unwrap_err(), Fault::Malformed("order"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let large = Record { key: "k".repeat(HEADER_BYTES_MAX).into(), ..record() };
+    assert_eq!(large.encode().unwrap_err(), Fault::TooLarge);
+}
+
+fn any_fields() -> impl Strategy<Value = Fields> {
+    let line = ("[A-Za-z-]{1,12}", prop::collection::vec(0x20..=0xff_u8, 0..30));
+    prop::collection::vec(line, 0..20).prop_map(|lines| lines.into_iter().collect())
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    let freshness = (any::<[u64; 4]>(), any::<bool>(), any::<bool>());
+    let selection = prop::collection::vec(("[a-z-]{1,12}", prop::collection::vec(any::<u8>(), 0..40)), 0..5);
+    let content = (any::<u64>(), 0..8 * BLOCK_BYTES as u64, any::<[u64; 8]>());
+    (".{0,5000}", 200..600_u16, any_fields(), selection, freshness, content).prop_map(
+        |(key, status, fields, selection, freshness, (number, content_bytes, mut sums))| {
+            let ([lifetime_s, born_ms, while_revalidate_s, if_error_s], must_revalidate, immutable) =
+                freshness;
+            sums[0] = u64::from(status);
+            let lines = selection.into_iter().map(|(name, value)| (name.into(), value)).collect();
+            let head = Head {
+                status,
+                fields,
+                withheld: Fields::new(),
+                surrogate: Fields::new(),
+                length: Some(content_bytes),
+                freshness: Freshness {
+                    lifetime_s,
+                    born_ms,
+                    while_revalidate_s,
+                    if_error_s,
+                    must_revalidate,
+                    immutable,
+                },
+                selection: Selection::from_lines(lines),
+                private: None,
+                sliced: false,
+            };
+            let sums = sums[..blocks(content_bytes) as usize].to_vec();
+            Record { number, key: key.into(), head: Arc::new(head), content_bytes, sums }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_was_encoded_decodes_and_encodes_again(record in any_record()) {
+        let header = record.encode().unwrap();
+        prop_assert!(header.len().is_multiple_of(HEADER_ALIGN));
+        let decoded = Record::decode(&header).unwrap();
+        prop_assert_eq!(said(&decoded), said(&record));
+        prop_assert_eq!(decoded.encode().unwrap(), header);
+    }
+
+    /// Whatever lies behind a checksum that holds, it is refused or encodes to the same bytes.
+    #[test]
+    fn no_header_is_too_strange(changes in prop::collection::vec((SECTIONS_AT..400, any::<u8>()), 1..10)) {
+        let header = forged(|header| changes.iter().for_each(|(at, byte)| header[*at] = *byte));
+        if let Ok(decoded) = Record::decode(&header) {
+            prop_assert_eq!(decoded.encode().unwrap(), header);
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = (Record::decode(&bytes), header_bytes(&bytes));
+    }
+}

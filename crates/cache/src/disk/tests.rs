@@ -1,0 +1,587 @@
+//! The tier on a real directory: found again, within its budget, and never wrong, whatever happens to its files.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use thalweg_http::Fields;
+use thalweg_http::cache_control::RequestCacheControl;
+
+use super::record::BLOCK_BYTES;
+use super::{Disk, Stats};
+use crate::arena::SLAB_BYTES;
+use crate::fill::{Failure, Progress};
+use crate::freshness::Freshness;
+use crate::storage::Selection;
+use crate::store::{Cache, Fill, Head, Lookup, Stored};
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+const GIB: u64 = 1 << 30;
+
+/// A directory of a test's own, gone with its value.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-disk-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// A cache with four slabs of memory, everything on disk found.
+    fn open(&self, bytes_max: u64) -> Arc<Cache> {
+        let cache =
+            Cache::with_disk(4 * SLAB_BYTES as u64, Some(Disk::open(&self.0, bytes_max).unwrap())).unwrap();
+        cache.start_disk(PATIENCE).unwrap();
+        assert!(stats(&cache).is_scanned);
+        cache
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for directory in fs::read_dir(self.0.join("v1")).unwrap().map(|entry| entry.unwrap().path()) {
+            if directory.is_dir() {
+                files.extend(fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+        files
+    }
+
+    fn file(&self) -> PathBuf {
+        let files = self.files();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files[0].clone()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn stats(cache: &Cache) -> Stats {
+    cache.disk_stats().unwrap()
+}
+
+/// What a thread of the tier does has no event for a test.
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        thread::yield_now();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    let begun = Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        thread::park_timeout(PATIENCE);
+        assert!(begun.elapsed() < PATIENCE, "nobody woke the reader");
+    }
+}
+
+/// The byte at each offset of the content called `seed`.
+fn content(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (seed ^ at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+fn head(length: usize, fields: &[(&str, &str)]) -> Head {
+    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    Head {
+        status: 200,
+        fields: fields.iter().copied().collect(),
+        withheld: Fields::new(),
+        surrogate: Fields::new(),
+        length: Some(length as u64),
+        freshness: Freshness { lifetime_s: 600, born_ms: now_ms as u64, ..Freshness::default() },
+        selection: Selection::default(),
+        private: None,
+        sliced: false,
+    }
+}
+
+fn look_up(cache: &Arc<Cache>, key: &str) -> Lookup {
+    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    cache.look_up(key, &Fields::new(), &RequestCacheControl::default(), now_ms as u64)
+}
+
+fn miss(cache: &Arc<Cache>, key: &str) -> Fill {
+    match look_up(cache, key) {
+        Lookup::Miss(fill, _) => fill,
+        _ => panic!("{key} is stored"),
+    }
+}
+
+fn hit(cache: &Arc<Cache>, key: &str) -> Arc<Stored> {
+    match look_up(cache, key) {
+        Lookup::Hit(stored) => stored,
+        _ => panic!("{key} is not stored"),
+    }
+}
+
+fn fill(cache: &Arc<Cache>, key: &str, content: &[u8]) {
+    let mut fill = miss(cache, key);
+    fill.begin(head(content.len(), &[]), 0);
+    for piece in content.chunks(100_000) {
+        fill.append(Bytes::copy_from_slice(piece), 0).unwrap();
+    }
+    fill.complete();
+}
+
+/// Stores, and waits until it is written.
+fn store(cache: &Arc<Cache>, key: &str, content: &[u8]) {
+    let before = stats(cache).responses;
+    fill(cache, key, content);
+    wait(key, || hit(cache, key).content.copy().is_some());
+    assert!(stats(cache).responses <= before + 1);
+}
+
+/// All of the content as a client would get it.
+fn read(stored: &Stored) -> Result<Vec<u8>, Failure> {
+    let mut reader = stored.content.reader(0);
+    let mut bytes = Vec::new();
+    while let Some(piece) = block_on(reader.next(usize::MAX))? {
+        match (piece.as_slice(), piece.in_file()) {
+            (Some(slice), _) => bytes.extend_from_slice(slice),
+            (None, Some((file, offset))) => {
+                let mut buffer = vec![0; piece.len()];
+                assert_eq!(rustix::io::pread(file, &mut buffer, offset).unwrap(), buffer.len());
+                bytes.extend(buffer);
+            }
+            (None, None) => unreachable!(),
+        }
+    }
+    Ok(bytes)
+}
+
+#[test]
+fn what_was_stored_is_found_again_and_sent_from_its_file() {
+    let place = Place::new();
+    let lengths = [0, 1, 4096, 100_000, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES - 1];
+    let cache = place.open(GIB);
+    for length in lengths {
+        store(&cache, &length.to_string(), &content(length as u64, length));
+    }
+    let before = stats(&cache);
+    cache.stop_disk();
+
+    let cache = place.open(GIB);
+    assert_eq!(stats(&cache), before);
+    for length in lengths {
+        let stored = hit(&cache, &length.to_string());
+        assert!(stored.content.is_on_disk());
+        assert_eq!(stored.content.progress(), Progress::Complete(length as u64));
+        assert!(read(&stored).unwrap() == content(length as u64, length), "{length}");
+        let mut reader = stored.content.reader(0);
+        if let Some(piece) = block_on(reader.next(usize::MAX)).unwrap() {
+            let (file, offset) = piece.in_file().unwrap();
+            let is_arena = rustix::fs::fstat(file).unwrap().st_ino
+                == rustix::fs::fstat(cache.arena().file()).unwrap().st_ino;
+            // Small content is back in memory; larger lies where it was written, page by page.
+            assert_eq!((is_arena, piece.as_slice().is_some()), (length < 32 * 1024, length < 32 * 1024));
+            assert!(is_arena || offset == 4096, "{length} at {offset}");
+        }
+    }
+    cache.stop_disk();
+}
+
+#[test]
+fn memory_gives_way_to_the_disk_under_its_readers() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    let all = content(1, SLAB_BYTES);
+    store(&cache, "a", &all);
+    let stored = hit(&cache, "a");
+    let mut reader = stored.content.reader(0);
+    let first = block_on(reader.next(1000)).unwrap().unwrap();
+    assert_eq!(first.as_slice().unwrap(), &all[..1000]);
+    for number in 0..6 {
+        store(&cache, &number.to_string(), &content(number, SLAB_BYTES));
+    }
+    assert!(stored.content.is_on_disk());
+    let next = block_on(reader.next(1000)).unwrap().unwrap();
+    assert!(next.as_slice().is_none() && next.len() == 1000);
+    assert_eq!(first.as_slice().unwrap(), &all[..1000], "a piece outlives the move");
+    assert!(read(&stored).unwrap() == all);
+    cache.stop_disk();
+}
+
+#[test]
+fn small_content_comes_back_to_memory() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    store(&cache, "a", b"content");
+    cache.stop_disk();
+    let cache = place.open(GIB);
+    let stored = hit(&cache, "a");
+    assert!(stored.content.reader(0).try_next(1).is_none(), "it is not in memory yet");
+    assert_eq!(read(&stored).unwrap(), b"content");
+    assert_eq!(
+        stored.content.reader(0).try_next(100).unwrap().unwrap().unwrap().as_slice(),
+        Some(&b"content"[..])
+    );
+    cache.stop_disk();
+}
+
+#[test]
+fn the_budget_holds_and_what_is_used_stays() {
+    const SIZE: u64 = 100_000_u64.next_multiple_of(4096) + 4096;
+    let place = Place::new();
+    let cache = place.open(10 * SIZE);
+    store(&cache, "used", &content(0, 100_000));
+    cache.stop_disk();
+    let cache = place.open(10 * SIZE);
+    for number in 0..60 {
+        assert!(read(&hit(&cache, "used")).unwrap() == content(0, 100_000));
+        fill(&cache, &number.to_string(), &content(number, 100_000));
+        wait("written", || hit(&cache, &number.to_string()).content.copy().is_some());
+        assert!(stats(&cache).bytes <= 10 * SIZE);
+    }
+    assert!(hit(&cache, "used").content.is_on_disk());
+    assert_eq!((stats(&cache).responses, place.files().len()), (10, 10));
+    cache.stop_disk();
+
+    let lowered = place.open(5 * SIZE);
+    wait("lowered", || stats(&lowered).bytes <= 5 * SIZE && place.files().len() == 5);
+    lowered.stop_disk();
+}
+
+#[test]
+fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    let all = content(1, 5 * BLOCK_BYTES);
+    store(&cache, "a", &all);
+    cache.stop_disk();
+    let cache = place.open(GIB);
+    let mut reader = hit(&cache, "a").content.reader(0);
+    block_on(reader.next(1)).unwrap().unwrap();
+    let (tier, copy) = (cache.disk.as_ref().unwrap(), hit(&cache, "a").content.copy().unwrap());
+    copy.take_hit();
+    assert!(tier.evict_for_index());
+    wait("removed", || place.files().is_empty());
+    assert!(matches!(look_up(&cache, "a"), Lookup::Miss(..)));
+    let mut at = 1;
+    while let Some(piece) = block_on(reader.next(usize::MAX)).unwrap() {
+        let (file, offset) = piece.in_file().unwrap();
+        let mut bytes = vec![0; piece.len()];
+        rustix::io::pread(file, &mut bytes, offset).unwrap();
+        assert!(bytes == all[at..at + bytes.len()]);
+        at += bytes.len();
+    }
+    assert_eq!(at, all.len());
+    cache.stop_disk();
+}
+
+/// Stores one response, does something to its file, and looks what the next process makes of it: the content as it was,
+/// or nothing, and then the file is gone.
+fn damage(place: &Place, all: &[u8], damage: impl FnOnce(&Path)) -> bool {
+    let _ = fs::remove_dir_all(&place.0);
+    let cache = place.open(GIB);
+    store(&cache, "a", all);
+    cache.stop_disk();
+    damage(&place.file());
+    let cache = place.open(GIB);
+    let is_served = match look_up(&cache, "a") {
+        Lookup::Hit(stored) => match read(&stored) {
+            Ok(bytes) => {
+                assert!(bytes == all, "wrong bytes were served");
+                true
+            }
+            Err(failure) => {
+                assert_eq!(failure, Failure::Unreadable);
+                assert!(matches!(look_up(&cache, "a"), Lookup::Miss(..)));
+                false
+            }
+        },
+        Lookup::Miss(..) => false,
+        _ => panic!("neither stored nor missing"),
+    };
+    if !is_served {
+        assert_eq!(stats(&cache).errors, 1);
+        wait("removed", || place.files().is_empty());
+        assert_eq!((stats(&cache).responses, stats(&cache).bytes), (0, 0));
+    }
+    cache.stop_disk();
+    is_served
+}
+
+fn flip(path: &Path, at: u64) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}
+
+#[test]
+fn a_file_that_is_damaged_at_any_byte_is_never_served() {
+    let place = Place::new();
+    // Its header is about 150 bytes; each of them, some of the zeros after them, and all of the content.
+    for at in (0..160).chain((160..4096).step_by(300)).chain(4096..4096 + 100) {
+        assert!(!damage(&place, &content(3, 100), |path| flip(path, at)), "{at}");
+    }
+    let large = content(3, 2 * BLOCK_BYTES + 10);
+    for at in [0, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 9] {
+        assert!(!damage(&place, &large, |path| flip(path, 4096 + at as u64)), "{at}");
+    }
+    assert!(damage(&place, &large, |_| ()), "what is sound is served");
+}
+
+#[test]
+fn a_file_of_another_length_is_never_served() {
+    let place = Place::new();
+    let all = content(3, BLOCK_BYTES + 10);
+    for length in
+        [0, 1, 24, 100, 4095, 4096, 5000, 4096 + BLOCK_BYTES, 4096 + BLOCK_BYTES + 9, 4096 + BLOCK_BYTES + 11]
+    {
+        let cut = |path: &Path| {
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length as u64).unwrap();
+        };
+        assert!(!damage(&place, &all, cut), "{length}");
+    }
+}
+
+#[test]
+fn what_is_not_of_this_tier_is_removed_inside_its_directory_alone() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    store(&cache, "a", b"content");
+    cache.stop_disk();
+    let (file, name) = (place.file(), place.file().file_name().unwrap().to_owned());
+    let name = name.to_str().unwrap();
+    let inside = file.parent().unwrap();
+    let later = name.replace("-0", "-1");
+    let unknown = [
+        "x",
+        "-",
+        &name[..40],
+        &name.to_uppercase(),
+        &format!("{name}.old"),
+        &later,
+        &format!("{later}.head"),
+    ];
+    unknown.iter().for_each(|name| fs::write(inside.join(name), b"thalweg\0?").unwrap());
+    fs::write(place.0.join("v1/tmp/0000000000000001"), b"unfinished").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", inside.join("link")).unwrap();
+    fs::create_dir(inside.join("directory")).unwrap();
+    fs::write(place.0.join("theirs"), b"theirs").unwrap();
+    fs::create_dir(place.0.join("v0")).unwrap();
+    let cache = place.open(GIB);
+    assert_eq!(read(&hit(&cache, "a")).unwrap(), b"content");
+    wait("removed", || place.files().len() == 2);
+    assert!(inside.join("directory").is_dir() && fs::exists("/etc/passwd").unwrap());
+    assert!(place.0.join("theirs").exists() && place.0.join("v0").is_dir());
+    cache.stop_disk();
+}
+
+#[test]
+fn of_two_files_of_one_response_the_later_counts() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    store(&cache, "a", b"first");
+    let older = (place.file(), fs::read(place.file()).unwrap());
+    cache.remove_stored(&hit(&cache, "a"));
+    wait("removed", || place.files().is_empty());
+    store(&cache, "a", b"second");
+    cache.stop_disk();
+    // As if the process had been killed before it could remove the older one.
+    fs::write(&older.0, &older.1).unwrap();
+    let cache = place.open(GIB);
+    assert_eq!(read(&hit(&cache, "a")).unwrap(), b"second");
+    wait("removed", || place.files().len() == 1);
+    assert_eq!(stats(&cache).responses, 1);
+    cache.stop_disk();
+}
+
+#[test]
+fn a_head_that_was_torn_leaves_the_one_before() {
+    for torn in [false, true] {
+        let place = Place::new();
+        let cache = place.open(GIB);
+        let mut first = miss(&cache, "a");
+        let freshness = Freshness { lifetime_s: 0, ..head(7, &[]).freshness };
+        first.begin(Head { freshness, ..head(7, &[("ETag", "\"a\"")]) }, 0);
+        first.append(Bytes::from_static(b"content"), 0).unwrap();
+        first.complete();
+        let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a") else { panic!("not stale") };
+        wait("written", || stored.content.copy().is_some());
+        fill.validated(&stored, head(7, &[("ETag", "\"a\""), ("X-New", "yes")]), drop);
+        wait("head written", || place.files().len() == 2);
+        cache.stop_disk();
+        if torn {
+            let head = place.files().into_iter().find(|path| path.extension().is_some()).unwrap();
+            flip(&head, 100);
+        }
+        let cache = place.open(GIB);
+        match look_up(&cache, "a") {
+            Lookup::Hit(stored) if !torn => assert!(stored.head.fields.contains("x-new")),
+            Lookup::Stale(_, _, stored) if torn => assert!(!stored.head.fields.contains("x-new")),
+            _ => panic!("the wrong head, torn: {torn}"),
+        }
+        cache.stop_disk();
+    }
+}
+
+#[test]
+fn a_file_that_became_a_directory_is_an_error_like_any_other() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    store(&cache, "a", &content(1, 100_000));
+    cache.stop_disk();
+    let cache = place.open(GIB);
+    let file = place.file();
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(read(&hit(&cache, "a")).unwrap_err(), Failure::Unreadable);
+    fill(&cache, "a", b"anew");
+    assert_eq!(read(&hit(&cache, "a")).unwrap(), b"anew");
+    wait("told", || stats(&cache).errors == 2); // it could be neither read nor removed
+    cache.stop_disk();
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_leaves_memory() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    fs::remove_dir(place.0.join("v1/tmp")).unwrap_or_default();
+    fs::write(place.0.join("v1/tmp"), b"in the way").unwrap();
+    for number in 1..=3 {
+        fill(&cache, &number.to_string(), b"content");
+        wait("failed", || stats(&cache).errors == number);
+    }
+    // After some in a row it does not even try.
+    fill(&cache, "4", b"content");
+    wait("skipped", || stats(&cache).skipped == 1);
+    for number in 1..=4 {
+        assert_eq!(read(&hit(&cache, &number.to_string())).unwrap(), b"content");
+    }
+    assert_eq!((stats(&cache).errors, stats(&cache).responses), (3, 0));
+    cache.stop_disk();
+}
+
+/// A file system of so many bytes, mounted nowhere; its path is good as long as the value.
+fn small_file_system(bytes: usize) -> rustix::io::Result<(rustix::fd::OwnedFd, PathBuf)> {
+    use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+    use rustix::mount::{fsconfig_create, fsconfig_set_string, fsmount, fsopen};
+    use std::os::fd::AsRawFd;
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "size", bytes.to_string().as_str())?;
+    fsconfig_create(&context)?;
+    let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    let path = format!("/proc/self/fd/{}/disk", root.as_raw_fd()).into();
+    Ok((root, path))
+}
+
+#[test]
+fn a_full_disk_costs_what_does_not_fit() {
+    let (_held, path) = match small_file_system(1 << 20) {
+        Ok(made) => made,
+        Err(rustix::io::Errno::PERM) => return in_a_namespace("a_full_disk_costs_what_does_not_fit"),
+        Err(error) => panic!("{error}"),
+    };
+    let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(Disk::open(&path, GIB).unwrap())).unwrap();
+    cache.start_disk(PATIENCE).unwrap();
+    let mut settled = 0;
+    for number in 0..40 {
+        let key = number.to_string();
+        let before = stats(&cache);
+        fill(&cache, &key, &content(number, 100_000));
+        wait("written or not", || {
+            let Stats { errors, skipped, .. } = stats(&cache);
+            let failed = (errors, skipped) != (before.errors, before.skipped);
+            failed || hit(&cache, &key).content.copy().is_some()
+        });
+        settled += u64::from(hit(&cache, &key).content.copy().is_some());
+    }
+    assert!(stats(&cache).errors >= 1, "the disk was full");
+    // What came later took the place of what was there before.
+    assert!(settled > 30, "{settled}: {:?}", stats(&cache));
+    assert!(stats(&cache).bytes <= 1 << 20);
+    for number in 0..40 {
+        if let Lookup::Hit(stored) = look_up(&cache, &number.to_string()) {
+            assert!(read(&stored).unwrap() == content(number, 100_000));
+        }
+    }
+    cache.stop_disk();
+}
+
+/// Runs a test again where it may mount a file system.
+fn in_a_namespace(test: &str) {
+    let this = std::env::current_exe().unwrap();
+    let status = std::process::Command::new("unshare")
+        .arg("-rm")
+        .arg(this)
+        .args(["--exact", &format!("disk::tests::{test}")])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn what_waits_to_be_written_is_bounded() {
+    let place = Place::new();
+    let disk = Disk::open(&place.0, GIB).unwrap();
+    let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(disk)).unwrap();
+    // Nothing is written before the start.
+    for number in 0..30 {
+        fill(&cache, &number.to_string(), &content(number, 100_000));
+    }
+    let most = SLAB_BYTES / 100_000;
+    assert_eq!(stats(&cache).skipped, 30 - most as u64);
+    cache.start_disk(PATIENCE).unwrap();
+    wait("written", || stats(&cache).responses == most);
+    cache.stop_disk();
+}
+
+#[test]
+fn a_directory_has_one_user() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    assert_eq!(Disk::open(&place.0, GIB).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    cache.stop_disk();
+    place.open(GIB).stop_disk();
+}
+
+#[test]
+fn few_files_are_kept_open() {
+    use super::tier::OPEN_FILES_MAX;
+    let place = Place::new();
+    let cache = place.open(GIB);
+    let count = OPEN_FILES_MAX + 50;
+    for number in 0..count {
+        store(&cache, &number.to_string(), &content(number as u64, 10));
+    }
+    cache.stop_disk();
+    let cache = place.open(GIB);
+    for number in 0..count {
+        assert_eq!(read(&hit(&cache, &number.to_string())).unwrap(), content(number as u64, 10));
+    }
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+        let target = entry.as_ref().ok().and_then(|entry| fs::read_link(entry.path()).ok());
+        target.is_some_and(|target| target.starts_with(&place.0) && target != place.0.join("v1"))
+    });
+    assert_eq!(open.count(), OPEN_FILES_MAX);
+    cache.stop_disk();
+}

@@ -1,0 +1,271 @@
+//! The disk tier, over real sockets: what is stored outlives the edge, and what the disk lost is fetched.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::Ipv4Addr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use support::{Backend, Client, PATIENCE, Response, TestEdge, config, content, field};
+use thalweg_edge::{Config, DiskPlace};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// A directory that is there as long as its value.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    /// Everything that lies in it.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        let mut directories = vec![self.0.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { directories.push(path) } else { files.push(path) }
+            }
+        }
+        files
+    }
+
+    /// The only stored response.
+    fn file(&self) -> PathBuf {
+        let files = self.files();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files[0].clone()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An edge with a disk tier, and its admin interface.
+async fn edge(backend: &Backend, directory: &Path) -> TestEdge {
+    let disk = Some(DiskPlace { directory: directory.into(), bytes_max: 1 << 30 });
+    let admin = Some((Ipv4Addr::LOCALHOST, 0).into());
+    TestEdge::start(Config { disk, admin, memory_bytes: 16 << 20, ..config(backend.address) })
+}
+
+async fn stats(edge: &TestEdge) -> String {
+    let mut client = Client::new(TcpStream::connect(edge.admin.unwrap()).await.unwrap());
+    client.request("GET", "/stats", "").await;
+    String::from_utf8(client.response().await.content).unwrap()
+}
+
+/// Waits until the admin interface says so.
+async fn wait_for(edge: &TestEdge, said: &str) {
+    let begun = Instant::now();
+    loop {
+        let stats = stats(edge).await;
+        if stats.contains(said) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{said}: {stats}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn get(edge: &TestEdge, path: &str) -> JoinHandle<Response> {
+    let (address, path) = (edge.address, path.to_owned());
+    tokio::spawn(async move {
+        let mut client = Client::new(TcpStream::connect(address).await.unwrap());
+        client.request("GET", &path, "").await;
+        client.response().await
+    })
+}
+
+/// Fetches `path` through `edge`.
+async fn fetch(edge: &TestEdge, backend: &Backend, path: &str, fields: &str, content: &[u8]) -> Response {
+    let asked = get(edge, path);
+    let mut fetch = backend.fetch().await;
+    let fields = format!("Connection: close\r\n{fields}");
+    fetch.respond("200 OK", &fields, content).await;
+    asked.await.unwrap()
+}
+
+const FRESH: &str = "Cache-Control: max-age=600\r\nX-Kept: yes\r\n";
+const LARGE: usize = 3_000_001;
+
+#[tokio::test]
+async fn after_a_restart_the_first_hit_comes_within_a_second() {
+    let (backend, directory) = (Backend::new().await, Directory::new("restart"));
+    let first = edge(&backend, &directory.0).await;
+    let (small, large) = (content(5, 1000), content(7, LARGE));
+    fetch(&first, &backend, "/small", FRESH, &small).await;
+    fetch(&first, &backend, "/large", FRESH, &large).await;
+    let none = fetch(&first, &backend, "/none", FRESH, b"").await;
+    assert_eq!(none.status, 200);
+    wait_for(&first, "\"responses\":3").await;
+    first.stop().await;
+
+    let begun = Instant::now();
+    let second = edge(&backend, &directory.0).await;
+    let hit = second.get("/large", "").await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(hit.content == large && hit.whole);
+    assert_eq!(hit.field("x-kept"), Some("yes"));
+    assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
+    for _ in 0..2 {
+        assert_eq!(second.get("/small", "").await.content, small);
+    }
+    assert_eq!(second.get("/none", "").await.field("content-length"), Some("0"));
+    let part = second.get("/large", "Range: bytes=262140-262150\r\n").await;
+    assert_eq!((part.status, part.content), (206, large[262_140..262_151].to_vec()));
+    let end = second.get("/large", "Range: bytes=-3\r\n").await;
+    assert_eq!(end.content, large[LARGE - 3..]);
+    assert!(!backend.is_asked_again().await);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn what_memory_has_no_room_for_comes_from_the_disk() {
+    let (backend, directory) = (Backend::new().await, Directory::new("overflow"));
+    let edge = edge(&backend, &directory.0).await;
+    // Three times the memory.
+    for number in 0..16 {
+        let path = format!("/{number}");
+        fetch(&edge, &backend, &path, FRESH, &content(number, LARGE)).await;
+        wait_for(&edge, &format!("\"responses\":{}", number + 1)).await;
+    }
+    for number in 0..16 {
+        let hit = edge.get(&format!("/{number}"), "").await;
+        assert!(hit.content == content(number, LARGE), "{number}");
+        assert!(hit.cache_status().starts_with("thalweg; hit"), "{number}: {}", hit.cache_status());
+    }
+    assert!(!backend.is_asked_again().await);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_4_3_4_a_validation_outlives_the_edge() {
+    let (backend, directory) = (Backend::new().await, Directory::new("validated"));
+    let first = edge(&backend, &directory.0).await;
+    fetch(&first, &backend, "/a", "Cache-Control: max-age=0\r\nETag: \"v1\"\r\n", b"content").await;
+    wait_for(&first, "\"responses\":1").await;
+    let again = get(&first, "/a");
+    let mut asked = backend.fetch().await;
+    assert_eq!(field(&asked.request, "if-none-match"), Some("\"v1\""));
+    asked.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=600\r\nX-New: yes\r\n\r\n").await;
+    assert_eq!(again.await.unwrap().content, b"content");
+    first.stop().await;
+
+    let second = edge(&backend, &directory.0).await;
+    let hit = second.get("/a", "").await;
+    assert_eq!((&hit.content[..], hit.field("x-new")), (&b"content"[..], Some("yes")));
+    assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_variant_is_found_again_as_what_it_is() {
+    let (backend, directory) = (Backend::new().await, Directory::new("variants"));
+    let first = edge(&backend, &directory.0).await;
+    let fields = format!("Vary: Accept-Language\r\n{FRESH}");
+    fetch(&first, &backend, "/a", &fields, b"any language").await;
+    wait_for(&first, "\"responses\":1").await;
+    first.stop().await;
+
+    let second = edge(&backend, &directory.0).await;
+    assert_eq!(second.get("/a", "").await.content, b"any language");
+    let address = second.address;
+    let german = tokio::spawn(async move {
+        let mut client = Client::new(TcpStream::connect(address).await.unwrap());
+        client.request("GET", "/a", "Accept-Language: de\r\n").await;
+        client.response().await
+    });
+    backend.fetch().await.respond("200 OK", &fields, b"Deutsch").await;
+    assert_eq!(german.await.unwrap().content, b"Deutsch");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_broken_before_a_byte_was_sent_is_fetched() {
+    let (backend, directory) = (Backend::new().await, Directory::new("broken"));
+    for (number, length) in [100, LARGE].into_iter().enumerate() {
+        let path = format!("/{number}");
+        let first = edge(&backend, &directory.0).await;
+        fetch(&first, &backend, &path, FRESH, &content(0, length)).await;
+        wait_for(&first, "\"responses\":1").await;
+        first.stop().await;
+        let file = std::fs::OpenOptions::new().write(true).open(directory.file()).unwrap();
+        let at = file.metadata().unwrap().len() - length as u64;
+        file.write_all_at(&[!content(0, 1)[0]], at).unwrap();
+
+        let second = edge(&backend, &directory.0).await;
+        let fetched = fetch(&second, &backend, &path, "Cache-Control: no-store\r\n", b"anew").await;
+        assert_eq!(fetched.content, b"anew");
+        wait_for(&second, "\"responses\":0").await;
+        second.stop().await;
+        assert_eq!(directory.files(), Vec::<PathBuf>::new());
+    }
+}
+
+#[tokio::test]
+async fn what_is_broken_in_the_middle_is_cut_where_it_breaks() {
+    let (backend, directory) = (Backend::new().await, Directory::new("cut"));
+    let first = edge(&backend, &directory.0).await;
+    fetch(&first, &backend, "/a", FRESH, &content(0, LARGE)).await;
+    wait_for(&first, "\"responses\":1").await;
+    first.stop().await;
+    let file = std::fs::OpenOptions::new().write(true).open(directory.file()).unwrap();
+    let end = file.metadata().unwrap().len();
+    file.write_all_at(&[!content(LARGE - 1, 1)[0]], end - 1).unwrap();
+
+    let second = edge(&backend, &directory.0).await;
+    let mut records = second.records.follow();
+    let cut = second.get("/a", "").await;
+    assert!(!cut.whole && cut.content.len() < LARGE);
+    assert!(cut.content == content(0, cut.content.len()), "a wrong byte");
+    assert_eq!(records.recv().await.unwrap().cut, Some(thalweg_record::Cut::StorageFailed));
+    let fetched = fetch(&second, &backend, "/a", FRESH, b"anew").await;
+    assert_eq!(fetched.content, b"anew");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_cut_short_under_its_readers_harms_no_other() {
+    let (backend, directory) = (Backend::new().await, Directory::new("truncated"));
+    let first = edge(&backend, &directory.0).await;
+    fetch(&first, &backend, "/a", FRESH, &content(0, LARGE)).await;
+    wait_for(&first, "\"responses\":1").await;
+    first.stop().await;
+
+    let second = edge(&backend, &directory.0).await;
+    assert!(second.get("/a", "").await.content == content(0, LARGE), "all of it is known to be good");
+    let file = std::fs::OpenOptions::new().write(true).open(directory.file()).unwrap();
+    file.set_len(1_000_000).unwrap();
+    let cut = second.get("/a", "").await;
+    assert!(!cut.whole && cut.content == content(0, cut.content.len()));
+    let fetched = fetch(&second, &backend, "/a", FRESH, b"anew").await;
+    assert_eq!(fetched.content, b"anew");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_directory_belongs_to_one_edge() {
+    let (backend, directory) = (Backend::new().await, Directory::new("locked"));
+    let first = edge(&backend, &directory.0).await;
+    let disk = Some(DiskPlace { directory: directory.0.clone(), bytes_max: 1 << 30 });
+    let refused = thalweg_edge::Edge::bind(Config { disk, ..config(backend.address) }).unwrap_err();
+    assert!(refused.to_string().starts_with("another process stores responses in /"), "{refused}");
+    first.stop().await;
+    edge(&backend, &directory.0).await.stop().await;
+
+    std::fs::write(directory.0.join("file"), b"").unwrap();
+    let disk = Some(DiskPlace { directory: directory.0.join("file"), bytes_max: 1 << 30 });
+    let refused = thalweg_edge::Edge::bind(Config { disk, ..config(backend.address) }).unwrap_err();
+    assert!(refused.to_string().starts_with("cannot store responses in /"), "{refused}");
+}
