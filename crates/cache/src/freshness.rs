@@ -362,5 +362,49 @@ mod tests {
             proptest::prop_assert_eq!(freshness.is_fresh(now_ms + later_ms), expected < u64::from(max_age));
             proptest::prop_assert_eq!(freshness.ttl_s(now_ms + later_ms) > 0, expected < u64::from(max_age));
         }
+
+        #[test]
+        fn a_response_gets_no_better_with_age_nor_by_asking_for_more(
+            response in response_directives(),
+            request in request_directives(),
+            age in 0..40u64,
+            later in 0..40u64,
+        ) {
+            let usable = |request: &str, age| reuse(&response, request, age) != Reuse::AfterValidation;
+            proptest::prop_assert!(usable(&request, age) || !usable(&request, age + later));
+            for more in ["no-cache", "max-age=5", "min-fresh=5"] {
+                proptest::prop_assert!(usable(&request, age) || !usable(&format!("{request},{more}"), age), "{}", more);
+            }
+            let may_be_stale = request.contains("max-stale") || response.contains("stale-while");
+            let is_fresh = reuse(&response, "", age) == Reuse::Now;
+            proptest::prop_assert!(is_fresh || may_be_stale || !usable(&request, age));
+            if response.contains("must-revalidate") {
+                proptest::prop_assert!(is_fresh || !usable(&request, age), "stale all the same");
+            }
+        }
+    }
+
+    /// Some of the directives that bear on reuse, with small numbers.
+    fn response_directives() -> impl proptest::strategy::Strategy<Value = String> {
+        directives(&[
+            "max-age=",
+            "s-maxage=",
+            "stale-while-revalidate=",
+            "must-revalidate",
+            "immutable",
+            "no-cache",
+        ])
+    }
+
+    fn request_directives() -> impl proptest::strategy::Strategy<Value = String> {
+        directives(&["max-age=", "min-fresh=", "max-stale=", "max-stale", "no-cache"])
+    }
+
+    fn directives(names: &'static [&str]) -> impl proptest::strategy::Strategy<Value = String> {
+        use proptest::prelude::*;
+        let one = (prop::sample::select(names), 0..30u32).prop_map(|(name, seconds)| {
+            if name.ends_with('=') { format!("{name}{seconds}") } else { name.to_owned() }
+        });
+        prop::collection::vec(one, 0..4).prop_map(|all| all.join(","))
     }
 }

@@ -208,6 +208,63 @@ fn long_keys_and_fields_are_bounded_too() {
     assert!(cache.stored() > 100);
 }
 
+/// One that was stored: what it varies by, the request that it answered, and its `Date`.
+type Variant = (&'static str, Fields, u64);
+
+fn a_request() -> impl Strategy<Value = Fields> {
+    let value = || prop::sample::select(vec!["", "x", "y"]);
+    (value(), value())
+        .prop_map(|(a, b)| [("A", a), ("B", b)].into_iter().filter(|(_, v)| !v.is_empty()).collect())
+}
+
+fn a_variant() -> impl Strategy<Value = Variant> {
+    (prop::sample::select(vec!["", "A", "B", "A, b"]), a_request(), 0..4u64)
+}
+
+/// Whether two requests agree in what a response varies by: the rule, without normalisation.
+fn agree(vary: &str, one: &Fields, other: &Fields) -> bool {
+    let names = ["A", "B"].into_iter().filter(|name| vary.to_uppercase().contains(name));
+    names.into_iter().all(|name| one.get(name) == other.get(name))
+}
+
+proptest! {
+    #[test]
+    fn rfc9111_4_1_of_the_variants_that_match_the_most_recent_is_chosen(
+        variants in prop::collection::vec(a_variant(), 1..12),
+        request in a_request(),
+    ) {
+        let cache = Cache::new(8 * SLAB).unwrap();
+        // What is stored, with the number of its entity tag: one takes the place of another that the same requests
+        // select.
+        let mut model: Vec<(usize, &Variant)> = Vec::new();
+        for (number, variant) in variants.iter().enumerate() {
+            let (vary, asked, date_s) = variant;
+            let no_cache = RequestCacheControl { no_cache: true, ..RequestCacheControl::default() };
+            let mut fill = match cache.look_up("a", asked, &no_cache, 0) {
+                Lookup::Miss(fill, _) | Lookup::Stale(fill, ..) => fill,
+                other => return Err(TestCaseError::fail(format!("{other:?}"))),
+            };
+            let mut head = head(60, Some(0));
+            head.fields.set("ETag", format!("\"{number}\""));
+            head.fields.push("Date", thalweg_http::date::format(*date_s));
+            head.fields.push("Vary", vary);
+            head.selection = Selection::of(asked, &head.fields);
+            fill.begin(head, 0);
+            fill.complete();
+            model.retain(|(_, (old, by, _))| !(old.eq_ignore_ascii_case(vary) && agree(vary, by, asked)));
+            model.push((number, variant));
+        }
+        prop_assert_eq!(cache.stored(), model.len());
+        // Of two made at once, the one that came last: `max_by_key` gives the last of equals.
+        let matching = model.iter().filter(|(_, (vary, asked, _))| agree(vary, asked, &request));
+        let expected = matching.max_by_key(|(_, (_, _, date_s))| *date_s).map(|(number, _)| format!("\"{number}\""));
+        let chosen = cache.peek("a", &request).map(|stored| stored.head.fields.get_str("etag").unwrap().to_owned());
+        prop_assert_eq!(&chosen, &expected);
+        let hit = matches!(cache.look_up("a", &request, &RequestCacheControl::default(), 0), Lookup::Hit(_));
+        prop_assert_eq!(hit, expected.is_some());
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     LookUp { key: usize, now_s: u64 },
