@@ -88,9 +88,9 @@ fn corpus(target: Target) -> Vec<Vec<u8>> {
     let entries =
         std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     // In the order of their names, so that a mutation is the same everywhere.
-    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a directory can be read").path()).collect();
     paths.sort();
-    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+    paths.iter().map(|path| std::fs::read(path).expect("a corpus can be read")).collect()
 }
 
 fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {

@@ -15,6 +15,10 @@ pub const DATE_S_MAX: u64 = 253_402_300_799;
 
 /// Reads a date; `None` for anything else, also for one before 1970 or with a weekday that is not its own.
 pub fn parse(value: &[u8]) -> Option<u64> {
+    // The parser below trims what is no white space of a field.
+    if !value.last()?.is_ascii_alphanumeric() || !value.first()?.is_ascii_alphanumeric() {
+        return None;
+    }
     let date: HttpDate = str::from_utf8(value).ok()?.parse().ok()?;
     let since_epoch = SystemTime::from(date).duration_since(UNIX_EPOCH).ok()?;
     Some(since_epoch.as_secs())
@@ -54,6 +58,7 @@ mod tests {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
         assert_eq!(parse(&[0xff; 29]), None);
+        assert_eq!(parse(b"Sun Nov  6 08:49:37 1994\x0c"), None);
     }
 
     #[test]
