@@ -38,8 +38,9 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
 
 /// What the model fetches under a key: see [`purges()`].
 fn head_for(key: usize, max_age: u32, length: Option<u64>) -> Head {
-    let surrogate = [("Surrogate-Key", if key % 2 == 0 { "even" } else { "odd" })].into_iter().collect();
-    Head { status: if key % 2 == 0 { 200 } else { 404 }, surrogate, ..head(max_age, length) }
+    let surrogate =
+        [("Surrogate-Key", if key.is_multiple_of(2) { "even" } else { "odd" })].into_iter().collect();
+    Head { status: if key.is_multiple_of(2) { 200 } else { 404 }, surrogate, ..head(max_age, length) }
 }
 
 fn private(lasting: bool) -> Head {
@@ -279,14 +280,17 @@ enum Step {
     Sweep,
 }
 
+/// Whether a purge is about what was fetched under a key.
+type IsAbout = fn(usize) -> bool;
+
 /// Everything that the model purges, and whether it is about what was fetched under a key. Of two keys in a row one has
 /// a tag and the other a status of its own.
-fn purges() -> [(What, fn(usize) -> bool); 4] {
+fn purges() -> [(What, IsAbout); 4] {
     [
         (purges::url("0"), |key| key == 0),
         (purges::url("1"), |key| key == 1),
-        (purges::tag("even"), |key| key % 2 == 0),
-        (purges::ban("obj.status == 404"), |key| key % 2 == 1),
+        (purges::tag("even"), |key| key.is_multiple_of(2)),
+        (purges::ban("obj.status == 404"), |key| !key.is_multiple_of(2)),
     ]
 }
 
@@ -327,7 +331,7 @@ proptest! {
         let cache = Cache::new(8 * SLAB).unwrap();
         let mut fills: Vec<Driven> = Vec::new();
         // The number of each purge, whether it was soft, and which keys it is about.
-        let mut purged: Vec<(u64, bool, fn(usize) -> bool)> = Vec::new();
+        let mut purged: Vec<(u64, bool, IsAbout)> = Vec::new();
         for step in steps {
             let driven = |fill: usize| (!fills.is_empty()).then(|| fill % fills.len());
             match step {
