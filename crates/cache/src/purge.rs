@@ -137,6 +137,11 @@ impl Standing {
         self.number
     }
 
+    /// For another head of the same content.
+    pub(crate) fn again(&self) -> Self {
+        Self { stale_ms: self.stale_ms.load(Relaxed).into(), ..Self::new(self.number) }
+    }
+
     /// Stale from `since_ms` on, or from when it was before.
     pub(crate) fn soften(&self, since_ms: u64) {
         self.stale_ms.fetch_min(since_ms, Relaxed);

@@ -147,7 +147,7 @@ pub struct Cache {
     /// Every stored response, in the order of eviction.
     queue: Mutex<Policy<Weak<Stored>>>,
     stored: AtomicUsize,
-    index_bytes: AtomicUsize,
+    index_bytes: Arc<AtomicUsize>,
     index_bytes_max: usize,
     content_bytes_max: u64,
     purges: Purges,
@@ -271,7 +271,7 @@ impl Cache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             queue: Mutex::default(),
             stored: AtomicUsize::new(0),
-            index_bytes: AtomicUsize::new(0),
+            index_bytes: Arc::default(),
             index_bytes_max: (memory_bytes / INDEX_SHARE_MAX).saturating_add(index_bytes_of_disk),
             content_bytes_max: memory_bytes as u64 / CONTENT_SHARE_MAX,
             purges: Purges::default(),
@@ -418,6 +418,26 @@ impl Cache {
         self.uncount_index(&same);
     }
 
+    /// Puts `head` in place of the head of `stored`, if that is still there; one that may not be shared takes it away.
+    pub fn update(&self, stored: &Arc<Stored>, head: Head) {
+        if head.private.is_some() {
+            return self.remove_stored(stored);
+        }
+        let updated = stored.with_head(head, stored.standing.again());
+        let mut shard = lock(self.shard(stored.key.digest));
+        let slot = shard.slot(&stored.key);
+        let variant =
+            slot.and_then(|slot| slot.variants.iter_mut().find(|variant| Arc::ptr_eq(variant, stored)));
+        let Some(variant) = variant else { return };
+        let old = std::mem::replace(variant, updated.clone());
+        drop(shard);
+        let old = [old];
+        self.count(&updated);
+        self.enqueue(&updated, &old);
+        self.uncount_index(&old);
+        self.offer(&updated);
+    }
+
     fn count(&self, stored: &Stored) {
         self.stored.fetch_add(1, Relaxed);
         self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
@@ -507,6 +527,12 @@ impl Stored {
 
     pub(crate) fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The same content under another head.
+    fn with_head(&self, head: Head, standing: Standing) -> Arc<Self> {
+        let (content, key, frequency) = (self.content.clone(), self.key.clone(), Frequency::default());
+        Arc::new(Self { head: Arc::new(head), content, key, standing, frequency })
     }
 
     fn made_s(&self) -> u64 {

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use thalweg_cache::fill::Progress;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
-use thalweg_http::RequestHead;
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::{CacheStatus, Forward};
+use thalweg_http::{Method, RequestHead};
 use thalweg_record::CacheResult;
 
 use crate::content::Content;
 use crate::fetch;
+use crate::interim::{Asker, head_of};
 use crate::now_ms;
+use crate::request::write_key;
 use crate::slices::{self, Sliced};
+use crate::upload::Upload;
 use crate::worker::Worker;
 
 /// How often a request waits for a head that then turns out not to answer it, before it is passed.
@@ -33,7 +36,7 @@ pub(crate) struct Found {
 }
 
 /// A response of our own.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     /// What the client is told.
@@ -128,12 +131,12 @@ pub(crate) async fn answer(
     worker: &Arc<Worker>,
     key: &str,
     request: &RequestHead,
-    client: IpAddr,
+    client: Asker<'_>,
 ) -> Result<Found, Refusal> {
     let mut slices = true;
     for _ in 0..WAITS_MAX {
         let found = find(worker, key, request, client, &mut slices).await?;
-        let Some(mut sliced) = Sliced::instead(worker, key, request, client, &found, slices) else {
+        let Some(mut sliced) = Sliced::instead(worker, key, request, client.ip, &found, slices) else {
             return Ok(found);
         };
         match sliced.open_first(&found.head).await {
@@ -153,7 +156,7 @@ async fn find(
     worker: &Arc<Worker>,
     key: &str,
     request: &RequestHead,
-    client: IpAddr,
+    client: Asker<'_>,
     slices: &mut bool,
 ) -> Result<Found, Refusal> {
     let asked = if worker.config().rules.request_directives {
@@ -174,8 +177,7 @@ async fn find(
                     }
                     None => fetch::Request::whole(request),
                 };
-                worker.spawn(fetch::run(worker.clone(), fill, wanted, client));
-                return match content.head().await {
+                return match head_of(worker, fill, wanted, &mut content, client).await {
                     Ok(head) => Ok(Found::fetched(head, content, Forward::UriMiss)),
                     // The backend has no such slice to give: all of it then.
                     Err(Failure::NotSliced(_)) => continue,
@@ -184,7 +186,7 @@ async fn find(
             }
             Lookup::Refresh(stored, fill) => {
                 if let Some(fill) = fill {
-                    refresh(worker, fill, request, &stored, client);
+                    refresh(worker, fill, request, &stored, client.ip);
                 }
                 return Ok(Found::stored(&stored, CacheResult::Stale));
             }
@@ -192,8 +194,7 @@ async fn find(
                 let is_fresh = stale.freshness().is_fresh(now_ms());
                 let forward = if is_fresh { Forward::Request } else { Forward::Stale };
                 let (validation, told) = fetch::Request::validation(request, stale.clone());
-                worker.spawn(fetch::run(worker.clone(), fill, validation, client));
-                return match content.head().await {
+                return match head_of(worker, fill, validation, &mut content, client).await {
                     Ok(head) => Ok(Found::fetched(head, content, forward)),
                     Err(Failure::Superseded) => match told.await {
                         Ok(stored) => {
@@ -225,7 +226,7 @@ fn refresh(worker: &Arc<Worker>, fill: Fill, request: &RequestHead, stored: &Arc
     } else {
         fetch::Request::whole(request)
     };
-    worker.spawn(fetch::run(worker.clone(), fill, request, client));
+    worker.spawn(fetch::run(worker.clone(), fill, request.behind(), client));
 }
 
 /// What became of waiting for somebody else's fetch.
@@ -278,12 +279,36 @@ async fn joined(
 async fn pass(
     worker: &Arc<Worker>,
     request: &RequestHead,
-    client: IpAddr,
+    client: Asker<'_>,
+    forward: Forward,
+) -> Result<Found, Refusal> {
+    let mut passed = fetch::Request::verbatim(request);
+    if request.method == Method::Head {
+        let mut key = String::new();
+        write_key(&request.authority, request.target.as_str(), &mut key);
+        passed.known = worker.cache().peek(&key, &request.fields);
+    }
+    hand_on(worker, passed, client, forward).await
+}
+
+/// Hands on a request that may change something (RFC 9110 §9.2.1), with its content.
+pub(crate) async fn change(
+    worker: &Arc<Worker>,
+    request: &RequestHead,
+    content: Option<Upload>,
+    client: Asker<'_>,
+) -> Result<Found, Refusal> {
+    hand_on(worker, fetch::Request::change(request, content), client, Forward::Method).await
+}
+
+async fn hand_on(
+    worker: &Arc<Worker>,
+    request: fetch::Request,
+    client: Asker<'_>,
     forward: Forward,
 ) -> Result<Found, Refusal> {
     let (fill, mut content) = worker.cache().pass();
-    worker.spawn(fetch::run(worker.clone(), fill, fetch::Request::verbatim(request), client));
-    match content.head().await {
+    match head_of(worker, fill, request, &mut content, client).await {
         Ok(head) => {
             Ok(Found { cache: CacheResult::Pass, verbatim: true, ..Found::fetched(head, content, forward) })
         }

@@ -113,6 +113,17 @@ impl Backend {
     }
 }
 
+/// Which connection a request may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Any. One that was idle may turn out to be closed, so the request must bear to be sent again.
+    Any,
+    /// A new one.
+    New,
+    /// A new one, to another backend than the one that has just failed, if any other takes one.
+    NewElsewhere(BackendId),
+}
+
 /// Which of the backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackendId(usize);
@@ -189,20 +200,21 @@ impl Pool {
         }
     }
 
-    /// A connection to the backend whose turn it is, or to the next that takes one, `failed` last and then
-    /// always new. Waits for one in use to be done with if there may be no more.
+    /// A connection to the backend whose turn it is, or to the next that takes one. Waits for one in use to be done
+    /// with if there may be no more.
     pub(crate) async fn take(
         &self,
         backends: &Backends,
         timeouts: &Timeouts,
-        failed: Option<BackendId>,
+        wanted: Wanted,
     ) -> Result<Connection, ConnectError> {
+        let failed = if let Wanted::NewElsewhere(failed) = wanted { Some(failed) } else { None };
         let permit = self.permit(timeouts).await?;
         let mut last =
             ConnectError { timeout: false, busy: false, reason: "no backend is configured".into() };
         for at in backends.order(failed) {
             let (id, backend) = (BackendId(at), backends.list[at].clone());
-            if failed.is_none()
+            if wanted == Wanted::Any
                 && let Some(stream) = self.take_idle(at)
             {
                 return Ok(Connection { stream, reused: true, id, backend, _permit: permit });
@@ -286,7 +298,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::exchange::{Exchange, ExchangeError};
+    use crate::exchange::{Exchange, ExchangeError, Outgoing};
     use expect_test::{Expect, expect};
     use thalweg_http::Method;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -318,11 +330,14 @@ mod tests {
     }
 
     async fn get(pool: &Pool, backends: &Backends, failed: Option<BackendId>) -> Connection {
-        pool.take(backends, &Timeouts::default(), failed).await.unwrap()
+        let wanted = failed.map_or(Wanted::Any, Wanted::NewElsewhere);
+        pool.take(backends, &Timeouts::default(), wanted).await.unwrap()
     }
 
     async fn start(connection: Connection, config: &Config) -> Result<Exchange, ExchangeError> {
-        Exchange::start(connection, Method::Get, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", config).await
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let outgoing = Outgoing { method: Method::Get, head, content: &mut None, interim: None };
+        Exchange::start(connection, outgoing, config).await
     }
 
     #[tokio::test]
@@ -375,7 +390,7 @@ mod tests {
         let pool = Pool::new(&backends, 1);
         let hurried = Timeouts { connect: Duration::from_millis(50), ..Timeouts::default() };
         let connection = get(&pool, &backends, None).await;
-        let error = pool.take(&backends, &hurried, None).await.unwrap_err();
+        let error = pool.take(&backends, &hurried, Wanted::Any).await.unwrap_err();
         expect![[r#"
             ConnectError {
                 timeout: false,
@@ -384,10 +399,11 @@ mod tests {
             }
         "#]]
         .assert_debug_eq(&error);
-        let (next, ()) = tokio::join!(pool.take(&backends, &hurried, None), async { pool.put(connection) });
+        let (next, ()) =
+            tokio::join!(pool.take(&backends, &hurried, Wanted::Any), async { pool.put(connection) });
         assert!(next.unwrap().reused, "who waits has it next");
         drop(backend);
-        pool.take(&backends, &hurried, None).await.unwrap_err();
+        pool.take(&backends, &hurried, Wanted::Any).await.unwrap_err();
         assert_eq!(pool.permits.available_permits(), 1, "what failed is not in use");
     }
 

@@ -39,6 +39,8 @@ pub struct Config {
     /// Bytes of the slices in which content is fetched that is too large to be stored whole, or that is asked for far from
     /// its start; 0: none.
     pub slice_bytes: u64,
+    /// What becomes of a stored response that nobody reads any more while it arrives.
+    pub abandoned_fills: AbandonedFills,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// What a head may take up, a request's and a response's.
@@ -71,6 +73,20 @@ pub enum LogTo {
     File(PathBuf),
 }
 
+/// What becomes of a stored response that nobody reads any more while it arrives. A refresh behind a stale response is
+/// always finished.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AbandonedFills {
+    /// It is fetched to its end.
+    Finish,
+    /// It is fetched to its end if half of it has come or little is missing; without a length, as long as little has
+    /// come since the last reader left.
+    #[default]
+    Half,
+    /// Its fetch ends.
+    Cancel,
+}
+
 /// How long anything may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
@@ -84,7 +100,7 @@ pub struct Timeouts {
     pub idle: Duration,
     /// From the first byte of a request's head to its last.
     pub head: Duration,
-    /// While a client takes nothing of what is sent to it.
+    /// While a client takes nothing of what is sent to it, or sends nothing of its request's content.
     pub send_stall: Duration,
 }
 
@@ -116,6 +132,7 @@ impl Default for Config {
             log: LogTo::Off,
             rules: Rules::default(),
             slice_bytes: 4 << 20,
+            abandoned_fills: AbandonedFills::default(),
             timeouts: Timeouts::default(),
             head: thalweg_http::Limits::default(),
             connections_max: 16_000,

@@ -14,23 +14,25 @@ use std::time::{Duration, Instant};
 use thalweg_cache::{Failure, TooMany};
 use thalweg_http::cache_status::{CacheStatus, Forward};
 use thalweg_http::chunked::LAST_CHUNK;
-use thalweg_http::{Fields, Framing, Method, RequestHead, Version, date, framing, range, status};
+use thalweg_http::{Fields, Framing, Method, RequestHead, Version, date, framing, range, status, trailer};
 use thalweg_record::{CacheResult, Cut};
 use thalweg_tcp::congestion;
 use tokio::net::TcpStream;
 
 use crate::answer::{Found, Refusal, answer};
+use crate::interim::Asker;
 use crate::multipart::Multipart;
 use crate::now_ms;
 use crate::purge::{self, Order};
 use crate::reply::{Delimited, Part, ReplyHead, part};
-use crate::request::{Read, RequestLine, Requests};
+use crate::request::{Read, RequestLine, Requests, write_key};
 use crate::send::{CHUNK_BYTES_MAX, SENDFILE_BYTES_MIN, Sender};
 use crate::sent::Sent;
 use crate::worker::Worker;
 
 /// How often one request looks for its answer, where what it finds cannot be read.
 const LOOKS_MAX: usize = 4;
+mod change;
 
 /// Whether the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +90,7 @@ impl Connection {
             Read::Malformed(refusal, line) => {
                 let begun = Instant::now();
                 self.request = RequestHead::default();
-                let sent = self.refuse(&refusal, Next::Close).await;
+                let sent = self.refuse(&refusal, Next::Close, &mut Vec::new()).await;
                 self.record(begun, &sent, Some(line));
                 self.requests.linger(&mut self.stream).await;
                 return Ok(Next::Close);
@@ -96,32 +98,27 @@ impl Connection {
         }
         let begun = Instant::now();
         let _busy = self.worker.busy();
-        let (refusal, after) = match self.check_request().await {
-            Ok(()) => (None, self.after()),
-            Err((refusal, after)) => (Some(refusal), after),
-        };
-        let answered = match refusal {
-            Some(refusal) => Err(refusal),
-            None => {
-                let target = self.request.target.as_str();
-                purge::write_key(&self.request.authority, target, &mut self.key);
-                if self.request.method == Method::Purge {
-                    let sent = self.purge(after).await;
-                    return self.sent(begun, &sent).await;
+        let checked = self.check_request().await;
+        let mut out = std::mem::take(&mut self.out);
+        let sent = match checked {
+            Ok(Framing::None) if is_read(self.request.method) => {
+                self.write_key();
+                let after = self.after();
+                match self.answered().await {
+                    Ok((found, part)) => self.reply(found, part, after, &mut out).await,
+                    Err(refusal) => self.refuse(&refusal, after, &mut out).await,
                 }
-                self.answered().await
             }
+            Ok(_) if self.request.method == Method::Purge => {
+                self.write_key();
+                self.purge(&mut out).await
+            }
+            // Boxed: what is rare is not to make every connection larger.
+            Ok(framing) => Box::pin(self.change(framing, &mut out)).await,
+            Err((refusal, after)) => self.refuse(&refusal, after, &mut out).await,
         };
-        let sent = match answered {
-            Ok((found, part)) => self.reply(found, part, after).await,
-            Err(refusal) => self.refuse(&refusal, after).await,
-        };
-        self.sent(begun, &sent).await
-    }
-
-    /// Tells of a response, and whether the connection goes on.
-    async fn sent(&mut self, begun: Instant, sent: &Sent) -> io::Result<Next> {
-        self.record(begun, sent, None);
+        self.out = out;
+        self.record(begun, &sent, None);
         // A shutdown would turn the reset of what was cut into a clean end.
         if sent.next == Next::Close && sent.cut.is_none() {
             self.requests.linger(&mut self.stream).await;
@@ -135,52 +132,71 @@ impl Connection {
         if keep && !self.worker.is_stopping() { Next::Request } else { Next::Close }
     }
 
-    /// What can be said of a request without looking for its answer. Reads and ignores its content.
-    async fn check_request(&mut self) -> Result<(), (Refusal, Next)> {
+    fn asker(&self) -> Asker<'_> {
+        Asker { ip: self.client.ip(), stream: &self.stream }
+    }
+
+    /// What can be said of a request without looking for its answer; else what delimits its content. That of GET and
+    /// HEAD is read and ignored.
+    async fn check_request(&mut self) -> Result<Framing, (Refusal, Next)> {
         let framing = framing::request_framing(&self.request).map_err(|error| {
             (Refusal::own(error.status(), "the length of the request is in doubt"), Next::Close)
         })?;
-        if !matches!(self.request.method, Method::Get | Method::Head | Method::Purge) {
-            let next = if framing == Framing::None { self.after() } else { Next::Close };
-            return Err((Refusal::own(405, "only GET and HEAD are served here"), next));
+        let (method, after) = (self.request.method, self.after());
+        let next = if framing == Framing::None { after } else { Next::Close };
+        if matches!(method, Method::Options | Method::Trace) {
+            return Err((Refusal::own(405, "the method is not allowed here"), next));
         }
-        let time_max = self.worker.timeouts().head;
-        let expects = self.request.fields.contains("expect");
-        let discarded = self.requests.discard_content(&mut self.stream, framing, expects, time_max).await;
-        discarded.map_err(|refusal| (refusal, Next::Close))?;
+        if self.worker.node().has_seen(&self.request.fields) {
+            tracing::warn!(host = self.request.authority.as_str(), target = %self.request.target, "request loop");
+            return Err((Refusal::own(508, "the request has come through this node before"), next));
+        }
+        let is_read = is_read(method) || method == Method::Purge;
+        if is_read {
+            let time_max = self.worker.timeouts().head;
+            let expects = self.request.fields.contains("expect");
+            let discarded = self.requests.discard_content(&mut self.stream, framing, expects, time_max).await;
+            discarded.map_err(|refusal| (refusal, Next::Close))?;
+        }
         if !self.worker.serves(self.request.authority.host()) {
-            return Err((Refusal::own(421, "this host is not served here"), self.after()));
+            let next = if is_read { after } else { next };
+            return Err((Refusal::own(421, "this host is not served here"), next));
         }
         if self.request.method == Method::Purge && !self.may_purge() {
-            return Err((Refusal::own(403, "this address may not purge"), self.after()));
+            return Err((Refusal::own(403, "this address may not purge"), after));
         }
-        Ok(())
+        Ok(if is_read { Framing::None } else { framing })
     }
 
     fn may_purge(&self) -> bool {
         self.worker.config().purge_from.iter().any(|prefix| prefix.contains(self.client.ip()))
     }
 
+    fn write_key(&mut self) {
+        write_key(&self.request.authority, self.request.target.as_str(), &mut self.key);
+    }
+
     /// Does what a `PURGE` asks for, and says so.
-    async fn purge(&mut self, next: Next) -> Sent {
+    async fn purge(&self, out: &mut Vec<u8>) -> Sent {
+        let next = self.after();
         let order = Order::from_request(&self.request.fields, &self.key);
         match order.carry_out(self.worker.cache()) {
             Ok(count) => {
                 let own = Own { status: 200, content_type: "application/json", content: purge::done(count) };
-                let sent = self.send_own(own, Fields::new(), CacheStatus::default(), next).await;
+                let sent = self.send_own(own, Fields::new(), CacheStatus::default(), next, out).await;
                 Sent { cache: CacheResult::Purge, ..sent }
             }
-            Err(TooMany) => self.refuse(&Refusal::own(503, "too many purges are in force"), next).await,
+            Err(TooMany) => self.refuse(&Refusal::own(503, "too many purges are in force"), next, out).await,
         }
     }
 
     /// What answers the request, and which part of it. What turns out to be unreadable before a byte was sent has left
     /// the cache: another look finds, or fetches, something else.
-    async fn answered(&mut self) -> Result<(Found, Part), Refusal> {
+    async fn answered(&self) -> Result<(Found, Part), Refusal> {
         let mut looks = 0;
         loop {
             looks += 1;
-            let mut found = answer(&self.worker.clone(), &self.key, &self.request, self.client.ip()).await?;
+            let mut found = answer(&self.worker, &self.key, &self.request, self.asker()).await?;
             let chosen = match self.choose(&mut found).await {
                 Ok(part) => self.ready(&mut found, &part).await.map(|()| part),
                 Err(failure) => Err(failure),
@@ -206,7 +222,7 @@ impl Connection {
         found.content.ready().await
     }
 
-    async fn reply(&mut self, mut found: Found, chosen: Part, after: Next) -> Sent {
+    async fn reply(&self, mut found: Found, chosen: Part, after: Next, out: &mut Vec<u8>) -> Sent {
         let now_ms = now_ms();
         let length = found.length();
         let parts = match &chosen {
@@ -218,6 +234,7 @@ impl Connection {
             (_, Some(parts)) => parts.fields(&found.head.fields),
             _ => Fields::new(),
         };
+        let is_whole = matches!(chosen, Part::Whole | Part::After(_));
         let (status, fields, content, content_range) = match chosen {
             Part::Whole | Part::After(_) => {
                 (found.head.status, &found.head.fields, 0..length.unwrap_or(u64::MAX), None)
@@ -233,8 +250,12 @@ impl Connection {
         };
         let ends = content.end < u64::MAX;
         let bodyless = status::is_bodyless(status);
+        let trailers =
+            is_whole && self.request.method != Method::Head && trailer::are_accepted(&self.request.fields);
         let (delimited, next) = match self.request.version {
             _ if bodyless => (Delimited::None, after),
+            // Only the chunked coding can carry the trailer that was stored.
+            Version::Http11 if trailers && found.content.trailer().is_some() => (Delimited::Chunked, after),
             _ if ends => (Delimited::Length(content.end - content.start), after),
             _ if self.request.method == Method::Head => (Delimited::None, after),
             Version::Http11 => (Delimited::Chunked, after),
@@ -252,21 +273,24 @@ impl Connection {
             version: self.request.version,
             keep_alive: next == Next::Request,
         };
-        head.write(&mut self.out);
+        head.write(out);
         let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next };
         if delimited == Delimited::Close {
             self.set_reset_on_close(true);
         }
         let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
-        let headless = self.request.method == Method::Head || bodyless || content.is_empty();
+        let headless = self.request.method == Method::Head
+            || bodyless
+            || content.is_empty() && delimited != Delimited::Chunked;
         let result = if headless {
-            sender.head(&self.out, false).await.map_err(cut_of)
+            sender.head(out, false).await.map_err(cut_of)
         } else if let Some(parts) = parts {
-            send_parts(&mut sender, &self.out, &mut found, &parts, &mut sent).await
+            send_parts(&mut sender, out, &mut found, &parts, &mut sent).await
         } else {
             found.content.seek(&content);
             let left = ends.then(|| content.end - content.start);
-            send_content(&mut sender, &self.out, &mut found, left, delimited, &mut sent).await
+            let content = (left, delimited, trailers);
+            send_content(&mut sender, out, &mut found, content, &mut sent).await
         };
         sent.first_byte = sender.first_byte();
         match result {
@@ -302,27 +326,28 @@ impl Connection {
     }
 
     /// A response of our own.
-    async fn refuse(&mut self, refusal: &Refusal, next: Next) -> Sent {
+    async fn refuse(&self, refusal: &Refusal, next: Next, out: &mut Vec<u8>) -> Sent {
         let mut fields = Fields::new();
         // Players come from other origins. An error says nothing that any client could not be told, and a player
         // that cannot read the status cannot tell a bad range from a dead edge.
         fields.push("Access-Control-Allow-Origin", "*");
         if refusal.status == 405 {
-            fields.push("Allow", "GET, HEAD");
+            fields.push("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH");
         }
         let content = format!("{} {}: {}\n", refusal.status, status::reason(refusal.status), refusal.reason);
         let cache_status =
             CacheStatus { forward: refusal.forward, detail: Some(refusal.reason), ..CacheStatus::default() };
         let own = Own { status: refusal.status, content_type: "text/plain; charset=utf-8", content };
-        self.send_own(own, fields, cache_status, next).await
+        self.send_own(own, fields, cache_status, next, out).await
     }
 
     async fn send_own(
-        &mut self,
+        &self,
         own: Own,
         mut fields: Fields,
         cache_status: CacheStatus<'static>,
         next: Next,
+        out: &mut Vec<u8>,
     ) -> Sent {
         let Own { status, content_type, content } = own;
         fields.push("Date", date::format(now_ms() / 1000));
@@ -339,13 +364,13 @@ impl Connection {
             version: self.request.version,
             keep_alive: next == Next::Request,
         };
-        head.write(&mut self.out);
+        head.write(out);
         let has_content = self.request.method != Method::Head;
         if has_content {
-            self.out.extend_from_slice(content.as_bytes());
+            out.extend_from_slice(content.as_bytes());
         }
         let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
-        let result = sender.bytes(&self.out, false).await;
+        let result = sender.bytes(out, false).await;
         let cut = result.err().map(cut_of);
         Sent {
             status,
@@ -368,6 +393,11 @@ impl Connection {
         }
         self.worker.log().put(record);
     }
+}
+
+/// Methods that are answered from the cache.
+fn is_read(method: Method) -> bool {
+    matches!(method, Method::Get | Method::Head)
 }
 
 /// What an error of ours keeps of the stored head it is about: when, for whom it was chosen, and who may read it.
@@ -398,18 +428,18 @@ async fn send_parts(
     for (part_head, range) in &multipart.parts {
         found.content.seek(range);
         let left = range.end - range.start;
-        send_content(sender, part_head, found, Some(left), Delimited::Length(left), sent).await?;
+        let content = (Some(left), Delimited::Length(left), false);
+        send_content(sender, part_head, found, content, sent).await?;
     }
     sender.bytes(&multipart.end(), false).await.map_err(cut_of)
 }
 
-/// Head and content, as it arrives. `left` is how much there will be, if known.
+/// Head and content, as it arrives. `left` is how much there will be, if known; `trailers` whether the client takes them.
 async fn send_content(
     sender: &mut Sender<'_>,
     head: &[u8],
     found: &mut Found,
-    mut left: Option<u64>,
-    delimited: Delimited,
+    (mut left, delimited, trailers): (Option<u64>, Delimited, bool),
     sent: &mut Sent,
 ) -> Result<(), Cut> {
     let most = |left: Option<u64>| match left {
@@ -422,7 +452,7 @@ async fn send_content(
     match found.content.try_next(most(left)) {
         Some(Ok(Some(piece))) => {
             if chunked {
-                ended = found.content.is_at_end();
+                ended = !trailers && found.content.is_at_end();
                 sender.chunk(head, &piece, ended).await.map_err(cut_of)?;
             } else {
                 sender.head_and_piece(head, &piece).await.map_err(cut_of)?;
@@ -449,7 +479,7 @@ async fn send_content(
             Err(failure) => return Err(cut_of_fill(&failure)),
         };
         if chunked {
-            ended = found.content.is_at_end();
+            ended = !trailers && found.content.is_at_end();
             sender.chunk(&[], &piece, ended).await.map_err(cut_of)?;
         } else {
             sender.piece(&piece).await.map_err(cut_of)?;
@@ -457,7 +487,11 @@ async fn send_content(
         sent.count(&piece, &mut left);
     }
     if chunked && !ended {
-        sender.bytes(LAST_CHUNK, false).await.map_err(cut_of)?;
+        match found.content.trailer().filter(|_| trailers) {
+            Some(trailer) => sender.trailer(trailer.fields()).await,
+            None => sender.bytes(LAST_CHUNK, false).await,
+        }
+        .map_err(cut_of)?;
     }
     sender.flush();
     Ok(())

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_cache::fill::Progress;
+use thalweg_cache::fill::{Progress, Trailer};
 use thalweg_cache::{Failure, Head, Piece, Reader};
 
 use crate::slices::Sliced;
@@ -69,6 +69,14 @@ impl Content {
             Self::Fill(reader) => reader.is_at_end(),
             // Its length is known, so nobody has to find its end.
             Self::Sliced(_) => false,
+        }
+    }
+
+    /// The fields that came after the content; `None` if there were none, and before it is complete.
+    pub(crate) fn trailer(&self) -> Option<Arc<Trailer>> {
+        match self {
+            Self::Fill(reader) => reader.trailer(),
+            Self::Sliced(_) => None,
         }
     }
 

@@ -5,25 +5,45 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use thalweg_http::chunked::{Decoder, Step};
-use thalweg_http::{Framing, Limits, Method, ResponseHead, framing, head, status};
+use thalweg_http::{Fields, Framing, Limits, Method, ResponseHead, framing, head, status, trailer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 
-use crate::backend::Connection;
+use crate::backend::{BackendId, Connection};
 use crate::config::Config;
+use crate::interim::INTERIM_MAX;
+use crate::upload::{Broken, Upload};
 
 /// Bytes read from a backend at a time.
 const READ_BYTES: usize = 128 * 1024;
-/// Interim responses (1xx) before the final one.
-const INTERIM_MAX: usize = 8;
 
-/// Why an exchange came to nothing. Always the backend's side.
+/// Why an exchange came to nothing. The backend's side, but for what the client breaks off.
 #[derive(Debug)]
 pub(crate) struct ExchangeError {
     pub(crate) timeout: bool,
     pub(crate) reason: String,
     /// Nothing of a response had come: on a connection that was used before, worth another try.
     pub(crate) before_response: bool,
+}
+
+/// What is sent to a backend.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) method: Method,
+    /// The whole head.
+    pub(crate) head: &'a [u8],
+    /// The content; taken once the head has gone out.
+    pub(crate) content: &'a mut Option<Upload>,
+    /// Who hears of interim responses.
+    pub(crate) interim: Option<&'a mpsc::Sender<ResponseHead>>,
+}
+
+impl Outgoing<'_> {
+    /// The same, for another try.
+    pub(crate) fn again(&mut self) -> Outgoing<'_> {
+        Outgoing { content: self.content, ..*self }
+    }
 }
 
 /// A response whose content is still to be read.
@@ -34,6 +54,10 @@ pub(crate) struct Exchange {
     input: BytesMut,
     content: Content,
     keep_alive: bool,
+    /// Fields after the content, once that has ended.
+    trailer: Fields,
+    /// Content of the request that has not gone out.
+    upload: Option<Upload>,
     between_bytes: Duration,
 }
 
@@ -45,45 +69,144 @@ enum Content {
     Done,
 }
 
+/// Why nothing was read.
+enum ReadError {
+    Lost(io::Error),
+    Timeout,
+    /// The client broke off the content of its request.
+    Client,
+}
+
 impl Exchange {
-    /// Sends `request`, a whole head, and reads the head of its response.
+    /// Sends a request and reads the head of its response, which may come before all of its content has gone out.
     pub(crate) async fn start(
-        mut connection: Connection,
-        method: Method,
-        request: &[u8],
+        connection: Connection,
+        outgoing: Outgoing<'_>,
         config: &Config,
     ) -> Result<Self, ExchangeError> {
-        let mut input = BytesMut::with_capacity(READ_BYTES);
-        let response = async {
-            let written = connection.stream.write_all(request).await;
-            written.map_err(|error| lost_before_head(&connection, &error, true))?;
-            read_head(&mut connection, &mut input, &config.head).await
+        let first_byte = config.timeouts.first_byte;
+        let mut exchange = Self {
+            head: ResponseHead::default(),
+            connection,
+            input: BytesMut::new(),
+            content: Content::Done,
+            keep_alive: true,
+            trailer: Fields::new(),
+            upload: None,
+            between_bytes: config.timeouts.between_bytes,
         };
-        let head = match timeout(config.timeouts.first_byte, response).await {
-            Ok(head) => head?,
-            Err(_) => {
-                let reason = String::from("the backend took too long to answer");
-                connection.failed(&reason);
-                return Err(ExchangeError { timeout: true, reason, before_response: false });
-            }
-        };
-        connection.answered();
-        let framing = framing::response_framing(method, &head).map_err(|error| malformed(&error))?;
-        let keep_alive = framing::keep_alive(head.version, &head.fields);
-        let content = match framing {
+        let mut deadline = Some(Instant::now() + first_byte);
+        exchange.send_head(outgoing.head, deadline).await?;
+        exchange.upload = outgoing.content.take();
+        if exchange.upload.is_some() {
+            // The backend's time counts from the request's last byte.
+            deadline = None;
+        }
+        exchange.read_head(&config.head, outgoing.interim, &mut deadline, first_byte).await?;
+        exchange.connection.answered();
+        let framing =
+            framing::response_framing(outgoing.method, &exchange.head).map_err(|error| malformed(&error))?;
+        exchange.keep_alive &= framing::keep_alive(exchange.head.version, &exchange.head.fields);
+        exchange.content = match framing {
             Framing::None | Framing::Length(0) => Content::Done,
             Framing::Length(length) => Content::Length(length),
             Framing::Chunked => Content::Chunked(Box::default()),
             Framing::UntilClose => Content::UntilClose,
         };
-        Ok(Self {
-            head,
-            connection,
-            input,
-            content,
-            keep_alive,
-            between_bytes: config.timeouts.between_bytes,
-        })
+        Ok(exchange)
+    }
+
+    async fn send_head(&mut self, head: &[u8], deadline: Option<Instant>) -> Result<(), ExchangeError> {
+        let written = self.connection.stream.write_all(head);
+        match timeout_at(deadline.unwrap_or_else(Instant::now), written).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.no_head(ReadError::Lost(error), true)),
+            Err(_) => Err(self.no_head(ReadError::Timeout, true)),
+        }
+    }
+
+    /// Reads up to the end of the final head. Interim ones go to who wants them.
+    async fn read_head(
+        &mut self,
+        limits: &Limits,
+        told: Option<&mpsc::Sender<ResponseHead>>,
+        deadline: &mut Option<Instant>,
+        time_max: Duration,
+    ) -> Result<(), ExchangeError> {
+        let mut interim = 0;
+        loop {
+            let parsed = head::parse_response(&self.input, &mut self.head, limits);
+            match parsed.map_err(|error| malformed(&error))? {
+                Some(consumed) => {
+                    let _ = self.input.split_to(consumed);
+                    if !status::is_informational(self.head.status) {
+                        return Ok(());
+                    }
+                    interim += 1;
+                    if interim > INTERIM_MAX || self.head.status == 101 {
+                        return Err(malformed(&"unexpected interim response"));
+                    }
+                    if let Some(told) = told.filter(|_| self.head.status != 100) {
+                        // The queue has room for as many as there may be; who has left needs none.
+                        let _ = told.try_send(self.head.clone());
+                    }
+                }
+                None => {
+                    let before_response = self.input.is_empty() && interim == 0;
+                    match self.read(deadline, time_max).await {
+                        Ok(0) => {
+                            let error = ReadError::Lost(io::ErrorKind::UnexpectedEof.into());
+                            return Err(self.no_head(error, before_response));
+                        }
+                        Ok(_) => {}
+                        Err(error) => return Err(self.no_head(error, before_response)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// That an idle connection was closed meanwhile says nothing against the backend; all else but the client's own
+    /// doing does.
+    fn no_head(&self, error: ReadError, before_response: bool) -> ExchangeError {
+        let error = match error {
+            ReadError::Lost(error) => lost(&error, before_response),
+            ReadError::Timeout => {
+                let reason = String::from("the backend took too long to answer");
+                ExchangeError { timeout: true, reason, before_response: false }
+            }
+            ReadError::Client => return broken_off(),
+        };
+        if !(self.connection.reused && before_response && !error.timeout) {
+            self.connection.failed(&error.reason);
+        }
+        error
+    }
+
+    /// Reads once. Until there is something to read, content of the request goes out; only then `time_max` counts, or
+    /// what is left of it until `deadline`.
+    async fn read(&mut self, deadline: &mut Option<Instant>, time_max: Duration) -> Result<usize, ReadError> {
+        self.input.reserve(READ_BYTES);
+        let (mut reader, mut writer) = self.connection.stream.split();
+        while let Some(upload) = &mut self.upload {
+            tokio::select! {
+                read = reader.read_buf(&mut self.input) => return read.map_err(ReadError::Lost),
+                sent = upload.send(&mut writer, self.between_bytes) => match sent {
+                    Ok(false) => {}
+                    Ok(true) => self.upload = None,
+                    Err(Broken::Client) => return Err(ReadError::Client),
+                    Err(Broken::Backend) => {
+                        self.upload = None;
+                        self.keep_alive = false;
+                    }
+                },
+            }
+        }
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + time_max);
+        match timeout_at(deadline, reader.read_buf(&mut self.input)).await {
+            Ok(read) => read.map_err(ReadError::Lost),
+            Err(_) => Err(ReadError::Timeout),
+        }
     }
 
     /// The next content, or `None` at its end.
@@ -95,7 +218,7 @@ impl Exchange {
             if matches!(self.content, Content::Done) {
                 return Ok(None);
             }
-            self.read().await?;
+            self.read_content().await?;
         }
     }
 
@@ -122,6 +245,7 @@ impl Exchange {
                 }
                 Step::Done { consumed } => {
                     let _ = self.input.split_to(consumed);
+                    self.trailer = decoder.trailer().clone();
                     self.content = Content::Done;
                     Ok(None)
                 }
@@ -130,73 +254,67 @@ impl Exchange {
         }
     }
 
-    async fn read(&mut self) -> Result<(), ExchangeError> {
-        self.input.reserve(READ_BYTES);
-        let read = self.connection.stream.read_buf(&mut self.input);
-        match timeout(self.between_bytes, read).await {
-            Ok(Ok(0)) if matches!(self.content, Content::UntilClose) => {
+    async fn read_content(&mut self) -> Result<(), ExchangeError> {
+        match self.read(&mut None, self.between_bytes).await {
+            Ok(0) if matches!(self.content, Content::UntilClose) => {
                 self.content = Content::Done;
                 self.keep_alive = false;
                 Ok(())
             }
-            Ok(Ok(0)) => Err(lost(&io::ErrorKind::UnexpectedEof.into(), false)),
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(lost(&error, false)),
-            Err(_) => {
+            Ok(0) => Err(lost(&io::ErrorKind::UnexpectedEof.into(), false)),
+            Ok(_) => Ok(()),
+            Err(ReadError::Lost(error)) => Err(lost(&error, false)),
+            Err(ReadError::Timeout) => {
                 let reason = "the backend stopped sending".into();
                 Err(ExchangeError { timeout: true, reason, before_response: false })
+            }
+            Err(ReadError::Client) => Err(broken_off()),
+        }
+    }
+
+    /// Where it takes place.
+    pub(crate) fn backend(&self) -> BackendId {
+        self.connection.backend()
+    }
+
+    /// What came after the content and may be told (RFC 9110 §6.5.1).
+    pub(crate) fn take_trailer(&mut self) -> Fields {
+        let mut trailer = std::mem::take(&mut self.trailer);
+        if !trailer.is_empty() {
+            trailer::remove_forbidden(&mut trailer, &self.head.fields);
+        }
+        trailer
+    }
+
+    /// Sends what is left of the request's content after its response, unless the backend wants no more.
+    pub(crate) async fn send_rest(&mut self) {
+        if !self.keep_alive {
+            self.upload = None;
+        }
+        let (_, mut writer) = self.connection.stream.split();
+        while let Some(upload) = &mut self.upload {
+            match upload.send(&mut writer, self.between_bytes).await {
+                Ok(false) => {}
+                Ok(true) => self.upload = None,
+                Err(_) => {
+                    self.upload = None;
+                    self.keep_alive = false;
+                }
             }
         }
     }
 
     /// The connection, if it can carry another exchange.
     pub(crate) fn finish(self) -> Option<Connection> {
-        let clean = self.keep_alive && matches!(self.content, Content::Done) && self.input.is_empty();
+        let done = matches!(self.content, Content::Done) && self.upload.is_none();
+        let clean = self.keep_alive && done && self.input.is_empty();
         clean.then_some(self.connection)
     }
 }
 
-async fn read_head(
-    connection: &mut Connection,
-    input: &mut BytesMut,
-    limits: &Limits,
-) -> Result<ResponseHead, ExchangeError> {
-    let mut response = ResponseHead::default();
-    let mut interim = 0;
-    loop {
-        match head::parse_response(input, &mut response, limits).map_err(|error| malformed(&error))? {
-            Some(consumed) => {
-                let _ = input.split_to(consumed);
-                if !status::is_informational(response.status) {
-                    return Ok(response);
-                }
-                interim += 1;
-                if interim > INTERIM_MAX || response.status == 101 {
-                    return Err(malformed(&"unexpected interim response"));
-                }
-            }
-            None => {
-                let before_response = input.is_empty() && interim == 0;
-                match connection.stream.read_buf(input).await {
-                    Ok(0) => {
-                        let error = io::ErrorKind::UnexpectedEof.into();
-                        return Err(lost_before_head(connection, &error, before_response));
-                    }
-                    Ok(_) => {}
-                    Err(error) => return Err(lost_before_head(connection, &error, before_response)),
-                }
-            }
-        }
-    }
-}
-
-/// That an idle connection was closed meanwhile says nothing against the backend; all else does.
-fn lost_before_head(connection: &Connection, error: &io::Error, before_response: bool) -> ExchangeError {
-    let error = lost(error, before_response);
-    if !(connection.reused && before_response) {
-        connection.failed(&error.reason);
-    }
-    error
+fn broken_off() -> ExchangeError {
+    let reason = "the client broke off its request".into();
+    ExchangeError { timeout: false, reason, before_response: false }
 }
 
 fn lost(error: &io::Error, before_response: bool) -> ExchangeError {

@@ -5,20 +5,25 @@
 
 use std::sync::Arc;
 
+use thalweg_cache::fill::Progress;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::rules::{self, Rules};
 use thalweg_cache::storage::{Selection, Storable, storable, withhold};
 use thalweg_cache::tags::SURROGATE_KEY;
 use thalweg_cache::{Failure, Fill, Head, Private, Stored};
-use thalweg_http::{Fields, Method, RequestHead, date, framing, write};
-use tokio::sync::oneshot;
+use thalweg_http::{Fields, Framing, Method, RequestHead, ResponseHead, date, framing, reference, write};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::CACHE_NAME;
-use crate::backend::ConnectError;
-use crate::exchange::{Exchange, ExchangeError};
+use crate::backend::{ConnectError, Wanted};
+use crate::exchange::{Exchange, ExchangeError, Outgoing};
+use crate::hops::{Node, via};
 use crate::now_ms;
+use crate::request::write_key;
 use crate::slices;
+use crate::upload::Upload;
 use crate::worker::Worker;
+
+mod content;
 
 /// Fields of a client's request that are about the client's own copy or part, not about what is fetched to be
 /// stored (RFC 9111 §4.3.1).
@@ -28,20 +33,36 @@ const CONDITIONAL: [&str; 6] =
 /// What is fetched.
 #[derive(Debug)]
 pub(crate) struct Request {
-    head: RequestHead,
+    pub(crate) head: RequestHead,
     /// Passed on with its own conditions and range, its response not to be stored.
     verbatim: bool,
     /// What is asked about, and who waits for the word on it.
     stale: Option<(Arc<Stored>, oneshot::Sender<Arc<Stored>>)>,
     /// A part of it alone.
     slice: Option<slices::Asked>,
+    /// What is stored, which a HEAD that is passed may say something of.
+    pub(crate) known: Option<Arc<Stored>>,
+    content: Option<Upload>,
+    /// It refreshes what is served stale: nobody reads it from the start.
+    behind: bool,
+    /// Who hears of interim responses.
+    pub(crate) interim: Option<mpsc::Sender<ResponseHead>>,
 }
 
 impl Request {
     /// All of it, to be stored if it may be: HEAD is answered from GET.
     pub(crate) fn whole(head: &RequestHead) -> Self {
         let head = RequestHead { method: Method::Get, ..head.clone() };
-        Self { head, verbatim: false, stale: None, slice: None }
+        Self {
+            head,
+            verbatim: false,
+            stale: None,
+            known: None,
+            content: None,
+            behind: false,
+            interim: None,
+            slice: None,
+        }
     }
 
     /// A part of it, to be stored by itself.
@@ -61,17 +82,41 @@ impl Request {
 
     /// Exactly what the client asked for.
     pub(crate) fn verbatim(head: &RequestHead) -> Self {
-        Self { head: head.clone(), verbatim: true, stale: None, slice: None }
+        Self {
+            head: head.clone(),
+            verbatim: true,
+            stale: None,
+            known: None,
+            content: None,
+            behind: false,
+            interim: None,
+            slice: None,
+        }
     }
 
-    /// The head that goes to the backend.
-    fn write(&self, client: std::net::IpAddr) -> Vec<u8> {
+    /// The same, on behalf of nobody who waits for it.
+    pub(crate) fn behind(self) -> Self {
+        Self { behind: true, ..self }
+    }
+
+    /// A request that may change something, with its content.
+    pub(crate) fn change(head: &RequestHead, content: Option<Upload>) -> Self {
+        Self { content, ..Self::verbatim(head) }
+    }
+
+    /// The head that goes to the backend. With `missing` it asks for what comes from that byte on, if the entity tag is
+    /// still the same.
+    fn write(&self, client: std::net::IpAddr, node: &Node, missing: Option<(u64, &[u8])>) -> Vec<u8> {
         let mut fields = Fields::new();
         fields.push("Host", self.head.authority.as_str());
         let mut rest = self.head.fields.clone();
         rest.remove_hop_by_hop();
         rest.remove("host");
         rest.remove("content-length");
+        // Answered here, before the content is asked for.
+        rest.remove("expect");
+        // Those of a request are not passed on.
+        rest.remove("trailer");
         if !self.verbatim {
             rest.remove_where(|name, _| {
                 CONDITIONAL.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
@@ -80,7 +125,10 @@ impl Request {
         for (name, value) in rest.iter() {
             fields.push(name, value);
         }
-        if let Some((stale, _)) = &self.stale {
+        if let Some((from, etag)) = missing {
+            fields.push("Range", format!("bytes={from}-"));
+            fields.push("If-Range", etag);
+        } else if let Some((stale, _)) = &self.stale {
             for (condition, validator) in [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")]
             {
                 if let Some(value) = stale.head.fields.get(validator) {
@@ -88,11 +136,22 @@ impl Request {
                 }
             }
         }
-        if let Some(slice) = &self.slice {
+        if let Some(slice) = self.slice.as_ref().filter(|_| missing.is_none()) {
             slice.write(&mut fields);
         }
+        // Content of GET and HEAD means nothing and was read over.
+        if !matches!(self.head.method, Method::Get | Method::Head) {
+            match framing::request_framing(&self.head) {
+                Ok(Framing::Length(length)) => fields.push_number("Content-Length", length),
+                Ok(Framing::Chunked) => fields.push("Transfer-Encoding", "chunked"),
+                _ => {}
+            }
+        }
+        fields.push("TE", "trailers");
+        fields.push("Connection", "TE");
         fields.append("X-Forwarded-For", client.to_string());
-        fields.append("Via", format!("1.1 {CACHE_NAME}"));
+        fields.append("Via", via(self.head.version));
+        node.sign(&mut fields);
         let mut out = Vec::new();
         write::write_request_head(&mut out, self.head.method_str(), self.head.target.as_str(), &fields);
         out
@@ -100,9 +159,9 @@ impl Request {
 }
 
 /// Fetches and fills. Whatever happens, the fill ends.
-pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Request, client: std::net::IpAddr) {
+pub(crate) async fn run(worker: Arc<Worker>, fill: Fill, mut request: Request, client: std::net::IpAddr) {
     let asked_ms = now_ms();
-    let mut exchange = match start(&worker, &request, client).await {
+    let exchange = match start(&worker, &mut request, client).await {
         Ok(exchange) => exchange,
         Err(failure) => {
             tracing::debug!(target = %request.head.target, %failure, "fetch failed");
@@ -128,23 +187,40 @@ pub(crate) async fn run(worker: Arc<Worker>, mut fill: Fill, mut request: Reques
         let status = exchange.head.status;
         return fill.fail(Failure::Backend(format!("status {status} to a request for the whole")));
     }
-    let mut head = take_head(&request, &exchange, &worker.config().rules, asked_ms);
+    if let Some(known) = request.known.take_if(|_| exchange.head.status == 200) {
+        learn(&worker, &request.head, &known, &exchange.head.fields, asked_ms);
+    }
+    if !request.head.method.is_safe() && matches!(exchange.head.status, 200..400) {
+        invalidate(&worker, &request.head, &exchange.head.fields);
+    }
+    let head = take_head(&request, &exchange, &worker.config().rules, asked_ms);
+    keep(&worker, fill, request, client, exchange, head).await;
+}
+
+/// Takes in a response, as a whole or in slices.
+async fn keep(
+    worker: &Arc<Worker>,
+    fill: Fill,
+    request: Request,
+    client: std::net::IpAddr,
+    mut exchange: Exchange,
+    head: Head,
+) {
     if let Some(asked) = &request.slice {
         match exchange.head.status {
-            206 => return slices::begin(&worker, fill, asked, head, exchange).await,
+            206 => return slices::begin(worker, fill, asked, head, exchange).await,
             416 => return fill.fail(Failure::NotSliced("there is no such range")),
             // No range after all, or no response: as if all of it had been asked for.
             _ => {}
         }
     }
-    (fill, head) = match slices::begin_large(&worker, fill, head, &mut exchange).await {
-        Some(not_large) => not_large,
-        None => return,
-    };
+    let Some((mut fill, head)) = slices::begin_large(worker, fill, head, &mut exchange).await else { return };
     fill.begin(head, now_ms());
-    match copy(&mut exchange, &mut fill).await {
-        Ok(()) => {
+    match content::copy(worker, &request, client, exchange, &mut fill).await {
+        Ok(mut exchange) => {
+            keep_trailer(&mut exchange, &mut fill, &worker.config().rules);
             fill.complete();
+            exchange.send_rest().await;
             worker.finish(exchange);
         }
         Err(failure) => {
@@ -164,14 +240,12 @@ fn is_failure(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
 
-/// Content from the backend into the fill, as it comes.
-async fn copy(exchange: &mut Exchange, fill: &mut Fill) -> Result<(), Failure> {
-    loop {
-        fill.room().await?;
-        match exchange.next().await? {
-            Some(bytes) => fill.append(bytes, now_ms()).map_err(|_| Failure::NoRoom)?,
-            None => return Ok(()),
-        }
+/// What came after the content, without what the response names as not for all.
+fn keep_trailer(exchange: &mut Exchange, fill: &mut Fill, rules: &Rules) {
+    let mut trailer = exchange.take_trailer();
+    if !trailer.is_empty() {
+        withhold(&mut trailer, &rules::directives(&exchange.head.fields, rules).0);
+        fill.set_trailer(trailer);
     }
 }
 
@@ -199,22 +273,48 @@ pub(crate) async fn copy_first(exchange: &mut Exchange, mut fill: Fill, length: 
     fill.complete();
 }
 
-/// Sends the request; once more, to another backend if there is one, if the first was lost before it answered.
+/// Sends the request; once more, to another backend if there is one, if the first was lost before it answered and
+/// nothing can have been done twice: content goes out once.
 pub(crate) async fn start(
     worker: &Worker,
-    request: &Request,
+    request: &mut Request,
     client: std::net::IpAddr,
 ) -> Result<Exchange, Failure> {
-    let head = request.write(client);
+    let head = request.write(client, worker.node(), None);
     let (method, config) = (request.head.method, worker.config());
-    let connection = worker.connect().await?;
+    let has_content = request.content.is_some();
+    let repeatable = method.is_idempotent() && !has_content;
+    let connection = worker.connect(if repeatable { Wanted::Any } else { Wanted::New }).await?;
     let backend = connection.backend();
-    match Exchange::start(connection, method, &head, config).await {
-        Err(error) if error.before_response && method.is_idempotent() => {
-            let connection = worker.connect_again(backend).await?;
-            Ok(Exchange::start(connection, method, &head, config).await?)
+    let mut outgoing =
+        Outgoing { method, head: &head, content: &mut request.content, interim: request.interim.as_ref() };
+    match Exchange::start(connection, outgoing.again(), config).await {
+        Err(error)
+            if error.before_response
+                && method.is_idempotent()
+                && has_content == outgoing.content.is_some() =>
+        {
+            let connection = worker.connect(Wanted::NewElsewhere(backend)).await?;
+            Ok(Exchange::start(connection, outgoing, config).await?)
         }
         started => Ok(started?),
+    }
+}
+
+/// Forgets what a successful change may have changed: its target, and what of the same host the response names
+/// (RFC 9111 §4.4).
+fn invalidate(worker: &Worker, request: &RequestHead, fields: &Fields) {
+    let mut key = String::new();
+    write_key(&request.authority, request.target.as_str(), &mut key);
+    worker.cache().invalidate(&key);
+    for name in ["location", "content-location"] {
+        let named = fields.get_str(name);
+        if let Some(target) =
+            named.and_then(|named| reference::resolve(&request.authority, &request.target, named))
+        {
+            write_key(&request.authority, target.as_str(), &mut key);
+            worker.cache().invalidate(&key);
+        }
     }
 }
 
@@ -276,7 +376,27 @@ fn head_of(
     Head { status, fields, withheld, surrogate, length, freshness, selection, private, sliced: false }
 }
 
-/// The stored head with the fields of a 304 in place of its own (RFC 9111 §3.2, §4.3.4).
+/// What the response to a HEAD says of what is stored: with the same validators and length it brings that up to date,
+/// else what is stored is of something that was replaced, and stale (RFC 9111 §4.3.5).
+fn learn(worker: &Worker, request: &RequestHead, known: &Arc<Stored>, news: &Fields, asked_ms: u64) {
+    let Progress::Complete(bytes) = known.content.progress() else { return };
+    let same_validators = ["etag", "last-modified"]
+        .into_iter()
+        .all(|name| news.get(name).is_none_or(|value| known.head.fields.get(name) == Some(value)));
+    // A length that cannot be read has been refused with the head.
+    let same_length = framing::content_length(news).ok().flatten().is_none_or(|length| length == bytes);
+    let head = if same_validators && same_length {
+        let get = RequestHead { method: Method::Get, ..request.clone() };
+        brought_up_to_date(&get, &known.head, news, &worker.config().rules, asked_ms)
+    } else {
+        let freshness =
+            Freshness { lifetime_s: 0, while_revalidate_s: 0, if_error_s: 0, ..known.head.freshness };
+        Head { freshness, ..Head::clone(&known.head) }
+    };
+    worker.cache().update(known, head);
+}
+
+/// The stored head with the fields of a 304, or of a HEAD, in place of its own (RFC 9111 §3.2, §4.3.4).
 fn brought_up_to_date(
     request: &RequestHead,
     stored: &Head,

@@ -4,10 +4,12 @@
 //!
 //! - [`worker`]: one thread a core, each with its own runtime and its own listener on the shared port.
 //! - [`connection`]: a client's connection: one response after the other, its congestion control.
-//! - [`request`]: requests as they come: heads, content that is read over.
+//! - [`request`]: requests as they come: heads, content that is handed on or read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
 //! - [`purge`]: what is no longer to be served, as clients and the admin interface ask for it.
 //! - [`fetch`]: the exchange with a backend that fills a `FillBuffer`; it outlives the client that caused it.
+//! - [`upload`] and [`interim`]: between the two connections: a request's content one way, interim responses the other.
+//! - [`hops`]: by which nodes a message came, and that it does not go in a circle.
 //! - [`content`] and [`slices`]: what a reply is read from: one fill, or slices of large content, fetched as they are read.
 //! - [`reply`] and [`multipart`]: from a stored head and the request to status, ranges and fields.
 //! - [`send`]: head and content onto the socket, by `writev` or `sendfile`.
@@ -24,6 +26,8 @@ mod connection;
 mod content;
 mod exchange;
 mod fetch;
+mod hops;
+mod interim;
 mod log;
 mod multipart;
 mod prefix;
@@ -34,11 +38,12 @@ mod send;
 mod sent;
 mod server;
 mod slices;
+mod upload;
 mod worker;
 
 pub use admin::record_stream;
 pub use backend::{BackendUrl, BackendUrlError};
-pub use config::{Config, DiskPlace, LogTo, Timeouts};
+pub use config::{AbandonedFills, Config, DiskPlace, LogTo, Timeouts};
 pub use log::Records;
 pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};

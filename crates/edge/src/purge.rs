@@ -9,6 +9,7 @@ use thalweg_cache::{Cache, TooMany, What};
 use thalweg_http::{Authority, Fields, target};
 
 use crate::now_ms;
+use crate::request::write_key;
 
 /// What is to be purged.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -123,13 +124,6 @@ impl Asked {
         }
         Ok(())
     }
-}
-
-/// Puts the key of a request into `key`: host, and path and query in their normal form.
-pub(crate) fn write_key(authority: &Authority, target: &str, key: &mut String) {
-    key.clear();
-    key.push_str(authority.as_str());
-    key.push_str(&target::normalise(target));
 }
 
 /// The key of a URL, whose scheme may be absent.

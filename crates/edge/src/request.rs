@@ -1,24 +1,27 @@
-//! Requests as they come on a client's connection: heads, content that is read over, and the end.
+//! Requests as they come on a client's connection: heads, content that is handed on or read over, and the end.
 //!
 //! **Invariant:** bytes after a request's head, and its content, stay in the buffer: they are the next request's.
 
 use std::io;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use thalweg_http::chunked::{ChunkedError, Decoder, Step};
 use thalweg_http::head::METHOD_BYTES_MAX;
 use thalweg_http::token::is_token;
-use thalweg_http::{Framing, Limits, RequestHead, head};
+use thalweg_http::{Authority, Framing, Limits, RequestHead, head, target};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::Refusal;
 use crate::config::Timeouts;
+use crate::upload::{NotWanted, Source};
 
 /// Bytes read from a client at a time.
 const READ_BYTES: usize = 4096;
+/// Bytes of content read from a client at a time.
+const CONTENT_READ_BYTES: usize = 32 * 1024;
 /// Content of a GET or HEAD request that is read and ignored; with more the connection is not worth keeping.
 const REQUEST_CONTENT_BYTES_MAX: u64 = 64 * 1024;
 /// How long, and how much, a client may go on sending after a refusal, so that it gets to read it: closing with
@@ -71,6 +74,7 @@ fn split_at_space(line: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 const TOO_LONG: Refusal = Refusal { status: 408, reason: "the request took too long", forward: None };
+const ENDED_EARLY: Refusal = Refusal { status: 400, reason: "the request ended early", forward: None };
 const TOO_LARGE: Refusal = Refusal { status: 413, reason: "a request here has no content", forward: None };
 
 /// A client's bytes that have been read and not yet been understood.
@@ -130,29 +134,71 @@ impl Requests {
         expects: bool,
         time_max: Duration,
     ) -> Result<(), Refusal> {
-        let mut decoder = match framing {
+        let mut content = match framing {
             Framing::None | Framing::Length(0) => return Ok(()),
             Framing::Length(length) if length > REQUEST_CONTENT_BYTES_MAX => return Err(TOO_LARGE),
             // Who waits for a 100 will not send anything before.
             _ if expects => return Err(TOO_LARGE),
-            Framing::Length(length) => Ignored::Length(length),
-            Framing::Chunked | Framing::UntilClose => Ignored::Chunked(Box::default()),
+            framing => Content::of(framing),
         };
         let mut left = REQUEST_CONTENT_BYTES_MAX;
         let deadline = Instant::now() + time_max;
         loop {
             let before = self.input.len() as u64;
-            if decoder.take(&mut self.input)? {
-                return Ok(());
-            }
+            let taken = content.take(&mut self.input)?;
             left = left.checked_sub(before - self.input.len() as u64).ok_or(TOO_LARGE)?;
+            match taken {
+                Taken::Piece(_) => continue,
+                Taken::More => {}
+                Taken::End => return Ok(()),
+            }
             self.input.reserve(READ_BYTES);
             match timeout_at(deadline, stream.read_buf(&mut self.input)).await {
                 Ok(Ok(n)) if n > 0 => {}
-                Ok(_) => return Err(Refusal::own(400, "the request ended early")),
+                Ok(_) => return Err(ENDED_EARLY),
                 Err(_) => return Err(TOO_LONG),
             }
         }
+    }
+
+    /// Hands on the content of a request as it comes, as fast as its fetch takes it. A client may not pause for longer
+    /// than `stall`.
+    pub(crate) async fn upload(
+        &mut self,
+        stream: &TcpStream,
+        source: Source,
+        stall: Duration,
+    ) -> Result<(), Unsent> {
+        let mut content = Content::of(source.framing);
+        loop {
+            match content.take(&mut self.input).map_err(Unsent::Refused)? {
+                Taken::Piece(piece) => source.put(Some(piece)).await?,
+                Taken::End => {
+                    source.put(None).await?;
+                    if self.input.is_empty() {
+                        // Far larger than a connection needs while it waits for the next request.
+                        self.input = BytesMut::new();
+                    }
+                    return Ok(());
+                }
+                Taken::More => {
+                    self.input.reserve(CONTENT_READ_BYTES);
+                    tokio::select! {
+                        read = timeout(stall, read(stream, &mut self.input)) => match read {
+                            Ok(Ok(bytes)) if bytes > 0 => {}
+                            Ok(_) => return Err(Unsent::Refused(ENDED_EARLY)),
+                            Err(_) => return Err(Unsent::Refused(TOO_LONG)),
+                        },
+                        () = source.refused() => return Err(Unsent::NotWanted),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether anything is there beyond what was understood.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.input.is_empty()
     }
 
     /// Lets the client read a refusal before the connection is gone.
@@ -175,37 +221,87 @@ impl Requests {
     }
 }
 
-/// Content of a request that is read over.
-enum Ignored {
+/// Reads once, beside who writes.
+async fn read(stream: &TcpStream, input: &mut BytesMut) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        match stream.try_read_buf(input) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}
+
+/// Why the content of a request was not handed on to its end.
+#[derive(Debug)]
+pub(crate) enum Unsent {
+    /// The client's fault.
+    Refused(Refusal),
+    /// Its fetch takes no more.
+    NotWanted,
+}
+
+impl From<NotWanted> for Unsent {
+    fn from(_: NotWanted) -> Self {
+        Self::NotWanted
+    }
+}
+
+/// Content of a request.
+enum Content {
     Length(u64),
     Chunked(Box<Decoder>),
 }
 
-impl Ignored {
-    /// Takes what belongs to it out of `input`; true at its end.
-    fn take(&mut self, input: &mut BytesMut) -> Result<bool, Refusal> {
+/// What was taken of it.
+enum Taken {
+    Piece(Bytes),
+    /// Nothing before more is read.
+    More,
+    End,
+}
+
+impl Content {
+    fn of(framing: Framing) -> Self {
+        match framing {
+            Framing::None => Self::Length(0),
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked | Framing::UntilClose => Self::Chunked(Box::default()),
+        }
+    }
+
+    /// Takes what belongs to it out of `input`.
+    fn take(&mut self, input: &mut BytesMut) -> Result<Taken, Refusal> {
         match self {
+            Self::Length(0) => Ok(Taken::End),
+            Self::Length(_) if input.is_empty() => Ok(Taken::More),
             Self::Length(left) => {
                 let piece = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                input.advance(piece);
                 *left -= piece as u64;
-                Ok(*left == 0)
+                Ok(Taken::Piece(input.split_to(piece).freeze()))
             }
-            Self::Chunked(decoder) => loop {
-                match decoder.decode(input).map_err(|error: ChunkedError| {
-                    Refusal::own(error.status(), "the content of the request is malformed")
-                })? {
-                    Step::Data { consumed, .. } => input.advance(consumed),
-                    Step::More => {
-                        input.clear();
-                        return Ok(false);
-                    }
-                    Step::Done { consumed } => {
-                        input.advance(consumed);
-                        return Ok(true);
-                    }
+            Self::Chunked(decoder) => match decoder.decode(input).map_err(|error: ChunkedError| {
+                Refusal::own(error.status(), "the content of the request is malformed")
+            })? {
+                Step::Data { data, consumed } => {
+                    Ok(Taken::Piece(input.split_to(consumed).freeze().slice(data)))
+                }
+                Step::More => {
+                    input.clear();
+                    Ok(Taken::More)
+                }
+                Step::Done { consumed } => {
+                    input.advance(consumed);
+                    Ok(Taken::End)
                 }
             },
         }
     }
+}
+
+/// The cache key: host, and path and query in their normal form.
+pub(crate) fn write_key(authority: &Authority, target: &str, key: &mut String) {
+    key.clear();
+    key.push_str(authority.as_str());
+    key.push_str(&target::normalise(target));
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fd::BorrowedFd;
 use rustix::net::SendFlags;
 use thalweg_cache::Piece;
+use thalweg_http::Fields;
 use thalweg_http::chunked::{CHUNK_END, CONTENT_END, SIZE_LINE_BYTES, encode_size};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -117,6 +118,11 @@ impl<'a> Sender<'a> {
             }
             Way::Bytes(bytes) => self.parts([head, size, bytes, end]).await,
         }
+    }
+
+    /// The last chunk, and what comes after it.
+    pub(crate) async fn trailer(&mut self, trailer: &Fields) -> io::Result<()> {
+        self.parts([b"0\r\n", trailer.text(), CHUNK_END]).await
     }
 
     pub(crate) async fn bytes(&mut self, mut bytes: &[u8], more: bool) -> io::Result<()> {

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use crate::admin;
 use crate::backend::Backends;
 use crate::config::{Config, DiskPlace, LogTo};
+use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
 use crate::worker::{Shared, Worker};
 
@@ -102,7 +103,8 @@ impl Edge {
         let (log, writer) =
             log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
         let backends = Backends::new(&config.backends);
-        let shared = Arc::new(Shared { config, cache, backends, log, connections: Arc::default() });
+        let (node, connections) = (Node::new(), Arc::default());
+        let shared = Arc::new(Shared { config, cache, backends, node, log, connections });
         Ok(Self { shared, listeners, admin, log: writer, address })
     }
 

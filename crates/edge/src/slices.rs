@@ -215,7 +215,8 @@ async fn fetch_slice(
 ) {
     let bytes = of.bytes(index);
     let asked = Asked { bytes: bytes.clone(), of: Some(of.clone()) };
-    let mut exchange = match fetch::start(&worker, &fetch::Request::slice(&request, asked), client).await {
+    let mut exchange = match fetch::start(&worker, &mut fetch::Request::slice(&request, asked), client).await
+    {
         Ok(exchange) => exchange,
         Err(failure) => return fill.fail(failure),
     };

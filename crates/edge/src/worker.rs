@@ -9,10 +9,11 @@ use std::time::Duration;
 use thalweg_cache::{Cache, Failure};
 use tokio::sync::{Notify, watch};
 
-use crate::backend::{BackendId, Backends, Connection, Pool};
+use crate::backend::{Backends, Connection, Pool, Wanted};
 use crate::config::{Config, Timeouts};
 use crate::connection;
 use crate::exchange::Exchange;
+use crate::hops::Node;
 use crate::log::Log;
 
 /// How long responses may take to end once the edge is to stop.
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) cache: Arc<Cache>,
     pub(crate) backends: Backends,
+    pub(crate) node: Node,
     pub(crate) log: Log,
     pub(crate) connections: Arc<AtomicUsize>,
 }
@@ -53,6 +55,10 @@ impl Worker {
         &self.shared.cache
     }
 
+    pub(crate) fn node(&self) -> &Node {
+        &self.shared.node
+    }
+
     pub(crate) fn log(&self) -> &Log {
         &self.shared.log
     }
@@ -73,13 +79,8 @@ impl Worker {
     }
 
     /// A connection to a backend.
-    pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
-        Ok(self.pool.take(&self.shared.backends, self.timeouts(), None).await?)
-    }
-
-    /// A new connection to another backend than the one that has just failed, if any other takes one.
-    pub(crate) async fn connect_again(&self, failed: BackendId) -> Result<Connection, Failure> {
-        Ok(self.pool.take(&self.shared.backends, self.timeouts(), Some(failed)).await?)
+    pub(crate) async fn connect(&self, wanted: Wanted) -> Result<Connection, Failure> {
+        Ok(self.pool.take(&self.shared.backends, self.timeouts(), wanted).await?)
     }
 
     /// Keeps the connection of an exchange for the next one, if it can carry it.

@@ -30,7 +30,7 @@ async fn a_follower_of_the_records_holds_up_no_stop_and_has_the_last_one() {
     assert_eq!(idle.response().await.status, 200);
 
     let mut client = Client::new(TcpStream::connect(address).await.unwrap());
-    client.request("POST", "/a", "").await;
+    client.request("OPTIONS", "/a", "").await;
     assert_eq!(client.response().await.status, 405);
     stop.send(()).unwrap();
     tokio::time::timeout(PATIENCE, running).await.expect("the edge goes on").unwrap().unwrap();
@@ -47,7 +47,7 @@ async fn stopping_ends_idle_connections_at_once() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
     let mut idle = edge.client().await;
-    idle.request("POST", "/a", "").await;
+    idle.request("OPTIONS", "/a", "").await;
     assert_eq!(idle.response().await.status, 405);
     edge.stop().await;
     assert!(idle.is_closed().await);

@@ -179,8 +179,8 @@ impl Fields {
     /// RFC 9110 §7.6.1 lists as known (`Proxy-Connection`, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`).
     ///
     /// `Trailer`, `Proxy-Authenticate` and `Proxy-Authorization` stay: that clause does not list them. `Host`,
-    /// `Content-Length` and `Cache-Control` stay even if nominated: they are for every recipient, a sender must
-    /// not nominate them (same clause), and a client must not be able to strip them.
+    /// `Content-Length`, `Cache-Control`, `Via` and `CDN-Loop` stay even if nominated: they are for every recipient, a
+    /// sender must not nominate them (same clause), and a client must not be able to strip them (RFC 8586 §2).
     pub fn remove_hop_by_hop(&mut self) {
         let nominated = self.nominated();
         self.remove_where(|name, _| {
@@ -390,6 +390,6 @@ fn is_hop_by_hop(name: &[u8]) -> bool {
 }
 
 fn is_for_every_recipient(name: &[u8]) -> bool {
-    const EVERYONES: [&[u8]; 3] = [b"host", b"content-length", b"cache-control"];
+    const EVERYONES: [&[u8]; 5] = [b"host", b"content-length", b"cache-control", b"via", b"cdn-loop"];
     EVERYONES.iter().any(|everyones| everyones.eq_ignore_ascii_case(name))
 }

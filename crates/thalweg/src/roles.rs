@@ -308,6 +308,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             surrogate_control: edge.surrogate_control.value.0,
             request_directives: edge.request_directives.value.0,
         },
+        abandoned_fills: edge.abandoned_fills.value.0,
         timeouts: Timeouts {
             connect: edge.connect_timeout.value.duration,
             first_byte: edge.first_byte_timeout.value.duration,

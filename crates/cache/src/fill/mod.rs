@@ -20,6 +20,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::Waker;
 
 use crate::arena::{Arena, NoRoom, Run};
 #[cfg(not(loom))]
@@ -33,17 +35,21 @@ mod moving;
 mod on_disk;
 mod piece;
 mod reader;
+mod trailer;
 mod writer;
 
 #[cfg(not(loom))]
 pub(crate) use on_disk::{Backing, Settled};
 pub use piece::Piece;
 pub use reader::Reader;
+pub use trailer::Trailer;
 pub use writer::{GROWTH_BYTES, Room, Writer};
 
 /// Content and its head, while it arrives and afterwards.
 pub struct FillBuffer<H> {
     inner: Mutex<Inner<H>>,
+    /// Beside the lock: readers of complete content are not to wait for it once more.
+    readers: AtomicUsize,
 }
 
 struct Inner<H> {
@@ -51,6 +57,9 @@ struct Inner<H> {
     waiters: Waiters,
     /// Whether the reader that started the fill is still there.
     first_reader: bool,
+    trailer: Option<Arc<Trailer>>,
+    /// Who waits for the last reader to leave.
+    deserted: Option<Waker>,
 }
 
 enum Phase<H> {
@@ -143,11 +152,24 @@ pub enum Keep {
     },
 }
 
+impl<H> FillBuffer<H> {
+    /// How many readers there are.
+    pub fn readers(&self) -> usize {
+        self.readers.load(SeqCst)
+    }
+}
+
 impl<H: Clone> FillBuffer<H> {
     /// A fill that awaits its head, its writer, and the reader that started it.
     pub fn new() -> (Arc<Self>, Writer<H>, Reader<H>) {
-        let inner = Inner { phase: Phase::AwaitingHead, waiters: Waiters::default(), first_reader: true };
-        let buffer = Arc::new(Self { inner: Mutex::new(inner) });
+        let inner = Inner {
+            phase: Phase::AwaitingHead,
+            waiters: Waiters::default(),
+            first_reader: true,
+            trailer: None,
+            deserted: None,
+        };
+        let buffer = Arc::new(Self { inner: Mutex::new(inner), readers: AtomicUsize::new(0) });
         let writer = Writer::new(buffer.clone());
         let reader = Reader::first(buffer.clone());
         (buffer, writer, reader)

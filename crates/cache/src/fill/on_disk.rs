@@ -1,6 +1,7 @@
 //! Content that moves between memory and the disk while it is complete.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use super::{Content, Failure, FillBuffer, Inner, Phase, Stored};
 use crate::arena::{Arena, NoRoom};
@@ -37,8 +38,9 @@ impl<H: Clone> FillBuffer<H> {
     /// Complete content of which the disk alone has a copy.
     pub(crate) fn on_disk(head: H, copy: Arc<Copy>) -> Arc<Self> {
         let phase = Phase::Complete(head, Content::OnDisk(copy));
-        let inner = Inner { phase, waiters: Waiters::default(), first_reader: false };
-        Arc::new(Self { inner: sync::Mutex::new(inner) })
+        let waiters = Waiters::default();
+        let inner = Inner { phase, waiters, first_reader: false, trailer: None, deserted: None };
+        Arc::new(Self { inner: sync::Mutex::new(inner), readers: AtomicUsize::new(0) })
     }
 }
 

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Waker};
 
-use super::{Content, Failure, FillBuffer, Phase, Piece, Progress};
+use super::{Content, Failure, FillBuffer, Phase, Piece, Progress, Trailer};
 #[cfg(not(loom))]
 use crate::disk;
 use crate::sync::lock;
@@ -38,6 +39,12 @@ impl<H: Clone> Reader<H> {
         matches!(self.buffer.progress(), Progress::Complete(bytes) if self.offset >= bytes)
     }
 
+    /// The fields that came after the content; `None` if there were none, and before the fill is complete.
+    pub fn trailer(&self) -> Option<Arc<Trailer>> {
+        let inner = lock(&self.buffer.inner);
+        inner.trailer.clone().filter(|_| matches!(inner.phase, Phase::Complete(..)))
+    }
+
     /// The head, as soon as it has arrived.
     ///
     /// # Errors
@@ -68,6 +75,7 @@ impl<H> Reader<H> {
     }
 
     pub(super) fn at(buffer: Arc<FillBuffer<H>>, offset: u64) -> Self {
+        buffer.readers.fetch_add(1, SeqCst);
         Self {
             buffer,
             offset,
@@ -193,6 +201,9 @@ impl<H> Drop for Reader<H> {
         let mut inner = lock(&self.buffer.inner);
         inner.waiters.forget(&mut self.ticket);
         let mut writer: Option<Waker> = None;
+        // Under the lock: who waits for this has looked before, or is woken.
+        let is_last = self.buffer.readers.fetch_sub(1, SeqCst) == 1;
+        let deserted = inner.deserted.take_if(|_| is_last);
         if self.first {
             inner.first_reader = false;
             if let Some(Content::Passed(window)) = inner.phase.content_mut() {
@@ -200,8 +211,8 @@ impl<H> Drop for Reader<H> {
             }
         }
         drop(inner);
-        if let Some(writer) = writer {
-            writer.wake();
+        for waker in [writer, deserted].into_iter().flatten() {
+            waker.wake();
         }
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::{Content, Failure, FillBuffer, Inner, Keep, Phase, Stored};
+use super::{Content, Failure, FillBuffer, Inner, Keep, Phase, Stored, Trailer};
 use crate::arena::{Arena, NoRoom, Run};
 use crate::sync::{self, lock};
 use crate::window::Window;
@@ -118,6 +118,19 @@ impl<H> Writer<H> {
         }
     }
 
+    /// Waits until nobody reads.
+    pub async fn deserted(&self) {
+        poll_fn(|cx| {
+            let mut inner = lock(&self.buffer.inner);
+            if self.buffer.readers() == 0 {
+                return Poll::Ready(());
+            }
+            inner.deserted = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Publishes more content and wakes all who wait for it.
     ///
     /// # Errors
@@ -143,6 +156,11 @@ impl<H> Writer<H> {
             _ => unreachable!("stored content grows in runs"),
         });
         written.map_or(Err(NoRoom), |_| Ok(()))
+    }
+
+    /// What came after the content: readers have it once the fill is complete.
+    pub(crate) fn set_trailer(&mut self, trailer: Trailer) {
+        lock(&self.buffer.inner).trailer = Some(Arc::new(trailer));
     }
 
     /// All content has arrived.

@@ -1,13 +1,15 @@
 //! A fill and its place in the index: the right, and the duty, to fetch what was looked up.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering::Acquire, fence};
 
 use bytes::Bytes;
+use thalweg_http::Fields;
 
 use super::{Cache, Content, Head, Key, PASS_WINDOW_BYTES, Private, Stored};
 use crate::arena::NoRoom;
 use crate::eviction::Frequency;
-use crate::fill::{Failure, Keep, Room, Writer};
+use crate::fill::{Failure, Keep, Room, Trailer, Writer};
 use crate::purge::Standing;
 
 /// A fill under way. Dropped before it is complete, it has failed, and left the index.
@@ -131,13 +133,7 @@ impl Fill {
             unreachable!("what is passed asks about nothing")
         };
         let shared = head.private.is_none();
-        let updated = Arc::new(Stored {
-            head: Arc::new(head),
-            content: stored.content.clone(),
-            key: stored.key.clone(),
-            frequency: Frequency::default(),
-            standing: Standing::new(number),
-        });
+        let updated = stored.with_head(head, Standing::new(number));
         if shared {
             self.place.cache.make_room(0);
             self.place.cache.admit(&updated, &self.place.content, Some(stored));
@@ -156,6 +152,37 @@ impl Fill {
     /// When the content is passed and its client is gone.
     pub async fn room(&mut self) -> Result<(), Failure> {
         self.writer.room().await
+    }
+
+    /// Content bytes so far and in all, where the head says how many, of a fill that is stored; `None` for one that is
+    /// passed and before the head.
+    pub fn stored_bytes(&self) -> Option<(u64, Option<u64>)> {
+        match &self.place.place {
+            Place::Stored(stored, so_far) => Some((*so_far, stored.head.length)),
+            Place::Alone | Place::Pending(..) => None,
+        }
+    }
+
+    /// Whether anybody reads.
+    pub fn has_readers(&self) -> bool {
+        self.place.content.readers() > 0
+    }
+
+    /// Waits until nobody reads.
+    pub async fn deserted(&self) {
+        self.writer.deserted().await;
+    }
+
+    /// Takes a stored fill that nobody reads out of the index, so that nobody can join it any more. False if somebody
+    /// has joined before: then it is to go on for them, and later requests start afresh.
+    pub fn give_up(&self) -> bool {
+        let Place::Stored(stored, _) = &self.place.place else { return false };
+        self.place.cache.remove_stored(stored);
+        // Who has looked it up and does not read it yet holds it beside this fill. Who does not hold it any more has
+        // become a reader before: that is what the fence makes visible.
+        let alone = Arc::strong_count(stored) == 1;
+        fence(Acquire);
+        alone && !self.has_readers()
     }
 
     /// Publishes content.
@@ -179,6 +206,11 @@ impl Fill {
             cache.remove_pending(&stored.key, &self.place.content, Some(now_ms));
         }
         appended
+    }
+
+    /// Fields came after the content. They count as fields of the index, for as long as anybody has them.
+    pub fn set_trailer(&mut self, fields: Fields) {
+        self.writer.set_trailer(Trailer::new(fields, &self.place.cache.index_bytes));
     }
 
     /// All content came.

@@ -80,6 +80,81 @@ fn rfc5861_3_one_refreshes_what_all_get_stale() {
 }
 
 #[test]
+fn rfc9111_4_4_what_is_invalidated_is_gone_also_what_is_being_fetched() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    store(&cache, "a", 60, 1);
+    store(&cache, "b", 60, 1);
+    let (mut awaited, mut reader) = miss(&cache, "c");
+    for key in ["a", "c", "nothing"] {
+        cache.invalidate(key);
+    }
+    let (fill, _reader) = miss(&cache, "a");
+    drop(fill);
+    assert!(matches!(look_up(&cache, "b", 0), Lookup::Hit(_)));
+    let (_later, _) = miss(&cache, "c");
+    awaited.begin(head(60, Some(1)), 0);
+    awaited.append(Bytes::from_static(b"x"), 0).unwrap();
+    awaited.complete();
+    assert_eq!(reader.try_next(9).unwrap().unwrap().unwrap().len(), 1, "who caused the fetch has it");
+    assert!(matches!(look_up(&cache, "c", 0), Lookup::Wait(..)), "the later fetch is the one awaited");
+    assert_eq!(cache.stored(), 1);
+}
+
+#[test]
+fn rfc9111_4_4_a_validation_under_way_does_not_bring_back_what_was_invalidated() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    store(&cache, "a", 1, 1);
+    let Lookup::Stale(fill, _reader, stale) = look_up(&cache, "a", 2_000) else { panic!("not stale") };
+    cache.invalidate("a");
+    let mut told = None;
+    fill.validated(&stale, head(60, Some(1)), |stored| told = Some(stored));
+    assert!(told.is_some());
+    assert_eq!((cache.stored(), cache.index_bytes()), (0, 0));
+    assert!(matches!(look_up(&cache, "a", 2_000), Lookup::Miss(..)));
+}
+
+#[test]
+fn rfc9110_6_5_a_trailer_counts_for_as_long_as_anybody_has_it() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let (mut fill, reader) = miss(&cache, "a");
+    fill.begin(head(60, None), 0);
+    let before = cache.index_bytes();
+    let trailer: Fields = [("X-Sum", "1")].into_iter().collect();
+    fill.set_trailer(trailer.clone());
+    assert!(reader.trailer().is_none(), "not before the end");
+    fill.complete();
+    assert_eq!(reader.trailer().unwrap().fields(), &trailer);
+    assert_eq!(cache.index_bytes(), before + trailer.text_len());
+    cache.invalidate("a");
+    assert_eq!(cache.index_bytes(), trailer.text_len());
+    drop(reader);
+    assert_eq!(cache.index_bytes(), 0);
+}
+
+#[test]
+fn a_fill_that_is_given_up_is_found_by_nobody_and_goes_on_for_who_was_faster() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let (mut fill, reader) = miss(&cache, "a");
+    fill.begin(head(60, Some(4)), 0);
+    let deserted = |fill: &Fill| {
+        let mut context = Context::from_waker(Waker::noop());
+        pin!(fill.deserted()).poll(&mut context).is_ready()
+    };
+    assert!(!deserted(&fill) && fill.has_readers());
+    let Lookup::Joined(found) = look_up(&cache, "a", 0) else { panic!("not found") };
+    drop(reader);
+    assert!(deserted(&fill));
+    assert!(!fill.give_up(), "one has found it and is about to read");
+    let reader = found.content.reader(0);
+    drop(found);
+    assert!(!fill.give_up(), "one reads");
+    assert!(matches!(look_up(&cache, "a", 0), Lookup::Miss(..)));
+    drop(reader);
+    assert!(fill.give_up());
+    assert_eq!((cache.stored(), cache.index_bytes()), (0, 0));
+}
+
+#[test]
 fn rfc9111_5_2_1_7_who_wants_only_what_is_stored_starts_nothing() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let asked = RequestCacheControl { only_if_cached: true, ..RequestCacheControl::default() };

@@ -52,7 +52,9 @@ impl HeadError {
             HeadError::TargetTooLong => 414,
             HeadError::TooManyFields | HeadError::TooLarge => 431,
             // RFC 9112 §3: a method longer than any implemented.
-            HeadError::MethodTooLong | HeadError::Connect | HeadError::Asterisk => 501,
+            HeadError::MethodTooLong | HeadError::Asterisk => 501,
+            // RFC 9110 §15.5.6: known, and allowed for no target here.
+            HeadError::Connect => 405,
             HeadError::Version => 505,
             _ => 400,
         }
@@ -65,7 +67,7 @@ impl fmt::Display for HeadError {
             HeadError::EmptyLines => "too many empty lines before the start line",
             HeadError::StartLine => "malformed start line",
             HeadError::MethodTooLong => "method is too long",
-            HeadError::Connect => "connect is not implemented",
+            HeadError::Connect => "connect is not allowed",
             HeadError::Asterisk => "a target of * is not implemented",
             HeadError::TargetTooLong => "target is too long",
             HeadError::Target(error) => return error.fmt(f),

@@ -79,7 +79,7 @@ fn rfc9112_3_2_2_absolute_form_wins_over_host() {
 
 #[test]
 fn rfc9112_3_2_3_and_4_other_forms_are_refused() {
-    check("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", expect!["501 connect is not implemented"]);
+    check("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", expect!["405 connect is not allowed"]);
     check("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", expect!["501 a target of * is not implemented"]);
     check("GET a:443 HTTP/1.1\r\nHost: a\r\n\r\n", expect!["400 malformed start line"]);
 }

@@ -11,8 +11,10 @@ mod fields;
 mod framing;
 mod head;
 mod range;
+mod reference;
 mod smuggling;
 mod target;
+mod trailer;
 
 use proptest::test_runner::{Config, RngSeed};
 

@@ -10,7 +10,8 @@ use thalweg_edge::BackendUrl;
 
 use super::declare::section;
 use super::value::{
-    ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl, PurgeFrom, Switch,
+    Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
+    PurgeFrom, Switch,
 };
 use crate::units::{Size, Span};
 
@@ -50,6 +51,9 @@ section! {
         /// Content that is too large for a quarter of the memory, or that is asked for this far from what has come, is
         /// fetched and stored in slices of this size, if the backend gives it an ETag and serves ranges. 0B: never.
         slice: Size = default("4MiB"), within("0B", "64MiB");
+        /// What becomes of a response that nobody reads any more while it arrives: "finish" fetches all of it, "half" only
+        /// if half of it has come or little is missing, "cancel" ends the fetch.
+        abandoned_fills: Abandoned = default("half");
         /// Threads, each with a runtime and a listener of its own.
         threads: Count = unset("one for each core"), within("1", "1024");
         /// The congestion control of client connections; "system" leaves the kernel's choice.
@@ -78,7 +82,8 @@ section! {
         idle_timeout: Span = default("75s"), within("1ms", "24h");
         /// How long a client may take from the first byte of a request's head to its last.
         head_timeout: Span = default("10s"), within("1ms", "1h");
-        /// How long a client may take nothing of a response that is ready for it.
+        /// How long a client may take nothing of a response that is ready for it, or send nothing of the content of its
+        /// request.
         send_timeout: Span = default("60s"), within("1ms", "24h");
     }
 }

@@ -299,6 +299,9 @@ fn the_reference_names_every_setting() {
           slice                  SIZE, default 4MiB, 0B to 64MiB
               Content that is too large for a quarter of the memory, or that is asked for this far from what has come, is
               fetched and stored in slices of this size, if the backend gives it an ETag and serves ranges. 0B: never.
+          abandoned_fills        finish|half|cancel, default half
+              What becomes of a response that nobody reads any more while it arrives: "finish" fetches all of it, "half" only
+              if half of it has come or little is missing, "cancel" ends the fetch.
           threads                N, if absent: one for each core, 1 to 1024
               Threads, each with a runtime and a listener of its own.
           congestion_control     NAME, default system
@@ -328,7 +331,8 @@ fn the_reference_names_every_setting() {
           head_timeout           DURATION, default 10s, 1ms to 1h
               How long a client may take from the first byte of a request's head to its last.
           send_timeout           DURATION, default 60s, 1ms to 24h
-              How long a client may take nothing of a response that is ready for it.
+              How long a client may take nothing of a response that is ready for it, or send nothing of the content of its
+              request.
 
         [origin]
           The packager: HLS and DASH, just in time, from CMAF files and from live ingest.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper::Uri;
-use thalweg_edge::{BackendUrl, IpPrefix};
+use thalweg_edge::{AbandonedFills, BackendUrl, IpPrefix};
 use thalweg_http::Authority;
 use thalweg_tcp::CongestionControl;
 
@@ -178,6 +178,24 @@ impl Value for Switch {
         match text {
             "on" => Ok(Switch(true)),
             "off" => Ok(Switch(false)),
+            _ => Err(format!("{text:?} is not {}", Self::FORM)),
+        }
+    }
+}
+
+/// What becomes of fills that nobody reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Abandoned(pub(crate) AbandonedFills);
+
+impl Value for Abandoned {
+    const FORM: &'static str = "\"finish\", \"half\" or \"cancel\"";
+    const PLACEHOLDER: &'static str = "finish|half|cancel";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "finish" => Ok(Abandoned(AbandonedFills::Finish)),
+            "half" => Ok(Abandoned(AbandonedFills::Half)),
+            "cancel" => Ok(Abandoned(AbandonedFills::Cancel)),
             _ => Err(format!("{text:?} is not {}", Self::FORM)),
         }
     }

@@ -1,0 +1,54 @@
+//! Interim responses (RFC 9110 §15.2), 103 Early Hints among them: from the fetch to the client that caused it, while
+//! that client waits for the head. Who joins a fetch does not get them, nor who speaks HTTP/1.0.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use thalweg_cache::{Failure, Fill, Head, Reader};
+use thalweg_http::{ResponseHead, Version, write};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::fetch;
+use crate::hops::via;
+use crate::send::Sender;
+use crate::worker::Worker;
+
+/// Interim responses to one request. With more the backend's response counts as malformed.
+pub(crate) const INTERIM_MAX: usize = 8;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) ip: IpAddr,
+    pub(crate) stream: &'a TcpStream,
+}
+
+/// Starts a fetch and waits for its head; what comes before goes to the client at once.
+pub(crate) async fn head_of(
+    worker: &Arc<Worker>,
+    fill: Fill,
+    mut request: fetch::Request,
+    content: &mut Reader<Arc<Head>>,
+    asker: Asker<'_>,
+) -> Result<Arc<Head>, Failure> {
+    let (tell, mut told) = mpsc::channel(INTERIM_MAX);
+    request.interim = (request.head.version == Version::Http11).then_some(tell);
+    worker.spawn(fetch::run(worker.clone(), fill, request, asker.ip));
+    loop {
+        tokio::select! {
+            biased;
+            Some(interim) = told.recv() => pass_on(worker, interim, asker).await,
+            head = content.head() => return head,
+        }
+    }
+}
+
+async fn pass_on(worker: &Worker, mut interim: ResponseHead, asker: Asker<'_>) {
+    interim.fields.remove_hop_by_hop();
+    interim.fields.push("Via", via(interim.version));
+    let mut out = Vec::new();
+    write::write_response_head(&mut out, interim.status, &interim.fields);
+    // A client that is gone is found when the response is sent.
+    let _ = Sender::new(asker.stream, worker.timeouts().send_stall).bytes(&out, false).await;
+}
