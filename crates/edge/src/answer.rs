@@ -1,6 +1,7 @@
 //! What answers a request: a stored response, a fill to join, a fetch of our own, a pass, or a refusal.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use thalweg_cache::fill::Progress;
@@ -276,19 +277,19 @@ async fn joined(
 }
 
 /// Hands the request on as it is, and its response to this client alone.
-async fn pass(
-    worker: &Arc<Worker>,
+fn pass<'a>(
+    worker: &'a Arc<Worker>,
     request: &RequestHead,
-    client: Asker<'_>,
+    client: Asker<'a>,
     forward: Forward,
-) -> Result<Found, Refusal> {
+) -> Pin<Box<dyn Future<Output = Result<Found, Refusal>> + Send + 'a>> {
     let mut passed = fetch::Request::verbatim(request);
     if request.method == Method::Head {
         let mut key = String::new();
         write_key(&request.authority, request.target.as_str(), &mut key);
         passed.known = worker.cache().peek(&key, &request.fields);
     }
-    hand_on(worker, passed, client, forward).await
+    hand_on(worker, passed, client, forward)
 }
 
 /// Hands on a request that may change something (RFC 9110 §9.2.1), with its content.
@@ -301,19 +302,24 @@ pub(crate) async fn change(
     hand_on(worker, fetch::Request::change(request, content), client, Forward::Method).await
 }
 
-async fn hand_on(
-    worker: &Arc<Worker>,
+/// Boxed, as it is not on the way of a hit: idle connections are to be small.
+fn hand_on<'a>(
+    worker: &'a Arc<Worker>,
     request: fetch::Request,
-    client: Asker<'_>,
+    client: Asker<'a>,
     forward: Forward,
-) -> Result<Found, Refusal> {
+) -> Pin<Box<dyn Future<Output = Result<Found, Refusal>> + Send + 'a>> {
     let (fill, mut content) = worker.cache().pass();
-    match head_of(worker, fill, request, &mut content, client).await {
-        Ok(head) => {
-            Ok(Found { cache: CacheResult::Pass, verbatim: true, ..Found::fetched(head, content, forward) })
+    Box::pin(async move {
+        match head_of(worker, fill, request, &mut content, client).await {
+            Ok(head) => Ok(Found {
+                cache: CacheResult::Pass,
+                verbatim: true,
+                ..Found::fetched(head, content, forward)
+            }),
+            Err(failure) => Err(Refusal::failed(&failure, forward)),
         }
-        Err(failure) => Err(Refusal::failed(&failure, forward)),
-    }
+    })
 }
 
 impl Found {

@@ -24,22 +24,26 @@ pub(crate) struct Asker<'a> {
     pub(crate) stream: &'a TcpStream,
 }
 
-/// Starts a fetch and waits for its head; what comes before goes to the client at once.
-pub(crate) async fn head_of(
-    worker: &Arc<Worker>,
+/// Starts a fetch, at once, and waits for its head; what comes before goes to the client.
+///
+/// Not an `async fn`: its future would have room for fill and request, in every idle connection.
+pub(crate) fn head_of<'a>(
+    worker: &'a Arc<Worker>,
     fill: Fill,
     mut request: fetch::Request,
-    content: &mut Reader<Arc<Head>>,
-    asker: Asker<'_>,
-) -> Result<Arc<Head>, Failure> {
+    content: &'a mut Reader<Arc<Head>>,
+    asker: Asker<'a>,
+) -> impl Future<Output = Result<Arc<Head>, Failure>> + Send + 'a {
     let (tell, mut told) = mpsc::channel(INTERIM_MAX);
     request.interim = (request.head.version == Version::Http11).then_some(tell);
     worker.spawn(fetch::run(worker.clone(), fill, request, asker.ip));
-    loop {
-        tokio::select! {
-            biased;
-            Some(interim) = told.recv() => pass_on(worker, interim, asker).await,
-            head = content.head() => return head,
+    async move {
+        loop {
+            tokio::select! {
+                biased;
+                Some(interim) = told.recv() => Box::pin(pass_on(worker, interim, asker)).await,
+                head = content.head() => return head,
+            }
         }
     }
 }
