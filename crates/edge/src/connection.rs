@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -248,18 +249,15 @@ impl Connection {
             Part::PreconditionFailed => (412, &told, 0..0, None),
             Part::Unsatisfiable(length) => (416, &told, 0..0, Some(range::unsatisfied_range(length))),
         };
-        let ends = content.end < u64::MAX;
-        let bodyless = status::is_bodyless(status);
         let trailers =
             is_whole && self.request.method != Method::Head && trailer::are_accepted(&self.request.fields);
-        let (delimited, next) = match self.request.version {
+        let ends = content.end < u64::MAX;
+        let bodyless = status::is_bodyless(status);
+        let (delimited, next) = match self.delimited(&content, trailers && found.content.trailer().is_some())
+        {
             _ if bodyless => (Delimited::None, after),
-            // Only the chunked coding can carry the trailer that was stored.
-            Version::Http11 if trailers && found.content.trailer().is_some() => (Delimited::Chunked, after),
-            _ if ends => (Delimited::Length(content.end - content.start), after),
-            _ if self.request.method == Method::Head => (Delimited::None, after),
-            Version::Http11 => (Delimited::Chunked, after),
-            Version::Http10 => (Delimited::Close, Next::Close),
+            Delimited::Close => (Delimited::Close, Next::Close),
+            delimited => (delimited, after),
         };
         let head = ReplyHead {
             status,
@@ -302,6 +300,17 @@ impl Connection {
             }
         }
         sent
+    }
+
+    /// How content of which `content` goes out is delimited. Only the chunked coding can carry a `trailer` that is stored.
+    fn delimited(&self, content: &Range<u64>, trailer: bool) -> Delimited {
+        match self.request.version {
+            Version::Http11 if trailer => Delimited::Chunked,
+            _ if content.end < u64::MAX => Delimited::Length(content.end - content.start),
+            _ if self.request.method == Method::Head => Delimited::None,
+            Version::Http11 => Delimited::Chunked,
+            Version::Http10 => Delimited::Close,
+        }
     }
 
     /// Without a length a clean close would make a part look whole. Set before the first byte, it holds also

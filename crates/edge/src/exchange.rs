@@ -1,6 +1,7 @@
 //! One request and its response on a backend's connection (RFC 9112): head out, head in, content in pieces.
 
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -286,21 +287,30 @@ impl Exchange {
         trailer
     }
 
-    /// Sends what is left of the request's content after its response, unless the backend wants no more.
-    pub(crate) async fn send_rest(&mut self) {
-        if !self.keep_alive {
-            self.upload = None;
-        }
+    /// Waits for `other` while content of the request goes out: a client may read nothing before it has sent all.
+    pub(crate) async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = pin!(other);
         let (_, mut writer) = self.connection.stream.split();
         while let Some(upload) = &mut self.upload {
-            match upload.send(&mut writer, self.between_bytes).await {
-                Ok(false) => {}
-                Ok(true) => self.upload = None,
-                Err(_) => {
-                    self.upload = None;
-                    self.keep_alive = false;
+            tokio::select! {
+                biased;
+                done = &mut other => return done,
+                sent = upload.send(&mut writer, self.between_bytes) => {
+                    self.keep_alive &= sent.is_ok();
+                    self.upload.take_if(|_| !matches!(sent, Ok(false)));
                 }
             }
+        }
+        other.await
+    }
+
+    /// Sends what is left of the request's content after its response, unless the backend wants no more.
+    pub(crate) async fn send_rest(&mut self) {
+        let (_, mut writer) = self.connection.stream.split();
+        while let Some(upload) = self.upload.as_mut().filter(|_| self.keep_alive) {
+            let sent = upload.send(&mut writer, self.between_bytes).await;
+            self.keep_alive &= sent.is_ok();
+            self.upload.take_if(|_| !matches!(sent, Ok(false)));
         }
     }
 

@@ -224,6 +224,37 @@ async fn content_waits_for_a_backend_that_does_not_take_it() {
     edge.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_reads_nothing_before_it_has_sent_all_is_not_held_up_by_the_response() {
+    const TOTAL: usize = 32 << 20;
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut client = edge.client().await;
+    let fetch = begun(&backend, &mut client, "POST", &format!("Content-Length: {TOTAL}\r\n")).await;
+    let (mut reader, mut writer) = fetch.client.stream.into_split();
+    let answering = tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        writer
+            .write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {TOTAL}\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        writer.write_all(&content(0, TOTAL)).await.unwrap();
+        writer
+    });
+    let taking = tokio::spawn(async move {
+        use tokio::io::AsyncReadExt;
+        let mut taken = vec![0; TOTAL];
+        reader.read_exact(&mut taken).await.unwrap();
+        assert!(taken == content(0, TOTAL));
+    });
+    tokio::time::timeout(PATIENCE, client.send(&content(0, TOTAL))).await.expect("both wait for each other");
+    taking.await.unwrap();
+    client.head().await;
+    assert!(client.exactly(TOTAL).await == content(0, TOTAL));
+    drop(answering.await.unwrap());
+    edge.stop().await;
+}
+
 #[tokio::test]
 async fn rfc9110_9_2_2_what_may_have_been_done_is_not_done_again() {
     let backend = Backend::new().await;

@@ -1,7 +1,7 @@
 //! The trailer section of a complete fill, counted for as long as anybody has it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_http::Fields;
 
@@ -13,8 +13,9 @@ pub struct Trailer {
 }
 
 impl Trailer {
+    #[cfg(not(loom))]
     pub(crate) fn new(fields: Fields, counter: &Arc<AtomicUsize>) -> Self {
-        counter.fetch_add(fields.text_len(), Relaxed);
+        counter.fetch_add(fields.text_len(), Ordering::Relaxed);
         Self { fields, counter: counter.clone() }
     }
 
@@ -26,6 +27,6 @@ impl Trailer {
 
 impl Drop for Trailer {
     fn drop(&mut self) {
-        self.counter.fetch_sub(self.fields.text_len(), Relaxed);
+        self.counter.fetch_sub(self.fields.text_len(), Ordering::Relaxed);
     }
 }

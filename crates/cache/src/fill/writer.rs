@@ -8,7 +8,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::{Content, Failure, FillBuffer, Inner, Keep, Phase, Stored, Trailer};
+#[cfg(not(loom))]
+use super::Trailer;
+use super::{Content, Failure, FillBuffer, Inner, Keep, Phase, Stored};
 use crate::arena::{Arena, NoRoom, Run};
 use crate::sync::{self, lock};
 use crate::window::Window;
@@ -159,6 +161,7 @@ impl<H> Writer<H> {
     }
 
     /// What came after the content: readers have it once the fill is complete.
+    #[cfg(not(loom))]
     pub(crate) fn set_trailer(&mut self, trailer: Trailer) {
         lock(&self.buffer.inner).trailer = Some(Arc::new(trailer));
     }

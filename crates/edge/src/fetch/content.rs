@@ -61,7 +61,7 @@ enum Stop {
 /// Content of one exchange, as it comes, which must not go beyond `end`.
 async fn pour(exchange: &mut Exchange, fill: &mut Fill, readers: &mut Readers, end: u64) -> Result<(), Stop> {
     loop {
-        fill.room().await.map_err(Stop::Final)?;
+        exchange.beside(fill.room()).await.map_err(Stop::Final)?;
         if !readers.want_more(fill) && fill.give_up() {
             return Err(Stop::Final(Failure::Abandoned));
         }
