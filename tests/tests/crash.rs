@@ -114,12 +114,12 @@ impl Edge {
         Self { child, address, admin }
     }
 
-    fn stats(&self) -> String {
-        let mut stream = TcpStream::connect(&self.admin).unwrap();
-        stream.write_all(b"GET /stats HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    fn stats(&self) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(&self.admin)?;
+        stream.write_all(b"GET /stats HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
         let mut stats = String::new();
-        stream.read_to_string(&mut stats).unwrap();
-        stats
+        stream.read_to_string(&mut stats)?;
+        Ok(stats)
     }
 }
 
@@ -199,7 +199,8 @@ fn killed_at_any_moment_the_edge_serves_no_wrong_byte_and_keeps_what_it_had() {
         let mut edge = Edge::start(&backend, place);
         let (address, killed) = (edge.address.clone(), AtomicBool::new(false));
         let life = Duration::from_millis(random.below(LIFE_MS_MAX));
-        thread::scope(|scope| {
+        // Nothing in here may fail before the clients are told that the edge is killed: they would go on for ever.
+        let stats = thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 let (first, random) = (round as u64 * NEW_PATHS, Random(random.below(u64::MAX) | 1));
                 let (address, killed, answers) = (&address, &killed, &answers);
@@ -207,17 +208,19 @@ fn killed_at_any_moment_the_edge_serves_no_wrong_byte_and_keeps_what_it_had() {
             }
             thread::sleep(life); // at any moment, that is
             let stats = edge.stats();
-            assert!(stats.contains("\"errors\":0"), "round {round} of seed {SEED:#x}: {stats}");
             killed.store(true, SeqCst);
             edge.kill();
+            stats
         });
+        let stats = stats.unwrap_or_else(|error| panic!("round {round} of seed {SEED:#x}: {error}"));
+        assert!(stats.contains("\"errors\":0"), "round {round} of seed {SEED:#x}: {stats}");
     }
     let edge = Edge::start(&backend, place);
     let mut input = BufReader::new(TcpStream::connect(&edge.address).unwrap());
     let first = (ROUNDS as u64 - 1) * NEW_PATHS;
     let hits = (first..first + PATHS).filter(|path| ask(&mut input, *path) == Answer::Hit).count();
     let answers = answers.load(SeqCst);
-    println!("{answers} answers in {ROUNDS} lives, then {hits} hits at once: {}", edge.stats());
+    println!("{answers} answers in {ROUNDS} lives, then {hits} hits at once: {}", edge.stats().unwrap());
     // A third has to be validated, and some had not been written when the last life ended.
     assert!(answers > 10 * ROUNDS && hits > PATHS as usize / 3, "{answers}, {hits}");
     drop(edge);
