@@ -301,6 +301,7 @@ impl Run {
         self.len
     }
 
+    #[cfg(not(loom))]
     pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }

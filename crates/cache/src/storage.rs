@@ -114,6 +114,7 @@ impl Selection {
     }
 }
 
+#[cfg(not(loom))]
 impl Selection {
     /// The fields and their values, for one who stores them.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
@@ -124,7 +125,9 @@ impl Selection {
     pub(crate) fn from_lines(lines: Vec<(Box<str>, Vec<u8>)>) -> Self {
         Self(lines)
     }
+}
 
+impl Selection {
     /// Bytes that it takes up.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
