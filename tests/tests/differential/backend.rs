@@ -1,0 +1,182 @@
+//! A backend that answers by script: the n-th request of a sequence gets its n-th answer, the last one again and again.
+//! It notes what it was asked. A condition that holds for the answer is met with a 304; ranges are ignored.
+//!
+//! **Invariant:** one exchange on each connection; what was asked is noted before it is answered.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use thalweg_http::date;
+
+use crate::sequence::{Answer, Form, Sequence};
+
+/// A request, as it came to the backend.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+/// The backend of one proxy.
+#[derive(Clone)]
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+}
+
+struct State {
+    scripts: HashMap<&'static str, Vec<Answer>>,
+    seen: Mutex<HashMap<String, Seen>>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Seen {
+    asked: Vec<Asked>,
+    /// Answers are kept back until the test lets go.
+    held: bool,
+}
+
+impl Backend {
+    pub(crate) fn start(sequences: &[Sequence]) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let scripts = sequences.iter().map(|sequence| (sequence.name, sequence.answers.clone())).collect();
+        let state = State { scripts, seen: Mutex::default(), changed: Condvar::new() };
+        let backend = Self { address: listener.local_addr()?, state: Arc::new(state) };
+        let state = backend.state.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let state = state.clone();
+                // A proxy may leave at any point of an exchange.
+                thread::spawn(move || stream.and_then(|stream| state.exchange(stream)));
+            }
+        });
+        Ok(backend)
+    }
+
+    /// What was asked of a sequence since its first `from` requests.
+    pub(crate) fn asked(&self, name: &str, from: usize) -> Vec<Asked> {
+        let seen = self.state.seen.lock().unwrap();
+        seen.get(name).map(|seen| seen.asked[from..].to_vec()).unwrap_or_default()
+    }
+
+    /// Waits until `count` requests of a sequence have come; false if they do not.
+    pub(crate) fn wait_for(&self, name: &str, count: usize, time_max: Duration) -> bool {
+        let seen = self.state.seen.lock().unwrap();
+        let few =
+            |seen: &mut HashMap<String, Seen>| seen.get(name).map_or(0, |seen| seen.asked.len()) < count;
+        let (_seen, waited) = self.state.changed.wait_timeout_while(seen, time_max, few).unwrap();
+        !waited.timed_out()
+    }
+
+    /// Keeps back the answers of a sequence, or lets go of them.
+    pub(crate) fn hold(&self, name: &str, held: bool) {
+        self.state.seen.lock().unwrap().entry(name.to_owned()).or_default().held = held;
+        self.state.changed.notify_all();
+    }
+}
+
+impl State {
+    fn exchange(&self, stream: TcpStream) -> std::io::Result<()> {
+        let mut lines = BufReader::new(&stream).lines();
+        let Some(line) = lines.next().transpose()? else { return Ok(()) };
+        let mut words = line.split(' ');
+        let method = words.next().unwrap_or_default().to_owned();
+        let name = words.next().unwrap_or_default().split('/').nth(1).unwrap_or_default();
+        let mut fields = Vec::new();
+        for line in lines {
+            let line = line?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let asked = Asked { method, fields };
+        let answer = self.note(name, &asked);
+        match answer.form {
+            Form::Closed => Ok(()),
+            _ => (&stream).write_all(&write(&answer, &asked)),
+        }
+    }
+
+    /// Notes a request; its answer, once it is not held back.
+    fn note(&self, name: &str, asked: &Asked) -> Answer {
+        let script = self.scripts.get(name).unwrap_or_else(|| panic!("no script for {name}"));
+        let mut seen = self.seen.lock().unwrap();
+        let of_name = seen.entry(name.to_owned()).or_default();
+        let answer = script[of_name.asked.len().min(script.len() - 1)].clone();
+        of_name.asked.push(asked.clone());
+        self.changed.notify_all();
+        let _released = self.changed.wait_while(seen, |seen| seen[name].held).unwrap();
+        answer
+    }
+}
+
+impl Asked {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The bytes of an answer to a request.
+fn write(answer: &Answer, asked: &Asked) -> Vec<u8> {
+    let fields = with_dates(answer.fields);
+    let not_modified = answer.status == 200 && holds(&fields, asked);
+    let (status, fields) = match answer.not_modified {
+        _ if !not_modified => (answer.status, fields),
+        Some(told) => (304, with_dates(told)),
+        None => (304, fields),
+    };
+    let mut out = format!("HTTP/1.1 {status} Scripted\r\nConnection: close\r\n");
+    if field(&fields, "date").is_none() {
+        out += &with_dates("Date: {+0}\r\n");
+    }
+    for line in fields.lines() {
+        out += &format!("{line}\r\n");
+    }
+    let has_content = !matches!(status, 204 | 304);
+    match answer.form {
+        Form::Chunked if has_content => out += "Transfer-Encoding: chunked\r\n",
+        _ if has_content => out += &format!("Content-Length: {}\r\n", answer.content.len()),
+        _ => {}
+    }
+    out += "\r\n";
+    if has_content && asked.method != "HEAD" {
+        match answer.form {
+            Form::Chunked => out += &format!("{:x}\r\n{}\r\n0\r\n\r\n", answer.content.len(), answer.content),
+            _ => out += answer.content,
+        }
+    }
+    out.into_bytes()
+}
+
+/// Whether the client has what would be sent.
+fn holds(fields: &str, asked: &Asked) -> bool {
+    let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
+    match (asked.field("if-none-match"), asked.field("if-modified-since")) {
+        (Some(tag), _) => field(fields, "etag").is_some_and(|own| opaque(own) == opaque(tag)),
+        (None, Some(since)) => field(fields, "last-modified") == Some(since),
+        (None, None) => false,
+    }
+}
+
+fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = fields.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+/// `{+60}` becomes the date in 60 seconds.
+pub(crate) fn with_dates(text: &str) -> String {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let mut parts = text.split('{');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (offset_s, rest) = part.split_once('}').unwrap();
+        let at_s = now_s.checked_add_signed(offset_s.parse().unwrap()).unwrap();
+        out += str::from_utf8(&date::format(at_s)).unwrap();
+        out += rest;
+    }
+    out
+}

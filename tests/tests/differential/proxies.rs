@@ -1,0 +1,148 @@
+//! The three caches as processes on loopback, each before a backend of its own, and set as a careful operator would:
+//! alike where they can be.
+//!
+//! - None serves stale unless the response says so: nginx's `proxy_cache_use_stale` is left to the response's fields
+//!   (with `updating` it would serve anything stale, however old), Varnish's `default_grace` is 0.
+//! - Each keeps what is stale for validation: `proxy_cache_revalidate`, `default_keep`.
+//! - Each keeps a 404 or 410 of no lifetime for a while: `negative`, `proxy_cache_valid`, `default_ttl`.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::backend::Backend;
+use crate::sequence::Sequence;
+
+/// A server accepts connections by then, also one that compiles its policy first.
+const START_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Proxy {
+    Thalweg,
+    Nginx,
+    Varnish,
+}
+
+/// A proxy and its backend; the process and its files end with it.
+pub(crate) struct Server {
+    child: Child,
+    directory: PathBuf,
+    pub(crate) address: SocketAddr,
+    pub(crate) backend: Backend,
+}
+
+impl Server {
+    pub(crate) fn start(proxy: Proxy, sequences: &[Sequence]) -> Result<Self> {
+        let backend = Backend::start(sequences)?;
+        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("differential-{proxy:?}-{}", std::process::id()).to_lowercase());
+        std::fs::create_dir_all(&directory)?;
+        let mut command = match proxy {
+            Proxy::Thalweg => thalweg(address, backend.address)?,
+            Proxy::Nginx => nginx(&directory, address, backend.address)?,
+            Proxy::Varnish => varnish(&directory, address, backend.address)?,
+        };
+        let log = directory.join("log");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .spawn()
+            .with_context(|| format!("{command:?}; tools/setup test installs nginx and varnish"))?;
+        let mut server = Self { child, directory, address, backend };
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if server.child.try_wait()?.is_some() || begun.elapsed() > START_MAX {
+                bail!("{proxy:?} does not start: {}", std::fs::read_to_string(log)?);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn thalweg(listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
+    let test = std::env::current_exe()?;
+    let target = test.ancestors().nth(2).context("a test lies in the target directory")?;
+    let program = target.join("thalweg");
+    if !program.exists() {
+        bail!("{} is not built: cargo test --workspace builds it", program.display());
+    }
+    let mut command = Command::new(program);
+    command
+        .args(["edge", "--listen", &listen.to_string(), "--admin", "127.0.0.1:0"])
+        .args(["--backend", &format!("http://{backend}")])
+        .args(["--memory", "64MiB", "--threads", "1", "--negative", "60s"]);
+    Ok(command)
+}
+
+/// One worker: a request that is sent after a response has come finds what that response left behind.
+fn nginx(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
+    let path = directory.join("nginx.conf");
+    let directory = directory.display();
+    let config = format!(
+        "daemon off; worker_processes 1; pid {directory}/pid; user root;
+         events {{ worker_connections 1024; }}
+         http {{
+             access_log off;
+             client_body_temp_path {directory}/body;
+             proxy_temp_path {directory}/proxy;
+             fastcgi_temp_path {directory}/fastcgi;
+             uwsgi_temp_path {directory}/uwsgi;
+             scgi_temp_path {directory}/scgi;
+             proxy_cache_path {directory}/cache keys_zone=all:1m use_temp_path=off;
+             server {{
+                 listen {listen};
+                 location / {{
+                     proxy_pass http://{backend};
+                     proxy_http_version 1.1;
+                     proxy_set_header Connection '';
+                     proxy_set_header Host $host;
+                     proxy_cache all;
+                     proxy_cache_lock on;
+                     proxy_cache_revalidate on;
+                     proxy_cache_background_update on;
+                     proxy_cache_valid 404 410 1m;
+                 }}
+             }}
+         }}"
+    );
+    std::fs::write(&path, config)?;
+    let mut command = Command::new("/usr/sbin/nginx");
+    command.arg("-p").arg(path.parent().context("it lies in a directory")?).arg("-c").arg(&path);
+    command.args(["-e", "stderr"]);
+    Ok(command)
+}
+
+/// The built-in policy alone.
+fn varnish(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
+    let policy = directory.join("policy.vcl");
+    let (host, port) = (backend.ip(), backend.port());
+    std::fs::write(
+        &policy,
+        format!("vcl 4.1;\nbackend scripted {{ .host = \"{host}\"; .port = \"{port}\"; }}\n"),
+    )?;
+    let mut command = Command::new("/usr/sbin/varnishd");
+    command.args(["-F", "-j", "none", "-T", "none"]);
+    command.arg("-n").arg(directory.join("varnish")).arg("-f").arg(&policy);
+    command.args(["-a", &listen.to_string(), "-s", "malloc,32m"]);
+    for parameter in ["default_grace=0", "default_keep=60", "thread_pools=1", "thread_pool_min=20"] {
+        command.args(["-p", parameter]);
+    }
+    Ok(command)
+}

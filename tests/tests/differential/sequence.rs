@@ -1,0 +1,186 @@
+//! A sequence: the rule it exercises, the backend's answers, the steps of requests, and what differs there and why.
+
+/// Steps of requests for one URL, or a few.
+#[derive(Debug, Clone)]
+pub(crate) struct Sequence {
+    /// The first segment of its path.
+    pub(crate) name: &'static str,
+    /// The rule, by document and section.
+    pub(crate) clause: &'static str,
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) steps: Vec<Step>,
+    /// Fields of responses that are compared, and of requests to the backend, in lower case.
+    pub(crate) shown: Vec<&'static str>,
+    pub(crate) passed: Vec<&'static str>,
+    pub(crate) differences: Vec<Difference>,
+}
+
+/// What the backend answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Lines; `{-60}` stands for the date 60 seconds ago.
+    pub(crate) fields: &'static str,
+    pub(crate) content: &'static str,
+    /// Fields of the 304, where they are others.
+    pub(crate) not_modified: Option<&'static str>,
+    pub(crate) form: Form,
+}
+
+/// How an answer is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Length,
+    Chunked,
+    /// Not at all: the connection is closed.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    /// The rest of its path.
+    pub(crate) tail: &'static str,
+    pub(crate) fields: &'static str,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Ask(Request),
+    /// Asked, and so is the backend, maybe after the response.
+    Behind(Request),
+    /// Asked again until this content comes.
+    Until(Request, &'static str),
+    /// So many at a time, sent while the backend keeps its answer back.
+    Together(Request, usize),
+    /// Lifetimes of a second, and a second's use after them, are over. No step by number.
+    Later,
+}
+
+/// Who differs from ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Nginx,
+    Varnish,
+    /// Both, in the same way.
+    Both,
+}
+
+/// A difference that is allowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Difference {
+    /// From 1.
+    pub(crate) step: usize,
+    pub(crate) who: Peer,
+    pub(crate) ours: &'static str,
+    pub(crate) theirs: &'static str,
+    pub(crate) why: &'static str,
+}
+
+/// A sequence without answers or steps yet.
+pub(crate) fn sequence(name: &'static str, clause: &'static str) -> Sequence {
+    Sequence {
+        name,
+        clause,
+        answers: Vec::new(),
+        steps: Vec::new(),
+        shown: Vec::new(),
+        passed: Vec::new(),
+        differences: Vec::new(),
+    }
+}
+
+impl Sequence {
+    pub(crate) fn answers(mut self, status: u16, fields: &'static str, content: &'static str) -> Self {
+        self.answers.push(Answer { status, fields, content, not_modified: None, form: Form::Length });
+        self
+    }
+
+    pub(crate) fn ok(self, fields: &'static str, content: &'static str) -> Self {
+        self.answers(200, fields, content)
+    }
+
+    /// The last answer's 304 has these fields.
+    pub(crate) fn not_modified(mut self, fields: &'static str) -> Self {
+        self.last().not_modified = Some(fields);
+        self
+    }
+
+    /// The last answer is chunked.
+    pub(crate) fn chunked(mut self) -> Self {
+        self.last().form = Form::Chunked;
+        self
+    }
+
+    /// The backend closes the connection.
+    pub(crate) fn closed(mut self) -> Self {
+        self = self.ok("", "");
+        self.last().form = Form::Closed;
+        self
+    }
+
+    fn last(&mut self) -> &mut Answer {
+        self.answers.last_mut().expect("an answer comes before what is said of it")
+    }
+
+    pub(crate) fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    pub(crate) fn get(self, fields: &'static str) -> Self {
+        self.get_at("", fields)
+    }
+
+    pub(crate) fn get_at(self, tail: &'static str, fields: &'static str) -> Self {
+        self.step(Step::Ask(Request { method: "GET", tail, fields }))
+    }
+
+    pub(crate) fn head(self, fields: &'static str) -> Self {
+        self.step(Step::Ask(Request { method: "HEAD", tail: "", fields }))
+    }
+
+    pub(crate) fn later(self) -> Self {
+        self.step(Step::Later)
+    }
+
+    pub(crate) fn behind(self) -> Self {
+        self.step(Step::Behind(Request { method: "GET", tail: "", fields: "" }))
+    }
+
+    pub(crate) fn until(self, content: &'static str) -> Self {
+        self.step(Step::Until(Request { method: "GET", tail: "", fields: "" }, content))
+    }
+
+    pub(crate) fn together(self, count: usize) -> Self {
+        self.step(Step::Together(Request { method: "GET", tail: "", fields: "" }, count))
+    }
+
+    pub(crate) fn shows(mut self, names: &[&'static str]) -> Self {
+        self.shown = names.to_vec();
+        self
+    }
+
+    pub(crate) fn passes(mut self, names: &[&'static str]) -> Self {
+        self.passed = names.to_vec();
+        self
+    }
+
+    pub(crate) fn differs(
+        mut self,
+        step: usize,
+        who: Peer,
+        ours: &'static str,
+        theirs: &'static str,
+        why: &'static str,
+    ) -> Self {
+        self.differences.push(Difference { step, who, ours, theirs, why });
+        self
+    }
+
+    /// What is said of a step and a peer.
+    pub(crate) fn explanation(&self, step: usize, peer: Peer) -> Option<&Difference> {
+        let about = |told: &&Difference| told.step == step && (told.who == peer || told.who == Peer::Both);
+        self.differences.iter().find(about)
+    }
+}

@@ -1,0 +1,33 @@
+//! All sequences, by subject.
+
+mod conditions;
+mod fields;
+mod ranges;
+mod requests;
+mod reuse;
+mod stale;
+mod statuses;
+mod storing;
+mod validation;
+
+use crate::sequence::Sequence;
+
+/// All of them; names are unique.
+pub(crate) fn all() -> Vec<Sequence> {
+    let all: Vec<Sequence> = [
+        storing::all(),
+        statuses::all(),
+        reuse::all(),
+        validation::all(),
+        stale::all(),
+        requests::all(),
+        ranges::all(),
+        conditions::all(),
+        fields::all(),
+    ]
+    .concat();
+    let mut names: Vec<_> = all.iter().map(|sequence| sequence.name).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "a name stands twice: {names:?}");
+    all
+}

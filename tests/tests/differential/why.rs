@@ -1,0 +1,1 @@
+//! Why a peer may differ from ours, each with its source.
