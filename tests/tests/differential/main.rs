@@ -1,28 +1,26 @@
 //! The same requests to three caches: ours, Debian's nginx and Debian's Varnish, each a real process before a backend of
 //! its own that answers by the same script. What the client got and what the backend was asked is compared, step by step.
 //!
-//! Where all three agree nothing is said. Where one differs from ours, the sequence says how, and why that is allowed,
+//! Where all three agree nothing is said. Where one differs from ours, `explained.txt` says how, and why that is allowed,
 //! with the clause or the peer's documentation. A difference that is not explained fails, and so does an explanation
 //! of a difference that is gone.
 //!
-//! All sequences go through a cache at the same time as far as time is concerned: the only wait is for responses of
-//! a second's lifetime to become stale, once for all of them. `Age` cannot stand in for it: nginx does not read it, and
-//! Varnish does not store what comes stale.
+//! The only wait is for responses of a second's lifetime to become stale, once for all sequences. `Age` cannot stand in
+//! for it: nginx does not read it, and Varnish does not store what comes stale.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
 mod backend;
 mod client;
+mod explained;
 mod proxies;
 mod run;
 mod sequence;
 mod sequences;
-mod why;
 
-use std::fmt::Write as _;
 use std::thread;
 
+use explained::{Difference, Peer};
 use proxies::{Proxy, Server};
-use sequence::{Difference, Peer, Sequence};
 
 /// What each step of each sequence came to, in a line.
 type Outcomes = Vec<Vec<String>>;
@@ -36,44 +34,33 @@ fn every_difference_to_nginx_and_varnish_is_explained() {
             .map(|proxy| scope.spawn(move || of(proxy)))
             .map(|thread| thread.join().unwrap())
     });
-    let mut report = String::new();
-    let mut faults = 0;
+    let mut explained = explained::read();
+    let mut faults = Vec::new();
     for (at, sequence) in sequences.iter().enumerate() {
-        let of_peers = [(Peer::Nginx, &nginx[at]), (Peer::Varnish, &varnish[at])];
-        faults += compare(sequence, &ours[at], of_peers, &mut report);
-    }
-    assert!(faults == 0, "{faults} differences are not as explained\n{report}");
-}
-
-/// Writes what is not as the sequence says to `report`; how many steps that is.
-fn compare(
-    sequence: &Sequence,
-    ours: &[String],
-    of_peers: [(Peer, &Vec<String>); 2],
-    report: &mut String,
-) -> usize {
-    let mut faults = 0;
-    for (at, our) in ours.iter().enumerate() {
-        for (peer, theirs) in of_peers {
-            let their = &theirs[at];
-            let explained = sequence.explanation(at + 1, peer);
-            let fault = match explained {
-                None if our == their => continue,
-                None => "is not explained",
-                Some(_) if our == their => "is gone, and still explained",
-                Some(told) if told.ours != our || told.theirs != their => "is another than explained",
-                Some(_) => continue,
-            };
-            faults += 1;
-            let Sequence { name, clause, .. } = sequence;
-            let _ = writeln!(report, "\n{name} ({clause}), step {}: the difference {fault}", at + 1);
-            if let Some(told) = explained {
-                let Difference { ours, theirs, why, .. } = told;
-                let _ = writeln!(report, "    told     {ours}\n    but      {theirs}\n    because  {why}");
+        for step in 1..=ours[at].len() {
+            for (peer, outcomes) in [(Peer::Nginx, &nginx), (Peer::Varnish, &varnish)] {
+                let told = explained.remove(&(sequence.name, step, peer));
+                let (our, their) = (&ours[at][step - 1], &outcomes[at][step - 1]);
+                if let Some(fault) = compare(our, their, told.as_ref()) {
+                    let (name, clause) = (sequence.name, sequence.clause);
+                    faults
+                        .push(format!("{peer:?}, {clause}: {fault}\n    {name} {step}: {our} -> {their}\n"));
+                }
             }
-            let _ =
-                writeln!(report, "    thalweg  {our}\n    {:8} {their}", format!("{peer:?}").to_lowercase());
         }
     }
-    faults
+    assert!(explained.is_empty(), "there are no such steps: {explained:#?}");
+    assert!(faults.is_empty(), "{} differences are not as explained\n\n{}", faults.len(), faults.join("\n"));
+}
+
+/// What is wrong with what is told of a step, if anything.
+fn compare(ours: &str, theirs: &str, told: Option<&Difference>) -> Option<String> {
+    match told {
+        None if ours == theirs => None,
+        None => Some("not explained".to_owned()),
+        Some(told) if told.ours == ours && told.theirs == theirs => None,
+        Some(Difference { ours, theirs, why }) => {
+            Some(format!("explained otherwise\n    ({why})\n    told: {ours} -> {theirs}"))
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! - None serves stale unless the response says so: nginx's `proxy_cache_use_stale` is left to the response's fields
 //!   (with `updating` it would serve anything stale, however old), Varnish's `default_grace` is 0.
 //! - Each keeps what is stale for validation: `proxy_cache_revalidate`, `default_keep`.
+//! - nginx does not know `Authorization`: such requests go past its cache, as its documentation has it.
 //! - Each keeps a 404 or 410 of no lifetime for a while: `negative`, `proxy_cache_valid`, `default_ttl`.
 
 use std::fs::File;
@@ -113,11 +114,14 @@ fn nginx(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Co
                      proxy_http_version 1.1;
                      proxy_set_header Connection '';
                      proxy_set_header Host $host;
+                     proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
                      proxy_cache all;
                      proxy_cache_lock on;
                      proxy_cache_revalidate on;
                      proxy_cache_background_update on;
                      proxy_cache_valid 404 410 1m;
+                     proxy_cache_bypass $http_authorization;
+                     proxy_no_cache $http_authorization;
                  }}
              }}
          }}"

@@ -4,7 +4,9 @@
 //! got for it, `METHOD condition=value`; `-` if it was not asked.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use thalweg_http::date;
 
 use crate::Outcomes;
 use crate::backend::Asked;
@@ -16,6 +18,8 @@ use crate::sequence::{Request, Sequence, Step};
 const LATER: Duration = Duration::from_millis(3100);
 /// What is done behind a response is done by then.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
+/// Requests that are not made to wait for the first one have reached the backend by then.
+const TOGETHER_MAX: Duration = Duration::from_millis(500);
 /// Requests of a client about what it has, or a part.
 const CONDITIONS: [&str; 6] =
     ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
@@ -75,7 +79,7 @@ fn take(server: &Server, sequence: &Sequence, step: &Step) -> String {
     told
 }
 
-/// The first request reaches the backend, which answers when all others were sent.
+/// The first request reaches the backend, which answers when all others have come too, or do not.
 fn together(server: &Server, sequence: &Sequence, request: &Request, count: usize, before: usize) -> String {
     let name = sequence.name;
     let send = || send(server.address, name, request).unwrap();
@@ -84,6 +88,7 @@ fn together(server: &Server, sequence: &Sequence, request: &Request, count: usiz
     let asked = server.backend.wait_for(name, before + 1, BEHIND_MAX);
     assert!(asked, "{name}: the backend was not asked");
     streams.extend((1..count).map(|_| send()));
+    server.backend.wait_for(name, before + count, TOGETHER_MAX);
     server.backend.hold(name, false);
     let mut told: Vec<_> = streams
         .into_iter()
@@ -101,7 +106,7 @@ fn tell(response: &Response, request: &Request, sequence: &Sequence) -> String {
     if request.method != "HEAD" && !matches!(response.status, 204 | 304) && !own {
         told += &format!(" {content:?}");
     }
-    for name in &sequence.shown {
+    for name in sequence.shown.iter().filter(|name| !own || **name == "content-range") {
         let values: Vec<_> = response
             .fields
             .iter()
@@ -122,10 +127,17 @@ fn tell(response: &Response, request: &Request, sequence: &Sequence) -> String {
 fn told_value(name: &str, value: &str, response: &Response) -> String {
     match name {
         "age" => value.parse().map_or(value.to_owned(), |age: u64| format!("{}+", age / 10 * 10)),
+        "date" if is_now(value) => "now".into(),
         "via" => "*".into(),
         "content-type" => without_boundary(value, response),
         _ => value.to_owned(),
     }
+}
+
+/// Whether it is a date of this test's time.
+fn is_now(value: &str) -> bool {
+    let now_s = UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs());
+    date::parse(value.as_bytes()).is_some_and(|date_s| date_s.abs_diff(now_s) < 60)
 }
 
 fn without_boundary(text: &str, response: &Response) -> String {

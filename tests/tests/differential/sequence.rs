@@ -1,4 +1,4 @@
-//! A sequence: the rule it exercises, the backend's answers, the steps of requests, and what differs there and why.
+//! A sequence: the rule it exercises, the backend's answers, and the steps of requests.
 
 /// Steps of requests for one URL, or a few.
 #[derive(Debug, Clone)]
@@ -12,7 +12,6 @@ pub(crate) struct Sequence {
     /// Fields of responses that are compared, and of requests to the backend, in lower case.
     pub(crate) shown: Vec<&'static str>,
     pub(crate) passed: Vec<&'static str>,
-    pub(crate) differences: Vec<Difference>,
 }
 
 /// What the backend answers.
@@ -57,37 +56,9 @@ pub(crate) enum Step {
     Later,
 }
 
-/// Who differs from ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Peer {
-    Nginx,
-    Varnish,
-    /// Both, in the same way.
-    Both,
-}
-
-/// A difference that is allowed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Difference {
-    /// From 1.
-    pub(crate) step: usize,
-    pub(crate) who: Peer,
-    pub(crate) ours: &'static str,
-    pub(crate) theirs: &'static str,
-    pub(crate) why: &'static str,
-}
-
 /// A sequence without answers or steps yet.
 pub(crate) fn sequence(name: &'static str, clause: &'static str) -> Sequence {
-    Sequence {
-        name,
-        clause,
-        answers: Vec::new(),
-        steps: Vec::new(),
-        shown: Vec::new(),
-        passed: Vec::new(),
-        differences: Vec::new(),
-    }
+    Sequence { name, clause, answers: Vec::new(), steps: Vec::new(), shown: Vec::new(), passed: Vec::new() }
 }
 
 impl Sequence {
@@ -164,23 +135,5 @@ impl Sequence {
     pub(crate) fn passes(mut self, names: &[&'static str]) -> Self {
         self.passed = names.to_vec();
         self
-    }
-
-    pub(crate) fn differs(
-        mut self,
-        step: usize,
-        who: Peer,
-        ours: &'static str,
-        theirs: &'static str,
-        why: &'static str,
-    ) -> Self {
-        self.differences.push(Difference { step, who, ours, theirs, why });
-        self
-    }
-
-    /// What is said of a step and a peer.
-    pub(crate) fn explanation(&self, step: usize, peer: Peer) -> Option<&Difference> {
-        let about = |told: &&Difference| told.step == step && (told.who == peer || told.who == Peer::Both);
-        self.differences.iter().find(about)
     }
 }

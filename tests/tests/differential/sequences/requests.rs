@@ -47,6 +47,13 @@ pub(crate) fn all() -> Vec<Sequence> {
             .get("")
             .later()
             .get("Cache-Control: max-stale=60"),
+        sequence("max-stale-s-maxage", "RFC 9111 §5.2.2.10")
+            .ok("Cache-Control: s-maxage=1\nETag: \"a\"", "one")
+            .ok("Cache-Control: max-age=60\nETag: \"b\"", "two")
+            .get("")
+            .later()
+            .get("Cache-Control: max-stale=60"),
+        stored("request-max-age-invalid", "RFC 9111 §5.2.1.1", "Cache-Control: max-age=x"),
         sequence("reload-immutable", "RFC 8246 §2")
             .ok("Cache-Control: max-age=60, immutable\nETag: \"a\"", "one")
             .ok("Cache-Control: max-age=60\nETag: \"b\"", "two")

@@ -51,6 +51,7 @@ fn by_vary() -> Vec<Sequence> {
         of("vary-case", other).get("X-Kind: a").get("X-Kind: A"),
         of("vary-order", other).get("X-Kind: a, b").get("X-Kind: b, a"),
         of("vary-language-case", language).get("Accept-Language: de").get("Accept-Language: DE"),
+        of("vary-language-space", language).get("Accept-Language: de, en").get("Accept-Language: de,en"),
         of("vary-language-order", language).get("Accept-Language: de, en").get("Accept-Language: en, de"),
         of("vary-encoding", encoding)
             .get("Accept-Encoding: gzip")

@@ -36,6 +36,20 @@ fn while_revalidating() -> Vec<Sequence> {
         .later()
         .behind()
         .until("two"),
+        stored(
+            "swr-proxy-revalidate",
+            "RFC 9111 §5.2.2.8",
+            "Cache-Control: max-age=1, stale-while-revalidate=60, proxy-revalidate",
+        )
+        .get("")
+        .later()
+        .behind()
+        .until("two"),
+        stored("swr-together", "RFC 5861 §3", "Cache-Control: max-age=1, stale-while-revalidate=60")
+            .get("")
+            .later()
+            .together(4)
+            .until("two"),
         stored("no-swr", "RFC 9111 §4.2.4", "Cache-Control: max-age=1").get("").later().get("").get(""),
         sequence("swr-failing", "RFC 5861 §3")
             .ok("Cache-Control: max-age=1, stale-while-revalidate=60", "one")

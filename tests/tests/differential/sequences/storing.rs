@@ -63,7 +63,7 @@ fn refusals() -> Vec<Sequence> {
             .ok("Cache-Control: max-age=60", "two")
             .get("Cookie: a=b")
             .get("Cookie: a=c"),
-        sequence("content-of-another-length", "RFC 9112 §6.3")
+        sequence("backend-closes", "RFC 9110 §9.2.2")
             .closed()
             .ok("Cache-Control: max-age=60", "two")
             .get("")

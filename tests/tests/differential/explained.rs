@@ -1,0 +1,51 @@
+//! The differences that are allowed: `explained.txt`, in groups, each under who differs and why.
+//!
+//! `nginx: why`, `varnish: why` or `both: why`, then lines `sequence step: ours -> theirs`; a blank line ends a group.
+
+use std::collections::HashMap;
+
+const TEXT: &str = include_str!("explained.txt");
+
+/// Who is compared with ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Peer {
+    Nginx,
+    Varnish,
+}
+
+/// What was said of a step and a peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Difference {
+    pub(crate) ours: &'static str,
+    pub(crate) theirs: &'static str,
+    pub(crate) why: &'static str,
+}
+
+/// By sequence, step from 1, and peer.
+pub(crate) type Explained = HashMap<(&'static str, usize, Peer), Difference>;
+
+/// Reads all of them; each stands once.
+pub(crate) fn read() -> Explained {
+    let mut all = Explained::new();
+    for group in TEXT.split("\n\n") {
+        let (head, lines) = group.trim().split_once('\n').unwrap();
+        let (who, why) = head.split_once(": ").unwrap();
+        let peers: &[Peer] = match who {
+            "nginx" => &[Peer::Nginx],
+            "varnish" => &[Peer::Varnish],
+            "both" => &[Peer::Nginx, Peer::Varnish],
+            _ => panic!("nobody is called {who}"),
+        };
+        for line in lines.lines() {
+            let (step, outcomes) = line.trim().split_once(": ").unwrap();
+            let (sequence, step) = step.split_once(' ').unwrap();
+            let (ours, theirs) = outcomes.split_once(" -> ").unwrap_or_else(|| panic!("{line}"));
+            for peer in peers {
+                let key = (sequence, step.parse().unwrap(), *peer);
+                let before = all.insert(key, Difference { ours, theirs, why });
+                assert!(before.is_none(), "stands twice: {line}");
+            }
+        }
+    }
+    all
+}

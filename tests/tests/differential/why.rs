@@ -1,1 +1,0 @@
-//! Why a peer may differ from ours, each with its source.
