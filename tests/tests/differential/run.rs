@@ -128,6 +128,7 @@ fn told_value(name: &str, value: &str, response: &Response) -> String {
     match name {
         "age" => value.parse().map_or(value.to_owned(), |age: u64| format!("{}+", age / 10 * 10)),
         "date" if is_now(value) => "now".into(),
+        "server" => value.split('/').next().unwrap_or(value).to_owned(),
         "via" => "*".into(),
         "content-type" => without_boundary(value, response),
         _ => value.to_owned(),
