@@ -11,6 +11,7 @@ use thalweg_cache::rules::{self, Rules};
 use thalweg_cache::storage::{Selection, Storable, storable, withhold};
 use thalweg_cache::tags::SURROGATE_KEY;
 use thalweg_cache::{Failure, Fill, Head, Private, Stored};
+use thalweg_http::validators::EntityTag;
 use thalweg_http::{Fields, Framing, Method, RequestHead, ResponseHead, date, framing, reference, write};
 use tokio::sync::{mpsc, oneshot};
 
@@ -161,7 +162,14 @@ impl Request {
 /// Fetches and fills. Whatever happens, the fill ends.
 pub(crate) async fn run(worker: Arc<Worker>, fill: Fill, mut request: Request, client: std::net::IpAddr) {
     let asked_ms = now_ms();
-    let exchange = match start(&worker, &mut request, client).await {
+    let mut started = start(&worker, &mut request, client).await;
+    if let (Ok(exchange), Some((stale, _))) = (&started, &request.stale)
+        && is_about_another(stale, &exchange.head)
+    {
+        request.stale = None;
+        started = start(&worker, &mut request, client).await;
+    }
+    let exchange = match started {
         Ok(exchange) => exchange,
         Err(failure) => {
             tracing::debug!(target = %request.head.target, %failure, "fetch failed");
@@ -228,6 +236,14 @@ async fn keep(
             fill.fail(failure);
         }
     }
+}
+
+/// Whether a 304 names a representation that is not the one asked about: then that is not to be updated by it (RFC 9111
+/// §4.3.4).
+fn is_about_another(stale: &Stored, head: &ResponseHead) -> bool {
+    let named = head.fields.get("etag").and_then(EntityTag::parse).filter(|tag| !tag.weak);
+    let stored = stale.head.fields.get("etag").and_then(EntityTag::parse);
+    head.status == 304 && named.is_some_and(|named| stored.is_none_or(|stored| !named.strong_eq(&stored)))
 }
 
 /// Answers to conditions and ranges that the request did not have.
@@ -404,14 +420,16 @@ fn brought_up_to_date(
     rules: &Rules,
     asked_ms: u64,
 ) -> Head {
-    /// About the 304 itself, or about content that did not come with it.
-    const NOT_TAKEN: [&str; 4] = ["content-length", "content-encoding", "content-type", "content-range"];
+    /// About the 304 itself. What is stored is the content as it came, so all else that is said of it holds.
+    const NOT_TAKEN: [&str; 2] = ["content-length", "content-range"];
     let mut news = news.clone();
     news.remove_hop_by_hop();
     let mut fields = stored.fields.clone();
     for (name, value) in stored.surrogate.iter() {
         fields.push(name, value);
     }
+    // When the 304 came is when it was made, if it does not say (RFC 9110 §6.6.1).
+    fields.remove("date");
     let taken = |name: &str| !NOT_TAKEN.iter().any(|not| not.eq_ignore_ascii_case(name));
     for (name, _) in news.iter().filter(|(name, _)| taken(name)) {
         fields.remove(name);

@@ -44,12 +44,14 @@ pub(crate) fn part(request: &RequestHead, head: &Head, progress: Progress) -> Pa
     }
     let etag = head.fields.get("etag");
     let last_modified = head.fields.get("last-modified").and_then(date::parse);
-    match preconditions.evaluate(etag, last_modified, request.method) {
+    let date = head.fields.get("date").and_then(date::parse);
+    // Without Last-Modified, If-Modified-Since is about when the response was made (RFC 9111 §4.3.2).
+    let modified = last_modified.or(date.filter(|_| !request.fields.contains("if-unmodified-since")));
+    match preconditions.evaluate(etag, modified, request.method) {
         Outcome::Proceed => {}
         Outcome::NotModified => return Part::NotModified,
         Outcome::Failed => return Part::PreconditionFailed,
     }
-    let date = head.fields.get("date").and_then(date::parse);
     let applies = range_applies(request.fields.get("if-range"), etag, last_modified, date);
     let asked = asked.filter(|_| applies).and_then(range::parse);
     let Some(ranges) = asked else { return Part::Whole };

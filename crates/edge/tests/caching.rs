@@ -143,6 +143,43 @@ async fn slow_clients_that_hold_the_memory_break_nobody_elses_response() {
 }
 
 #[tokio::test]
+async fn rfc9111_4_3_4_a_304_about_another_representation_updates_nothing() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let first = get(&edge, "/a", "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", "Cache-Control: max-age=0\r\nETag: \"v1\"\r\n", b"old").await;
+    first.await.unwrap();
+    let second = get(&edge, "/a", "");
+    fetch.next().await;
+    fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nETag: \"v2\"\r\n\r\n").await;
+    let mut fetch = backend.fetch().await;
+    assert_eq!(field(&fetch.request, "if-none-match"), None);
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\nETag: \"v2\"\r\n", b"new").await;
+    let second = second.await.unwrap();
+    assert_eq!((second.field("etag"), &second.content[..]), (Some("\"v2\""), &b"new"[..]));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_3_2_a_304_says_what_the_content_is_and_without_a_date_is_of_now() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let first = get(&edge, "/a", "");
+    let mut fetch = backend.fetch().await;
+    let old = "Cache-Control: max-age=60\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nETag: \"v1\"\r\nContent-Type: a/a\r\n";
+    fetch.respond("200 OK", old, b"old").await;
+    first.await.unwrap();
+    let second = get(&edge, "/a", "");
+    fetch.next().await;
+    fetch.send("HTTP/1.1 304 Not Modified\r\nContent-Type: b/b\r\nETag: \"v1\"\r\n\r\n").await;
+    assert_eq!(second.await.unwrap().field("content-type"), Some("b/b"));
+    let third = edge.get("/a", "").await;
+    assert!(third.cache_status().starts_with("thalweg; hit"), "{}", third.cache_status());
+    edge.stop().await;
+}
+
+#[tokio::test]
 async fn rfc9111_4_3_3_a_new_response_replaces_the_stale_one() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);

@@ -74,6 +74,21 @@ fn rfc9110_14_2_what_is_no_range_is_answered_whole() {
 }
 
 #[test]
+fn rfc9111_4_3_2_without_last_modified_the_date_counts() {
+    let asked = |name: &str, since: &str| {
+        let request =
+            RequestHead { method: Method::Get, fields: fields(&[(name, since)]), ..RequestHead::default() };
+        let mut head = head(None);
+        head.fields.remove("last-modified");
+        part(&request, &head, Progress::Complete(100))
+    };
+    assert_eq!(asked("If-Modified-Since", "Thu, 01 Jan 2026 00:00:10 GMT"), Part::NotModified);
+    assert_eq!(asked("If-Modified-Since", "Thu, 01 Jan 2026 00:00:09 GMT"), Part::Whole);
+    // There is nothing to compare it with.
+    assert_eq!(asked("If-Unmodified-Since", "Thu, 01 Jan 2026 00:00:09 GMT"), Part::Whole);
+}
+
+#[test]
 fn rfc9110_13_2_2_conditions_come_before_ranges() {
     let complete = Progress::Complete(100);
     let range = ("Range", "bytes=0-1");
