@@ -24,9 +24,9 @@ help: ## this list
 	@printf 'make test        %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
 	@printf 'make build       %s\n' 'the console and target/release/thalweg'
 	@printf 'make bench-relay %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
-	@printf 'make bench-hit   %s\n' 'CPU time per request of a hit, beside nginx'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make fuzz        %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
+	@printf 'make bench-edge  %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
 	@printf 'make sample      %s\n' 'make assets/sample anew with ffmpeg'
 	@printf 'make clean       %s\n' 'remove what the above have built'
 
@@ -49,10 +49,10 @@ bench-relay: setup-bench build
 	$(call step,relay delay through the edge)
 	@$(CARGO) bench -p thalweg-tests --bench relay
 
-.PHONY: bench-hit
-bench-hit: setup-bench build
-	$(call step,cost of a hit beside nginx)
-	@$(CARGO) bench -p thalweg-tests --bench hit
+.PHONY: bench-edge
+bench-edge: setup-bench build
+	$(call step,the edge beside its peers)
+	@$(CARGO) bench -p thalweg-tests --bench edge -- $(CASES) $(if $(QUICK),--quick)
 
 .PHONY: bench-eviction
 bench-eviction:

@@ -30,7 +30,7 @@ const P99_MAX: Duration = Duration::from_millis(10);
 fn main() -> Result<()> {
     support::leave_server_core()?;
     let origin = support::start_thalweg(&["origin", "--listen", "127.0.0.1:0"])?;
-    let edge = support::start_edge(origin.address)?;
+    let edge = support::start_edge(origin.address, &["--memory", "256MiB"])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::spawn(support::never_sleep());

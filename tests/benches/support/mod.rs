@@ -1,20 +1,25 @@
-//! What the benchmarks share: the servers under test as real processes, their CPU time, and a client that costs little.
+//! What the benchmarks share: the servers under test as real processes, their CPU time and memory, and the cores.
 #![allow(dead_code, unreachable_pub)]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::net::RecvFlags;
-use tokio::io::{AsyncWriteExt, Interest};
-use tokio::net::TcpStream;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The core of the server under test, and the one that everything else runs on.
 pub const SERVER_CORE: usize = 0;
 pub const CLIENT_CORE: usize = 1;
+
+/// How long a server may take to accept, and to end once it is asked to.
+const START_TIME_MAX: Duration = Duration::from_secs(20);
+const END_TIME_MAX: Duration = Duration::from_secs(5);
+const POLL_TIME: Duration = Duration::from_millis(5);
 
 /// A server that ends with its value.
 pub struct Server {
@@ -24,16 +29,28 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let _ = self.child.wait();
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + END_TIME_MAX;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+            }
+            thread::sleep(POLL_TIME);
+        }
     }
 }
 
-/// The release build of the program, next to this benchmark.
-pub fn thalweg() -> Result<PathBuf> {
+/// Where this benchmark was built: `target`.
+pub fn target_directory() -> Result<PathBuf> {
     let bench = std::env::current_exe()?;
-    let target = bench.ancestors().nth(2).context("a benchmark lies in the target directory")?;
-    let program = target.join("thalweg");
+    Ok(bench.ancestors().nth(3).context("a benchmark lies in the target directory")?.to_owned())
+}
+
+/// The release build of the program.
+pub fn thalweg() -> Result<PathBuf> {
+    let program = target_directory()?.join("release/thalweg");
     if !program.exists() {
         bail!("{} is not built: cargo build --release -p thalweg", program.display());
     }
@@ -55,7 +72,8 @@ pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
         if let Some((_, address)) = line.split_once("listening ") {
             let address = address.trim().parse()?;
             // Whatever else it says must not fill the pipe.
-            thread::spawn(move || lines.for_each(|line| eprintln!("{}", line.unwrap_or_default())));
+            let lines = lines.map_while(Result::ok).filter(|line| !line.contains(" listening "));
+            thread::spawn(move || lines.for_each(|line| eprintln!("{line}")));
             return Ok(Server { child, address });
         }
         said += &line;
@@ -63,34 +81,34 @@ pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
     bail!("thalweg {arguments:?} ended: {said}")
 }
 
-/// An edge of one thread before the server at `backend`, without a log.
-pub fn start_edge(backend: SocketAddr) -> Result<Server> {
+/// An edge of one thread before the server at `backend`, without a log; `more` are further arguments.
+pub fn start_edge(backend: SocketAddr, more: &[&str]) -> Result<Server> {
     let backend = format!("http://{backend}");
     let listen = ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", &backend];
-    start_thalweg(&[&listen[..], &["--memory", "256MiB", "--threads", "1"]].concat())
+    start_thalweg(&[&listen[..], &["--threads", "1"], more].concat())
 }
 
-/// Starts Debian's nginx in the foreground with `config`, one worker, and waits until it accepts.
-pub fn start_nginx(directory: &Path, config: &str, address: SocketAddr) -> Result<Server> {
-    let path = directory.join("nginx.conf");
-    std::fs::write(&path, config)?;
-    let child = on_server_core(Path::new("/usr/sbin/nginx"))
-        .arg("-p")
-        .arg(directory)
-        .arg("-c")
-        .arg(&path)
-        .args(["-e", "stderr"])
+/// Starts another program on the server's core, in the foreground, and waits until it accepts on `address`. What it
+/// says goes to the file `said`.
+pub fn start_other(program: &str, arguments: &[String], address: SocketAddr, said: &Path) -> Result<Server> {
+    let out = File::create(said)?;
+    let child = on_server_core(Path::new(program))
+        .args(arguments)
         .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out)
         .spawn()
-        .context("nginx does not start (apt-get install nginx-light)")?;
-    let server = Server { child, address };
-    for _ in 0..500 {
-        if std::net::TcpStream::connect(address).is_ok() {
-            return Ok(server);
+        .with_context(|| format!("{program} does not start: tools/setup bench installs it"))?;
+    let mut server = Server { child, address };
+    let deadline = Instant::now() + START_TIME_MAX;
+    while std::net::TcpStream::connect(address).is_err() {
+        let ended = server.child.try_wait()?.is_some();
+        if ended || Instant::now() > deadline {
+            bail!("{program} does not accept on {address}: {}", std::fs::read_to_string(said)?);
         }
-        thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(POLL_TIME);
     }
-    bail!("nginx does not accept connections on {address}")
+    Ok(server)
 }
 
 fn on_server_core(program: &Path) -> Command {
@@ -109,11 +127,20 @@ pub fn leave_server_core() -> Result<()> {
 impl Server {
     /// CPU time of the process, its threads and its children, in nanoseconds, as the scheduler counts it.
     pub fn cpu_ns(&self) -> u64 {
-        let mut pids = vec![self.child.id()];
-        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        pids.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-        pids.iter().map(|pid| process_cpu_ns(*pid)).sum()
+        self.pids().into_iter().map(process_cpu_ns).sum()
+    }
+
+    /// Memory of the process and its children that is resident, in bytes.
+    pub fn rss_bytes(&self) -> u64 {
+        self.pids().into_iter().map(process_rss_bytes).sum()
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let pid = self.child.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        std::iter::once(pid).chain(children).collect()
     }
 }
 
@@ -126,60 +153,11 @@ fn process_cpu_ns(pid: u32) -> u64 {
     tasks.flatten().filter_map(on_cpu).sum()
 }
 
-/// One connection that asks and discards what comes in the kernel (`MSG_TRUNC`), so that the client's core draws
-/// more than the server's can send.
-pub struct Discarding {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Discarding {
-    pub async fn connect(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: vec![0; 1 << 20] })
-    }
-
-    /// Sends `request` and takes its response of `length` content bytes.
-    pub async fn exchange(&mut self, request: &[u8], length: u64) -> Result<()> {
-        self.stream.write_all(request).await?;
-        let mut head = 0;
-        let end = loop {
-            head += self.receive_into(head, 2048, RecvFlags::empty()).await?;
-            if let Some(end) = self.buffer[..head].windows(4).position(|four| four == b"\r\n\r\n") {
-                break end + 4;
-            }
-            if head >= 8192 {
-                bail!("the head does not end");
-            }
-        };
-        if !self.buffer.starts_with(b"HTTP/1.1 200") {
-            bail!("{}", String::from_utf8_lossy(&self.buffer[..end]));
-        }
-        let mut left = length.checked_sub((head - end) as u64).context("more content than expected")?;
-        while left > 0 {
-            let most = usize::try_from(left.min(self.buffer.len() as u64))?;
-            left -= self.receive_into(0, most, RecvFlags::TRUNC).await? as u64;
-        }
-        Ok(())
-    }
-
-    async fn receive_into(&mut self, at: usize, most: usize, flags: RecvFlags) -> Result<usize> {
-        let (stream, buffer) = (&self.stream, &mut self.buffer[at..at + most]);
-        loop {
-            stream.readable().await?;
-            let received = stream.try_io(Interest::READABLE, || {
-                let (_, received) = rustix::net::recv(stream, &mut *buffer, flags)?;
-                Ok(received)
-            });
-            match received {
-                Ok(0) => bail!("the connection ended early"),
-                Ok(received) => return Ok(received),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
+fn process_rss_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }
 
 /// Keeps the runtime polling. On one machine it is the server that pays for waking a client that sleeps, several
@@ -195,8 +173,8 @@ pub async fn never_sleep() {
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    pub fn new(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
+    pub fn new(parent: &Path, name: &str) -> Result<Self> {
+        let path = parent.join(format!("thalweg-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }
@@ -206,12 +184,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// The median of some figures, and their range.
-pub fn spread(figures: &mut [f64]) -> (f64, f64, f64) {
-    figures.sort_by(f64::total_cmp);
-    (figures[figures.len() / 2], figures[0], figures[figures.len() - 1])
 }
 
 /// A free port on loopback.

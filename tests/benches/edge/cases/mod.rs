@@ -1,0 +1,83 @@
+//! The cases, and what they share: rounds in turn, and the figures of many requests.
+
+pub(crate) mod connections;
+pub(crate) mod disk;
+pub(crate) mod hits;
+pub(crate) mod joiners;
+pub(crate) mod misses;
+pub(crate) mod relay;
+
+use anyhow::Result;
+
+use crate::backend::Backend;
+use crate::load::Outcome;
+use crate::servers::{Peer, Site};
+use crate::support::Server;
+use crate::table::{Metric, Table};
+
+/// Content: its name, and bytes.
+pub(crate) const SIZES: [(&str, usize); 4] =
+    [("1 KB", 1_000), ("100 KB", 100_000), ("1.2 MB", 1_200_000), ("5 MB", 5_000_000)];
+/// Connections of the clients where the case is not about their number.
+pub(crate) const CONNECTIONS: usize = 64;
+
+/// What each case is given.
+pub(crate) struct Bench {
+    pub(crate) site: Site,
+    pub(crate) backend: Backend,
+    pub(crate) quick: bool,
+}
+
+impl Bench {
+    /// A number of rounds, or of requests in a round.
+    pub(crate) fn number(&self, full: usize, quick: usize) -> usize {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// Where the figures of [`figures`] lie that targets are about.
+pub(crate) const CPU: usize = 0;
+
+/// The metrics of many requests, in the order of [`figures`].
+pub(crate) static REQUESTS: [Metric; 6] = [
+    Metric { key: "cpu_us_per_request", name: "CPU µs/request", decimals: 1 },
+    Metric { key: "requests_per_s", name: "requests/s", decimals: 0 },
+    Metric { key: "gbit_per_s", name: "Gbit/s", decimals: 2 },
+    Metric { key: "latency_p50_us", name: "p50 µs", decimals: 0 },
+    Metric { key: "latency_p99_us", name: "p99 µs", decimals: 0 },
+    Metric { key: "rss_mib", name: "RSS MiB", decimals: 1 },
+];
+
+/// The figures of [`REQUESTS`], of requests that took the server `cpu_ns`.
+pub(crate) fn figures(server: &Server, cpu_ns: u64, outcome: &Outcome) -> Vec<f64> {
+    let seconds = outcome.elapsed.as_secs_f64();
+    let micros = |quantile| outcome.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
+    vec![
+        cpu_ns as f64 / 1e3 / outcome.requests as f64,
+        outcome.requests as f64 / seconds,
+        outcome.content_bytes as f64 * 8.0 / 1e9 / seconds,
+        micros(0.5),
+        micros(0.99),
+        mib(server.rss_bytes()),
+    ]
+}
+
+pub(crate) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Rounds in which the servers take turns, the first of one round the last of the next.
+pub(crate) async fn in_turn(
+    table: &mut Table,
+    peers: &[Peer],
+    rounds: usize,
+    measure: impl AsyncFn(&Peer, usize) -> Result<Vec<f64>>,
+) -> Result<()> {
+    for round in 0..rounds {
+        for at in 0..peers.len() {
+            let peer = if round % 2 == 0 { &peers[at] } else { &peers[peers.len() - 1 - at] };
+            table.add(peer.kind, measure(peer, round).await?);
+        }
+    }
+    Ok(())
+}

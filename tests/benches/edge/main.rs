@@ -1,0 +1,122 @@
+//! The edge beside Debian's nginx, Varnish and Traffic Server: what each case costs, in one run, at equal conditions.
+//!
+//! Arguments: names of cases (all without any), and `--quick` for fewer rounds. The figures also go to
+//! `target/bench-edge.json`.
+//!
+//! All servers are on one core, one after the other within each round; clients and backend are on the other, in this
+//! process, which never sleeps (`support::never_sleep`). Nobody sets a congestion control: all have the system's, since
+//! nginx and Varnish cannot set it.
+
+mod backend;
+mod cases;
+mod load;
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;
+mod table;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use backend::Backend;
+use cases::{Bench, connections, disk, hits, joiners, misses, relay};
+use servers::Site;
+use table::Table;
+
+/// Connections of the largest case, twice over: some servers keep an open file beside each.
+const OPEN_FILES_MIN: u64 = 12_000;
+const CASES: [&str; 6] = ["hits", "disk", "misses", "joiners", "relay", "idle"];
+
+fn main() -> Result<()> {
+    let (mut chosen, mut quick) = (Vec::new(), false);
+    for argument in std::env::args().skip(1) {
+        match CASES.iter().find(|case| **case == argument) {
+            Some(case) => chosen.push(*case),
+            None if argument == "--quick" => quick = true,
+            None if argument == "--bench" => {} // cargo's
+            None => bail!("no case {argument:?}: there are {}", CASES.join(", ")),
+        }
+    }
+    if chosen.is_empty() {
+        chosen.extend(CASES);
+    }
+    support::leave_server_core()?;
+    raise_open_files()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        tokio::spawn(support::never_sleep());
+        // Ends the servers, and removes what they have stored.
+        tokio::select! {
+            ended = run(&chosen, quick) => ended,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    })
+}
+
+/// The servers inherit it.
+fn raise_open_files() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+    let files = limit.maximum.unwrap_or(u64::MAX);
+    if files < OPEN_FILES_MIN {
+        bail!("{files} open files are too few: {OPEN_FILES_MIN} are needed");
+    }
+    Ok(())
+}
+
+async fn run(chosen: &[&str], quick: bool) -> Result<()> {
+    let begun = Instant::now();
+    let backend = Backend::start().await?;
+    let bench = Bench { site: Site::new(backend.address)?, backend, quick };
+    let conditions = conditions()?;
+    println!("medians (lowest–highest) of rounds in turn; ratios within a round");
+    for (name, value) in &conditions {
+        println!("{name}: {value}");
+    }
+    println!();
+    let mut tables = Vec::new();
+    for case in chosen {
+        tables.extend(match *case {
+            "hits" => hits::run(&bench).await,
+            "disk" => disk::run(&bench).await,
+            "misses" => misses::run(&bench).await,
+            "joiners" => joiners::run(&bench).await,
+            "relay" => relay::run(&bench).await,
+            _ => connections::run(&bench).await,
+        }?);
+    }
+    let path = support::target_directory()?.join("bench-edge.json");
+    std::fs::write(&path, format!("{:#}\n", table::json(&conditions, &tables)))?;
+    summary(&tables);
+    println!("{:.0} s; figures in {}", begun.elapsed().as_secs_f64(), path.display());
+    Ok(())
+}
+
+/// What the figures were taken under.
+fn conditions() -> Result<[(&'static str, String); 4]> {
+    let congestion_control = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?;
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let cores = format!(
+        "servers on core {}, clients and backend on core {}",
+        support::SERVER_CORE,
+        support::CLIENT_CORE
+    );
+    Ok([
+        ("congestion control of all", congestion_control.trim().to_owned()),
+        ("kernel", kernel.trim().to_owned()),
+        ("cores", cores),
+        ("peers", servers::versions().context("the versions of the peers")?),
+    ])
+}
+
+fn summary(tables: &[Table]) {
+    let verdicts: Vec<_> =
+        tables.iter().flat_map(|table| table.verdicts.iter().map(move |of| (table, of))).collect();
+    let met = verdicts.iter().filter(|(_, verdict)| verdict.met).count();
+    println!("targets: {met} of {} met", verdicts.len());
+    for (table, verdict) in verdicts.iter().filter(|(_, verdict)| !verdict.met) {
+        println!("  {}: {}", table.title, verdict.text);
+    }
+}
