@@ -125,6 +125,9 @@ fn thalweg(store: Store, backend: SocketAddr, directory: &Path) -> Result<Server
 }
 
 /// Its cache is files: in a tmpfs, or on the disk.
+///
+/// tcp_nopush is worth a quarter of the CPU time from 1 MB up and at 1 KB. At 100 KB it has it wait 40 ms for a delayed
+/// acknowledgement, and is worth nothing.
 fn nginx(kind: Kind, store: Store, backend: SocketAddr, directory: &Path) -> Result<Server> {
     let address = support::free_address()?;
     let at = directory.display();
@@ -148,7 +151,11 @@ fn nginx(kind: Kind, store: Store, backend: SocketAddr, directory: &Path) -> Res
            scgi_temp_path {at}/t;
            proxy_cache_path {at}/cache levels=1:2 keys_zone=store:64m max_size={max_mib}m inactive=1h use_temp_path=off;
            upstream backend {{ server {backend}; keepalive 64; keepalive_requests 1000000000; }}
-           server {{ listen {address} backlog=4096; location / {{ {content} }} }}
+           server {{
+             listen {address} backlog=4096;
+             location / {{ {content} }}
+             location /bytes/100000/ {{ tcp_nopush off; {content} }}
+           }}
          }}",
         max_mib = if store == Store::Memory { MEMORY_MIB } else { DISK_MIB },
     );
