@@ -2,8 +2,11 @@
 //!
 //! **Invariant:** bytes after a request's head, and its content, stay in the buffer: they are the next request's.
 
-use std::io;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::Duration;
+use std::{io, mem};
 
 use bytes::{Buf, Bytes, BytesMut};
 use thalweg_http::chunked::{ChunkedError, Decoder, Step};
@@ -28,6 +31,11 @@ const REQUEST_CONTENT_BYTES_MAX: u64 = 64 * 1024;
 /// unread bytes would reset the connection and could destroy the refusal on its way.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    /// A buffer for the next connection of this worker that has something to read.
+    static SPARE: Cell<BytesMut> = Cell::default();
+}
 
 /// What came of waiting for a request.
 pub(crate) enum Read {
@@ -84,6 +92,22 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// Reads what has come. While nothing has, a connection holds no buffer: an idle one costs little memory.
+    async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+        poll_fn(|context| {
+            if self.input.capacity() == 0 {
+                self.input = SPARE.take();
+            }
+            self.input.reserve(READ_BYTES);
+            let read = pin!(stream.read_buf(&mut self.input)).poll(context);
+            if self.input.is_empty() {
+                SPARE.set(mem::take(&mut self.input));
+            }
+            read
+        })
+        .await
+    }
+
     /// The head of the next request, into `request`.
     pub(crate) async fn read(
         &mut self,
@@ -115,8 +139,7 @@ impl Requests {
                 }
                 seen = self.input.len();
             }
-            self.input.reserve(READ_BYTES);
-            match timeout_at(deadline, stream.read_buf(&mut self.input)).await {
+            match timeout_at(deadline, self.fill(stream)).await {
                 Ok(Ok(0)) => return Ok(Read::End),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(error),
@@ -152,8 +175,7 @@ impl Requests {
                 Taken::More => {}
                 Taken::End => return Ok(()),
             }
-            self.input.reserve(READ_BYTES);
-            match timeout_at(deadline, stream.read_buf(&mut self.input)).await {
+            match timeout_at(deadline, self.fill(stream)).await {
                 Ok(Ok(n)) if n > 0 => {}
                 Ok(_) => return Err(ENDED_EARLY),
                 Err(_) => return Err(TOO_LONG),
@@ -210,8 +232,7 @@ impl Requests {
             let mut left = LINGER_BYTES_MAX;
             while left > 0 {
                 self.input.clear();
-                self.input.reserve(READ_BYTES);
-                match stream.read_buf(&mut self.input).await {
+                match self.fill(stream).await {
                     Ok(n) if n > 0 => left = left.saturating_sub(n),
                     _ => return,
                 }
