@@ -24,6 +24,7 @@ use backend::Backend;
 use cases::{Bench, connections, disk, hits, joiners, misses, relay};
 use servers::Site;
 use table::Table;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Connections of the largest case, twice over: some servers keep an open file beside each.
 const OPEN_FILES_MIN: u64 = 12_000;
@@ -47,10 +48,12 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::spawn(support::never_sleep());
-        // Ends the servers, and removes what they have stored.
+        let mut terminated = signal(SignalKind::terminate())?;
+        // However it ends, the servers end with it, and what they have stored goes.
         tokio::select! {
             ended = run(&chosen, quick) => ended,
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            _ = terminated.recv() => bail!("terminated"),
         }
     })
 }
