@@ -19,9 +19,10 @@ const VARNISH: &str = "/usr/sbin/varnishd";
 const TRAFFIC_SERVER: &str = "/usr/bin/traffic_server";
 /// The store for content, in memory and on disk.
 const MEMORY_MIB: u64 = 512;
-pub(crate) const DISK_MIB: u64 = 2048;
-/// Our memory before a disk: less than the content of the case, so that it is the disk that is measured.
-const MEMORY_BEFORE_DISK_MIB: u64 = 64;
+const DISK_MIB: u64 = 2048;
+/// Our memory before a disk: far less than the content of the case, so that it is the disk that is measured, and no less
+/// than four times its longest response, for a response may take a quarter.
+const MEMORY_BEFORE_DISK_MIB: u64 = 24;
 /// What its log has for each request, left out: the others have no log either.
 const VARNISH_SILENT: &str = "vsl_mask=-Begin,-End,-Link,-SessOpen,-SessClose,-ReqStart,-ReqMethod,-ReqURL,-ReqProtocol,\
     -ReqHeader,-ReqUnset,-RespProtocol,-RespStatus,-RespReason,-RespHeader,-RespUnset,-VCL_call,-VCL_return,-Hit,\
@@ -107,8 +108,17 @@ impl Site {
         Ok(Peer { kind, server: server.with_context(|| kind.name())? })
     }
 
-    pub(crate) fn start_all(&self, kinds: &[Kind], store: Store) -> Result<Vec<Peer>> {
-        kinds.iter().map(|kind| self.start(*kind, store)).collect()
+    pub(crate) fn start_all(&self, kinds: &[Kind], store: Store) -> Result<Peers> {
+        kinds.iter().map(|kind| self.start(*kind, store)).collect::<Result<_>>().map(Peers)
+    }
+}
+
+/// Servers that run at the same time.
+pub(crate) struct Peers(pub(crate) Vec<Peer>);
+
+impl Peers {
+    pub(crate) fn get(&self, kind: Kind) -> &Peer {
+        self.0.iter().find(|peer| peer.kind == kind).expect("a server that was started")
     }
 }
 
@@ -271,6 +281,7 @@ fn records(address: SocketAddr, memory_bytes: u64) -> String {
         ("cache.read_while_writer.max_retries", "INT", "10"),
         ("cache.read_while_writer_retry.delay", "INT", "50"),
         ("cache.max_doc_size", "INT", "0"),
+        ("cache.agg_write_backlog", "INT", "134217728"),
         ("cache.ram_cache.size", "INT", &memory_bytes.to_string()),
         ("cache.ram_cache_cutoff", "INT", "16777216"),
         ("net.connections_throttle", "INT", "30000"),

@@ -81,6 +81,10 @@ impl Table {
         Self { case, title, metrics, rows, verdicts: Vec::new() }
     }
 
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        self.rows.iter().map(|row| row.kind).collect()
+    }
+
     /// One round of a server: a figure for each metric, in their order.
     pub(crate) fn add(&mut self, kind: Kind, figures: Vec<f64>) {
         assert_eq!(figures.len(), self.metrics.len(), "a figure for each metric");
@@ -133,7 +137,7 @@ impl Table {
     }
 
     fn peers(&self) -> impl Iterator<Item = Kind> {
-        self.rows.iter().map(|row| row.kind).filter(|kind| *kind != Kind::Thalweg)
+        self.kinds().into_iter().filter(|kind| *kind != Kind::Thalweg)
     }
 
     fn json(&self) -> Value {

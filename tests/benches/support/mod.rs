@@ -61,6 +61,7 @@ pub fn thalweg() -> Result<PathBuf> {
 pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
     let mut child = on_server_core(&thalweg()?)
         .args(arguments)
+        .env("THALWEG_LOG", "warn")
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

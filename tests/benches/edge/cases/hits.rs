@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
-use super::{Bench, CONNECTIONS, CPU, REQUESTS, SIZES, figures, in_turn};
-use crate::load::{self, Client};
-use crate::servers::{Kind, Peer, Store};
+use super::{Bench, CONNECTIONS, CPU, REQUESTS, SIZES, hits_of, in_turn};
+use crate::load::{self, Client, Paths};
+use crate::servers::{Kind, Store};
 use crate::table::Table;
 
 const KINDS: [Kind; 5] = [Kind::Thalweg, Kind::Nginx, Kind::NginxFiles, Kind::Varnish, Kind::TrafficServer];
@@ -19,42 +19,23 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
     let mut tables = Vec::new();
     for ((name, length), requests) in SIZES.into_iter().zip(REQUESTS_IN_ROUND) {
         let requests = bench.number(requests, requests / 2);
+        let paths: Paths = Arc::new(move |_| format!("/bytes/{length}/0"));
+        for peer in &peers.0 {
+            load::once(peer.address(), &paths(0)).await?;
+            let mut clients = Client::connect_all(peer.address(), CONNECTIONS).await?;
+            load::run(&mut clients, CONNECTIONS, requests / 4, length as u64, &paths).await?;
+        }
         let title = format!("{name} from memory, {CONNECTIONS} connections");
         let mut table = Table::new("hits", title, &REQUESTS, &KINDS);
-        for peer in &peers {
-            load::once(peer.address(), &path(length)).await?;
-            measure(peer, requests / 4, length).await?;
-        }
-        let before = bench.backend.requests();
-        in_turn(&mut table, &peers, bench.number(ROUNDS, 3), async |peer, _| {
-            measure(peer, requests, length).await
+        in_turn(&mut table, bench.number(ROUNDS, 3), async |kind, _| {
+            hits_of(bench, peers.get(kind), requests, length, &paths).await
         })
         .await?;
-        ensure!(bench.backend.requests() == before, "{name}: not all were hits");
         judge(&mut table, length);
         println!("{table}");
         tables.push(table);
     }
     Ok(tables)
-}
-
-fn path(length: usize) -> String {
-    format!("/bytes/{length}/0")
-}
-
-async fn measure(peer: &Peer, requests: usize, length: usize) -> Result<Vec<f64>> {
-    let mut clients = Client::connect_all(peer.address(), CONNECTIONS).await?;
-    let cpu = peer.server.cpu_ns();
-    let path = path(length);
-    let outcome = load::run(
-        &mut clients,
-        CONNECTIONS,
-        requests,
-        length as u64,
-        &(Arc::new(move |_| path.clone()) as _),
-    )
-    .await?;
-    Ok(figures(&peer.server, peer.server.cpu_ns() - cpu, &outcome))
 }
 
 /// The targets of hits of this length.

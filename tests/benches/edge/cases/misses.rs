@@ -32,10 +32,10 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
             ensure!(bench.backend.requests() - before >= requests, "{name}: not all were misses");
             Ok(figures(&peer.server, peer.server.cpu_ns() - cpu, &outcome))
         };
-        for peer in &peers {
+        for peer in &peers.0 {
             measure(peer).await?;
         }
-        in_turn(&mut table, &peers, bench.number(ROUNDS, 2), async |peer, _| measure(peer).await).await?;
+        in_turn(&mut table, bench.number(ROUNDS, 2), async |kind, _| measure(peers.get(kind)).await).await?;
         println!("{table}");
         tables.push(table);
     }

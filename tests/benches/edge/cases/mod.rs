@@ -7,11 +7,11 @@ pub(crate) mod joiners;
 pub(crate) mod misses;
 pub(crate) mod relay;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::backend::Backend;
-use crate::load::Outcome;
-use crate::servers::{Peer, Site};
+use crate::load::{self, Client, Outcome, Paths};
+use crate::servers::{Kind, Peer, Site};
 use crate::support::Server;
 use crate::table::{Metric, Table};
 
@@ -66,18 +66,35 @@ pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Rounds in which the servers take turns, the first of one round the last of the next.
+/// Rounds in which the servers of the table take turns, the first of one round the last of the next.
 pub(crate) async fn in_turn(
     table: &mut Table,
-    peers: &[Peer],
     rounds: usize,
-    measure: impl AsyncFn(&Peer, usize) -> Result<Vec<f64>>,
+    measure: impl AsyncFn(Kind, usize) -> Result<Vec<f64>>,
 ) -> Result<()> {
+    let mut kinds = table.kinds();
     for round in 0..rounds {
-        for at in 0..peers.len() {
-            let peer = if round % 2 == 0 { &peers[at] } else { &peers[peers.len() - 1 - at] };
-            table.add(peer.kind, measure(peer, round).await?);
+        for kind in &kinds {
+            table.add(*kind, measure(*kind, round).await?);
         }
+        kinds.reverse();
     }
     Ok(())
+}
+
+/// Hits on [`CONNECTIONS`] connections. Fails if more than one in a hundred was none.
+pub(crate) async fn hits_of(
+    bench: &Bench,
+    peer: &Peer,
+    requests: usize,
+    length: usize,
+    paths: &Paths,
+) -> Result<Vec<f64>> {
+    let mut clients = Client::connect_all(peer.address(), CONNECTIONS).await?;
+    let (cpu, before) = (peer.server.cpu_ns(), bench.backend.requests());
+    let outcome = load::run(&mut clients, CONNECTIONS, requests, length as u64, paths).await?;
+    let figures = figures(&peer.server, peer.server.cpu_ns() - cpu, &outcome);
+    let missed = bench.backend.requests() - before;
+    ensure!(missed * 100 <= requests, "{}: {missed} of {requests} were no hits", peer.kind.name());
+    Ok(figures)
 }
