@@ -28,7 +28,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
         let title = format!("{name} from memory, {CONNECTIONS} connections");
         let mut table = Table::new("hits", title, &REQUESTS, &KINDS);
         in_turn(&mut table, bench.number(ROUNDS, 3), async |kind, _| {
-            hits_of(bench, peers.get(kind), requests, length, &paths).await
+            hits_of(bench, peers.get(kind), requests, length, &paths, 0).await
         })
         .await?;
         judge(&mut table, length);
