@@ -203,6 +203,8 @@ fn varnish(store: Store, backend: SocketAddr, directory: &Path, work: &Path) -> 
         "thread_pool_max=5000",
         "thread_pool_add_delay=0",
         "listen_depth=4096",
+        // One response may take the room of many small ones.
+        "nuke_limit=10000",
         "http_gzip_support=off",
         VARNISH_SILENT,
         &idle,

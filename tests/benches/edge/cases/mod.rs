@@ -7,7 +7,7 @@ pub(crate) mod joiners;
 pub(crate) mod misses;
 pub(crate) mod relay;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::backend::Backend;
 use crate::load::{self, Client, Outcome, Paths};
@@ -75,7 +75,7 @@ pub(crate) async fn in_turn(
     let mut kinds = table.kinds();
     for round in 0..rounds {
         for kind in &kinds {
-            table.add(*kind, measure(*kind, round).await?);
+            table.add(*kind, measure(*kind, round).await.with_context(|| kind.name())?);
         }
         kinds.reverse();
     }
@@ -96,10 +96,6 @@ pub(crate) async fn hits_of(
     let outcome = load::run(&mut clients, CONNECTIONS, requests, length as u64, paths).await?;
     let figures = figures(&peer.server, peer.server.cpu_ns() - cpu, &outcome);
     let missed = bench.backend.requests() - before;
-    ensure!(
-        missed * 100 <= requests * missed_percent_max,
-        "{}: {missed} of {requests} were no hits",
-        peer.kind.name()
-    );
+    ensure!(missed * 100 <= requests * missed_percent_max, "{missed} of {requests} were no hits");
     Ok(figures)
 }

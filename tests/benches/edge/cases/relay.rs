@@ -38,7 +38,7 @@ pub(crate) async fn run(bench: &Bench) -> Result<Vec<Table>> {
     for chunk_bytes in CHUNKS_BYTES {
         let title = format!("chunks of {} KB to {CLIENTS} clients", chunk_bytes / 1000);
         let mut table = Table::new("relay", title, &METRICS, &KINDS);
-        in_turn(&mut table, bench.number(ROUNDS, 2), async |kind, round| {
+        in_turn(&mut table, bench.number(ROUNDS, 1), async |kind, round| {
             let peer = peers.get(kind);
             relay(&bench.backend, peer, &format!("/relay/{chunk_bytes}/{round}"), chunk_bytes).await
         })
