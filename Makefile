@@ -20,15 +20,15 @@ CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -t
 
 .PHONY: help
 help: ## this list
-	@printf 'make demo        %s\n' 'build, then run origin, live source, edge and console; Ctrl-C stops'
-	@printf 'make test        %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
-	@printf 'make build       %s\n' 'the console and target/release/thalweg'
-	@printf 'make bench-relay %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
+	@printf 'make demo           %s\n' 'build, then run origin, live source, edge and console; Ctrl-C stops'
+	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
+	@printf 'make build          %s\n' 'the console and target/release/thalweg'
+	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
-	@printf 'make fuzz        %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
-	@printf 'make bench-edge  %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
-	@printf 'make sample      %s\n' 'make assets/sample anew with ffmpeg'
-	@printf 'make clean       %s\n' 'remove what the above have built'
+	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
+	@printf 'make bench-edge     %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
+	@printf 'make sample         %s\n' 'make assets/sample anew with ffmpeg'
+	@printf 'make clean          %s\n' 'remove what the above have built'
 
 .PHONY: demo
 demo: build
