@@ -1,4 +1,5 @@
 //! Very many readers of one fill: each is woken by the append, all have the same bytes, and these are kept once.
+#![allow(clippy::unwrap_used)]
 #![cfg(not(loom))]
 
 use std::pin::pin;
