@@ -36,6 +36,6 @@ pub use ban::{Expression, ExpressionError};
 pub use disk::Disk;
 pub use fill::{Failure, FillBuffer, Piece, Reader, Writer};
 #[cfg(not(loom))]
-pub use purge::{Ban, Purge, TooMany, What};
+pub use purge::{Ban, Position, Purge, TooMany, What};
 #[cfg(not(loom))]
 pub use store::{Cache, Fill, Head, Lookup, Private, Stored};

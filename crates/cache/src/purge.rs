@@ -12,7 +12,7 @@
 //!
 //! **Invariant:** no look-up that begins after a purge has returned is given a response that it took away.
 //! **Invariant:** what is written down is forgotten only after everything older was tested against it, fetches whose head
-//! was awaited meanwhile among it.
+//! was awaited meanwhile among it, and what a disk tier has still to find.
 //!
 //! Lock order: a shard of the index, then this list.
 
@@ -20,7 +20,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::ban::{Expression, Subject};
 use crate::store::Head;
@@ -35,7 +35,7 @@ const GONE: u64 = u64::MAX;
 /// [`Standing::stale_ms`] of what was not purged.
 const NEVER: u64 = u64::MAX;
 
-/// A purge, as it is told to who keeps a journal of them.
+/// A purge, as it is kept in a journal.
 #[derive(Debug, Clone)]
 pub struct Purge {
     /// Its place in the sequence, from 1.
@@ -78,6 +78,15 @@ impl fmt::Display for TooMany {
 
 impl std::error::Error for TooMany {}
 
+/// Where a response stands in the sequence of purges, as it is kept with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// The number of the newest purge before its fetch began, 0 for none.
+    pub number: u64,
+    /// Since when it is stale by a purge, in unix milliseconds.
+    pub stale_ms: Option<u64>,
+}
+
 /// How a stored response stands: what it was tested against, and what that came to.
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -96,10 +105,9 @@ pub(crate) struct Purges {
     list: RwLock<List>,
     /// Whether anything was ever derived from another key.
     has_derived: AtomicBool,
-    journal: OnceLock<Journal>,
+    /// Whether there may be more on disk than the index knows of.
+    has_unknown: AtomicBool,
 }
-
-type Journal = Box<dyn Fn(&Purge) + Send + Sync>;
 
 #[derive(Default)]
 struct List {
@@ -107,8 +115,8 @@ struct List {
     tags: HashMap<Box<[u8]>, Marks>,
     /// By number.
     bans: VecDeque<(u64, Arc<Ban>)>,
-    /// What is derived and older than this is gone.
-    derived: u64,
+    /// There was no room for a purge of this number: what is derived and older is gone, and what is found on disk.
+    unlisted: u64,
     /// Up to this number all was forgotten.
     forgotten: u64,
 }
@@ -131,6 +139,17 @@ impl Standing {
     /// Of a response whose fetch began after purge `number`.
     pub(crate) fn new(number: u64) -> Self {
         Self { number, checked: number.into(), stale_ms: NEVER.into() }
+    }
+
+    /// Of a response that was found on disk.
+    pub(crate) fn at(position: Position) -> Self {
+        let standing = Self::new(position.number);
+        position.stale_ms.into_iter().for_each(|since_ms| standing.soften(since_ms));
+        standing
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position { number: self.number, stale_ms: self.stale_ms() }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -169,20 +188,34 @@ impl Purges {
         number
     }
 
+    /// There may be more on disk than the index knows of: what is purged meanwhile is written down.
+    pub(crate) fn await_disk(&self) {
+        self.has_unknown.store(true, SeqCst);
+    }
+
+    /// All that is on disk is in the index, and was tested.
+    pub(crate) fn found_disk(&self) {
+        let _list = self.write();
+        self.has_unknown.store(false, SeqCst);
+    }
+
+    /// Whether everything that is stored is in the index.
+    pub(crate) fn knows_all(&self) -> bool {
+        !self.has_unknown.load(SeqCst)
+    }
+
+    /// Whether what was found on disk is still there; to be asked before it is in the index, and there again by
+    /// [`spares`](Self::spares).
+    pub(crate) fn spares_found(&self, key: &str, head: &Head, standing: &Standing) -> bool {
+        if is_derived(key) {
+            self.has_derived.store(true, SeqCst);
+        }
+        standing.number >= self.read().unlisted && self.spares(key, head, standing)
+    }
+
     /// The number of the newest purge that responses are tested against.
     pub(crate) fn latest(&self) -> u64 {
         self.latest.load(Acquire)
-    }
-
-    /// Who is told of every purge before it returns.
-    pub(crate) fn set_journal(&self, journal: Journal) {
-        assert!(self.journal.set(journal).is_ok(), "there is one journal");
-    }
-
-    pub(crate) fn tell(&self, purge: &Purge) {
-        if let Some(journal) = self.journal.get() {
-            journal(purge);
-        }
     }
 
     /// Gives a purge its number, and writes it down where responses are to be tested against it.
@@ -190,7 +223,7 @@ impl Purges {
         let mut list = self.write();
         let number = self.sequence.load(Relaxed) + 1;
         let purge = Purge { number, what, soft_ms };
-        if !matches!(purge.what, What::Url(_)) || self.has_derived.load(SeqCst) {
+        if !matches!(purge.what, What::Url(_)) || self.has_derived.load(SeqCst) || !self.knows_all() {
             list.write_down(&purge)?;
             self.latest.store(number, Release);
         }
@@ -198,13 +231,27 @@ impl Purges {
         Ok(purge)
     }
 
-    /// Writes down a purge of an earlier life of this cache.
-    pub(crate) fn replay(&self, purge: &Purge) -> Result<(), TooMany> {
+    /// Writes down a purge of an earlier life of this cache. Where there is no room for it, all that is older is gone.
+    pub(crate) fn replay(&self, purge: &Purge) {
+        if self.write().write_down(purge) == Err(TooMany) {
+            self.replay_unlisted(purge.number);
+        }
+        self.go_on_after(purge.number);
+    }
+
+    /// It is not known what the purge of an earlier life took away: what is found on disk and older is gone.
+    pub(crate) fn replay_unlisted(&self, number: u64) {
         let mut list = self.write();
-        list.write_down(purge)?;
-        self.latest.fetch_max(purge.number, Release);
-        self.sequence.fetch_max(purge.number, SeqCst);
-        Ok(())
+        list.unlisted = list.unlisted.max(number);
+        drop(list);
+        self.go_on_after(number);
+    }
+
+    /// The sequence goes on after `number`.
+    pub(crate) fn go_on_after(&self, number: u64) {
+        let _list = self.write();
+        self.latest.fetch_max(number, Release);
+        self.sequence.fetch_max(number, SeqCst);
     }
 
     /// Whether a response is still there; where it was purged softly, that is noted in its standing.
@@ -282,7 +329,7 @@ impl List {
             What::Url(key) => match marks(&mut self.urls, key) {
                 Ok(marks) => marks.set(purge),
                 // What is derived can be had again: rather too much of it than a purge that is not done.
-                Err(TooMany) => self.derived = purge.number,
+                Err(TooMany) => self.unlisted = purge.number,
             },
             What::Tag(name) => marks(&mut self.tags, name)?.set(purge),
             What::Ban(ban) => {
@@ -312,7 +359,7 @@ impl List {
             }
         }
         let newer = self.bans.iter().rev().take_while(|(ban, _)| *ban > checked);
-        if (self.derived > number && is_derived(key))
+        if (self.unlisted > number && is_derived(key))
             || newer.into_iter().any(|(_, ban)| ban.takes_away(key, head))
         {
             return Verdict::Gone;

@@ -264,7 +264,9 @@ impl Cache {
         let memory_bytes = arena.slabs_max() * SLAB_BYTES;
         let disk_bytes = disk.as_ref().map_or(0, Disk::bytes_max);
         let index_bytes_of_disk = usize::try_from(disk_bytes / INDEX_SHARE_OF_DISK).unwrap_or(usize::MAX);
-        Ok(Arc::new_cyclic(|cache| Self {
+        let mut disk = disk;
+        let journal = disk.as_mut().map(Disk::take_journal);
+        let cache = Arc::new_cyclic(|cache| Self {
             arena,
             disk: disk.map(|disk| Tier::new(disk, memory_bytes as u64, cache.clone())),
             hasher: RandomState::new(),
@@ -276,7 +278,12 @@ impl Cache {
             content_bytes_max: memory_bytes as u64 / CONTENT_SHARE_MAX,
             purges: Purges::default(),
             sweeper: sweep::Sweeper::default(),
-        }))
+        });
+        if let Some(journal) = journal {
+            cache.purges.await_disk();
+            cache.replay(journal);
+        }
+        Ok(cache)
     }
 
     /// The most content that is stored of one response, in bytes; more is passed.

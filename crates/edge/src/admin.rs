@@ -103,7 +103,7 @@ async fn purge(
         Ok(order) => order,
         Err(reason) => return refused(StatusCode::BAD_REQUEST, &reason),
     };
-    match order.carry_out(&told.cache) {
+    match order.carry_out(&told.cache).await {
         Ok(count) => json_response(StatusCode::OK, purge::done(count)),
         Err(error) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
@@ -119,7 +119,8 @@ async fn ban(State(told): State<Told>, fields: HeaderMap, content: Bytes) -> Res
         Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     let ban = Ban { expression, made_ms: now_ms() };
-    match told.cache.purge(What::Ban(Arc::new(ban)), None) {
+    let what = What::Ban(Arc::new(ban));
+    match purge::in_background(&told.cache, |cache| cache.purge(what, None)).await {
         Ok(_) => json_response(StatusCode::OK, json!({"status": "ok"}).to_string()),
         Err(error @ TooMany) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }

@@ -181,7 +181,7 @@ impl Connection {
     async fn purge(&self, out: &mut Vec<u8>) -> Sent {
         let next = self.after();
         let order = Order::from_request(&self.request.fields, &self.key);
-        match order.carry_out(self.worker.cache()) {
+        match order.carry_out(self.worker.cache()).await {
             Ok(count) => {
                 let own = Own { status: 200, content_type: "application/json", content: purge::done(count) };
                 let sent = self.send_own(own, Fields::new(), CacheStatus::default(), next, out).await;

@@ -3,6 +3,8 @@
 //! `PURGE` has no standard. What Varnish's and Fastly's users send is understood: the URL of the request, or the tags in
 //! its `Surrogate-Key` or `xkey`; soft with `Soft-Purge: 1`, `Fastly-Soft-Purge: 1`, or tags in `xkey-softpurge`.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use thalweg_cache::tags::{tags, xkeys};
 use thalweg_cache::{Cache, TooMany, What};
@@ -70,11 +72,16 @@ impl Order {
         Ok(Self { what: asked.named.into_iter().map(|named| (named, mode)).collect() })
     }
 
-    /// Does it. Says how many responses there were, where that is known: not with tags.
+    /// Does it, on a thread that may wait for the journal of the disk tier. Says how many responses there were, where
+    /// that is known: not with tags.
     ///
     /// # Errors
     /// When too many purges are in force; some of this may have been done.
-    pub(crate) fn carry_out(self, cache: &Cache) -> Result<Option<usize>, TooMany> {
+    pub(crate) async fn carry_out(self, cache: &Arc<Cache>) -> Result<Option<usize>, TooMany> {
+        in_background(cache, |cache| self.carry_out_here(cache)).await
+    }
+
+    fn carry_out_here(self, cache: &Cache) -> Result<Option<usize>, TooMany> {
         let mut count = Some(0);
         for (named, mode) in self.what {
             let soft_ms = (mode == Mode::Soft).then(now_ms);
@@ -87,6 +94,16 @@ impl Order {
         }
         Ok(count)
     }
+}
+
+/// Does something to `cache` that may wait for the disk.
+pub(crate) async fn in_background<T: Send + 'static>(
+    cache: &Arc<Cache>,
+    work: impl FnOnce(&Cache) -> T + Send + 'static,
+) -> T {
+    let cache = cache.clone();
+    let worked = tokio::task::spawn_blocking(move || work(&cache)).await;
+    worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 /// The answer to a purge that was done.

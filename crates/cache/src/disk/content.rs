@@ -14,6 +14,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::Tier;
 use super::files::{Name, Unreadable, is_resident, read_ahead, read_at};
 use super::record::{BLOCK_BYTES, HEADER_ALIGN, blocks, sum};
+use crate::purge::Position;
 use crate::store::{Content, Head, Key};
 use crate::sync::lock;
 
@@ -32,8 +33,8 @@ pub(crate) struct Copy {
     content: OnceLock<Weak<Content>>,
     hit: AtomicBool,
     gone: AtomicBool,
-    /// The newest head, while it waits to be written.
-    head: Mutex<Option<Arc<Head>>>,
+    /// The newest head and its position, while it waits to be written.
+    head: Mutex<Option<(Arc<Head>, Position)>>,
     /// Held while a head is being written, so that the newest stays.
     writing_head: Mutex<()>,
     state: Mutex<State>,
@@ -48,6 +49,8 @@ struct State {
     asked: Vec<u64>,
     /// Bytes of the head beside it.
     head_bytes: u64,
+    /// Where it stands in the sequence of purges, as its files say or are about to.
+    position: Position,
 }
 
 /// A copy's file while it is open.
@@ -189,18 +192,35 @@ impl Copy {
     }
 
     /// The response was validated: `head` is written beside it.
-    pub(crate) fn update_head(self: &Arc<Self>, head: &Arc<Head>) {
-        if lock(&self.head).replace(head.clone()).is_none() {
+    pub(crate) fn update_head(self: &Arc<Self>, head: &Arc<Head>, position: Position) {
+        if self.note_head(head, position) {
             self.tier.put_head(self);
         }
     }
 
+    /// `head` is the one to be written. False if one waits for that already.
+    pub(super) fn note_head(&self, head: &Arc<Head>, position: Position) -> bool {
+        self.set_position(position);
+        lock(&self.head).replace((head.clone(), position)).is_none()
+    }
+
+    /// The response was purged softly: that is written beside it, if it is not there yet.
+    pub(crate) fn update_position(self: &Arc<Self>, head: &Arc<Head>, position: Position) {
+        if lock(&self.state).position != position {
+            self.update_head(head, position);
+        }
+    }
+
+    pub(super) fn set_position(&self, position: Position) {
+        lock(&self.state).position = position;
+    }
+
     /// Hands the newest head that waits to be written to `write`, one at a time.
-    pub(super) fn write_head(&self, write: impl FnOnce(Arc<Head>)) {
+    pub(super) fn write_head(&self, write: impl FnOnce(Arc<Head>, Position)) {
         let _writing = lock(&self.writing_head);
         let head = lock(&self.head).take();
-        if let Some(head) = head {
-            write(head);
+        if let Some((head, position)) = head {
+            write(head, position);
         }
     }
 

@@ -2,33 +2,37 @@
 //!
 //! ```text
 //! DIR/v1/            locked (flock) by the process that uses it
+//!   journal          purges that may not have been carried out yet
 //!   tmp/NUMBER       being written
 //!   ab/HASH-NUMBER   whole: header, then content
 //!   ab/HASH-NUMBER.head   the header as of the last validation, if there was one
 //! ```
 //!
-//! **Invariant:** a file has its final name only once it is whole; it is never written to after that.
+//! **Invariant:** a file has its final name only once it is whole; it is never written to after that. Only the journal
+//! grows.
 //! **Invariant:** nothing outside `DIR/v1` is touched, and in it no directory is removed.
 //!
-//! Nothing is synced: a process that is killed leaves what it wrote to the kernel, and after a loss of power the
+//! Nothing but the journal is synced: a process that is killed leaves what it wrote to the kernel, and after a loss of power the
 //! checksums tell.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, Dir as Listing, FileType, FlockOperation, Mode, OFlags, mkdirat, openat, renameat,
     unlinkat,
 };
 
+use super::journal::JOURNAL_BYTES_MAX;
 use super::record::{Fault, HEADER_ALIGN, Record, header_bytes};
 
 const MODE_DIR: Mode = Mode::from_raw_mode(0o750);
 const MODE_FILE: Mode = Mode::from_raw_mode(0o640);
 const TMP: &str = "tmp";
 const HEAD: &str = ".head";
+const JOURNAL: &str = "journal";
 /// Directories that files are spread over.
 pub(super) const SPREAD: usize = 256;
 
@@ -208,6 +212,43 @@ impl Directory {
         // Not to wait for a writer, should it be a pipe that somebody put there.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         Ok(openat(&self.0, path, flags, Mode::empty())?)
+    }
+
+    /// The journal of purges as it stands; empty where there is none.
+    pub(super) fn read_journal(&self) -> io::Result<Vec<u8>> {
+        let file = match self.open_for_reading(JOURNAL) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened?,
+        };
+        let length = usize::try_from(fs::fstat(&file)?.st_size).unwrap_or(0);
+        let mut journal = vec![0; length.min(JOURNAL_BYTES_MAX)];
+        read_at(&file, 0, &mut journal)?;
+        Ok(journal)
+    }
+
+    /// The journal, to be written on.
+    pub(super) fn open_journal(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(&self.0, JOURNAL, flags, MODE_FILE)?;
+        fs::fsync(&self.0)?;
+        Ok(file)
+    }
+
+    /// Another journal in place of the one there is, to be written on.
+    pub(super) fn replace_journal(&self, journal: &[u8]) -> io::Result<OwnedFd> {
+        let path = format!("{TMP}/{JOURNAL}");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = self.in_made(TMP, || openat(&self.0, path.as_str(), flags, MODE_FILE))?;
+        write_at(file.as_fd(), 0, journal)?;
+        fs::fdatasync(&file)?;
+        renameat(&self.0, path.as_str(), &self.0, JOURNAL)?;
+        fs::fsync(&self.0)?;
+        Ok(file)
+    }
+
+    /// Waits until all that was written and removed so far outlives a loss of power.
+    pub(super) fn sync_all(&self) -> io::Result<()> {
+        Ok(fs::syncfs(&self.0)?)
     }
 
     /// Everything in one of the directories that files are spread over.

@@ -1,6 +1,7 @@
 //! The disk tier: stored responses on a file system, from which `sendfile` sends, and which outlive the process.
 //!
 //! - [`record`]: what a file says of its response, as bytes.
+//! - [`journal`]: the purges that may not have been carried out on all that lies there, as bytes; [`journaling`] writes it.
 //! - [`files`]: how files are made, read and removed.
 //! - [`content`]: content on disk as a reader gets it: no byte before its block was verified, none that would make
 //!   a worker wait for the disk.
@@ -19,6 +20,8 @@
 pub(crate) mod content;
 mod files;
 mod jobs;
+pub mod journal;
+mod journaling;
 mod queue;
 pub mod record;
 mod scan;
@@ -39,6 +42,8 @@ use std::path::Path;
 pub struct Disk {
     directory: files::Directory,
     bytes_max: u64,
+    start: journaling::Start,
+    journal: Vec<journal::Entry>,
 }
 
 impl Disk {
@@ -47,7 +52,15 @@ impl Disk {
     /// # Errors
     /// `WouldBlock` when another process has it; else what the system says.
     pub fn open(directory: &Path, bytes_max: u64) -> io::Result<Self> {
-        Ok(Self { directory: files::Directory::open(directory)?, bytes_max })
+        let directory = files::Directory::open(directory)?;
+        let (journal, end) = journal::read(&directory.read_journal()?);
+        let start = journaling::Start::of(&journal, end);
+        Ok(Self { directory, bytes_max, start, journal })
+    }
+
+    /// The purges of an earlier life, and the rest.
+    pub(crate) fn take_journal(&mut self) -> Vec<journal::Entry> {
+        std::mem::take(&mut self.journal)
     }
 
     /// The most that its files may take.

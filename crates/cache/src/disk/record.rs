@@ -9,6 +9,8 @@
 //!         with 0 in this place               4 selection lines of name and value
 //!                                            5 freshness
 //!                                            6 sums      XXH3 of each block of the content
+//!                                            7 surrogate lines of name and value, if there is one
+//!                                            8 purges    number, u64 stale since, if either is set
 //! ```
 //!
 //! Numbers are little endian. After the last section come zeros up to a multiple of [`HEADER_ALIGN`]; there the content
@@ -26,6 +28,7 @@ use thalweg_http::token::is_token;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::freshness::Freshness;
+use crate::purge::Position;
 use crate::storage::Selection;
 use crate::store::Head;
 
@@ -42,6 +45,8 @@ const MAGIC: [u8; 8] = *b"thalweg\0";
 const VERSION: u16 = 1;
 const SECTIONS_AT: usize = 24;
 const SUM: std::ops::Range<usize> = 16..24;
+/// When what was not purged is stale by a purge.
+const NEVER: u64 = u64::MAX;
 
 const _: () = assert!(CONTENT_BYTES_MAX / BLOCK_BYTES as u64 * 8 <= HEADER_BYTES_MAX as u64 / 2);
 const _: () = assert!(HEADER_BYTES_MAX.is_multiple_of(HEADER_ALIGN));
@@ -55,6 +60,8 @@ pub struct Record {
     pub key: Arc<str>,
     /// Its head. What was withheld from other clients is not kept.
     pub head: Arc<Head>,
+    /// Where it stands in the sequence of purges.
+    pub position: Position,
     /// Bytes of content.
     pub content_bytes: u64,
     /// XXH3 of each [`BLOCK_BYTES`] of content; the last may be shorter.
@@ -116,6 +123,8 @@ mod tag {
     pub(super) const SELECTION: u16 = 4;
     pub(super) const FRESHNESS: u16 = 5;
     pub(super) const SUMS: u16 = 6;
+    pub(super) const SURROGATE: u16 = 7;
+    pub(super) const PURGES: u16 = 8;
 }
 
 impl Record {
@@ -141,6 +150,15 @@ impl Record {
         section(&mut out, tag::SUMS, |out| {
             out.extend(self.sums.iter().flat_map(|sum| sum.to_le_bytes()));
         });
+        if !self.head.surrogate.is_empty() {
+            section(&mut out, tag::SURROGATE, |out| lines(out, self.head.surrogate.iter()));
+        }
+        if self.position != Position::default() {
+            section(&mut out, tag::PURGES, |out| {
+                out.extend_from_slice(&self.position.number.to_le_bytes());
+                out.extend_from_slice(&self.position.stale_ms.unwrap_or(NEVER).to_le_bytes());
+            });
+        }
         out.resize(out.len().next_multiple_of(HEADER_ALIGN), 0);
         if out.len() > HEADER_BYTES_MAX {
             return Err(Fault::TooLarge);
@@ -192,6 +210,8 @@ struct Parts<'a> {
     selection: Vec<(Box<str>, Vec<u8>)>,
     freshness: Option<Freshness>,
     sums: Vec<u64>,
+    surrogate: Fields,
+    position: Position,
 }
 
 impl<'a> Parts<'a> {
@@ -235,6 +255,14 @@ impl<'a> Parts<'a> {
                     self.sums.push(sum);
                 }
             }
+            tag::SURROGATE => {
+                let surrogate = cursor.fields().filter(|fields| !fields.is_empty());
+                self.surrogate = surrogate.ok_or(Fault::Malformed("surrogate"))?;
+            }
+            tag::PURGES => {
+                let position = cursor.position().filter(|position| *position != Position::default());
+                self.position = position.ok_or(Fault::Malformed("purges"))?;
+            }
             _ => return Err(Fault::Malformed("a section that is not known")),
         }
         if cursor.0.is_empty() { Ok(()) } else { Err(Fault::Malformed("length of a section")) }
@@ -249,7 +277,7 @@ impl<'a> Parts<'a> {
             status,
             fields: self.fields,
             withheld: Fields::new(),
-            surrogate: Fields::new(),
+            surrogate: self.surrogate,
             length: Some(content_bytes),
             freshness: self.freshness.ok_or(Fault::Malformed("freshness"))?,
             selection: Selection::from_lines(self.selection),
@@ -257,7 +285,8 @@ impl<'a> Parts<'a> {
             sliced: false,
         };
         let key = self.key.ok_or(Fault::Malformed("key"))?.into();
-        Ok(Record { number, key, head: Arc::new(head), content_bytes, sums: self.sums })
+        let (head, position) = (Arc::new(head), self.position);
+        Ok(Record { number, key, head, position, content_bytes, sums: self.sums })
     }
 }
 
@@ -318,6 +347,11 @@ impl<'a> Cursor<'a> {
         let mut again = Vec::with_capacity(section.len());
         lines(&mut again, fields.iter());
         (again == section).then_some(fields)
+    }
+
+    fn position(&mut self) -> Option<Position> {
+        let (number, stale_ms) = (self.u64()?, self.u64()?);
+        Some(Position { number, stale_ms: Some(stale_ms).filter(|stale_ms| *stale_ms != NEVER) })
     }
 
     fn freshness(&mut self) -> Option<Freshness> {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::files::{Name, SPREAD, Unreadable};
+use super::record::Record;
 use super::tier::has_validator;
 use super::{Copy, Tier};
 use crate::store::{Head, Key};
@@ -40,6 +41,11 @@ impl Tier {
             }
             work();
         });
+        if !self.is_stopping()
+            && let Some(cache) = self.cache.upgrade()
+        {
+            cache.found_disk();
+        }
         self.set_scanned();
         let stats = self.stats();
         tracing::info!(responses = stats.responses, bytes = stats.bytes, "the disk's responses are found");
@@ -53,7 +59,10 @@ impl Tier {
                     files.extend(listed.files);
                     listed.unknown.iter().for_each(|path| self.directory().remove_unknown(path));
                 }
-                Err(error) => self.failed("a directory of stored responses cannot be read", &error),
+                Err(error) => {
+                    self.keep_journal();
+                    self.failed("a directory of stored responses cannot be read", &error);
+                }
             }
         }
         files
@@ -70,9 +79,10 @@ impl Tier {
             }
         };
         let newer = if has_head { self.directory().read_head(name, &base).ok() } else { None };
-        let head = newer.as_ref().map_or(&base.head, |(record, _)| &record.head);
+        let Record { head, position, .. } = newer.as_ref().map_or(&base, |(record, _)| record);
         let Some(cache) = self.cache.upgrade() else { return };
-        if !is_of_use(head, now_ms()) {
+        // What is newer than the journal came after a purge that it does not tell of.
+        if !is_of_use(head, now_ms()) || position.number > self.start.highest {
             return self.remove(name);
         }
         let key: Key = cache.key(&base.key);
@@ -80,8 +90,9 @@ impl Tier {
         if let Some((_, bytes)) = &newer {
             copy.set_head_bytes(*bytes, drop);
         }
+        copy.set_position(*position);
         self.count(&copy);
-        if !cache.restore(head.clone(), &copy) {
+        if !cache.restore(head.clone(), *position, &copy) {
             return self.discard(&copy);
         }
         lock(&self.queue).push_old(&copy);
@@ -97,7 +108,8 @@ impl Tier {
 /// Whether it may still be served, or asked about.
 fn is_of_use(head: &Head, now_ms: u64) -> bool {
     let freshness = &head.freshness;
-    let longest_s = freshness.lifetime_s + freshness.while_revalidate_s.max(freshness.if_error_s);
+    let longest_s =
+        freshness.while_revalidate_s.max(freshness.if_error_s).saturating_add(freshness.lifetime_s);
     has_validator(head) || longest_s > freshness.age_s(now_ms)
 }
 

@@ -16,6 +16,9 @@ use thalweg_http::cache_control::RequestCacheControl;
 
 use super::record::BLOCK_BYTES;
 use super::{Disk, Stats};
+
+mod purges;
+
 use crate::arena::SLAB_BYTES;
 use crate::fill::{Failure, Progress};
 use crate::freshness::Freshness;
@@ -134,6 +137,10 @@ fn miss(cache: &Arc<Cache>, key: &str) -> Fill {
     }
 }
 
+fn is_hit(cache: &Arc<Cache>, key: &str) -> bool {
+    matches!(look_up(cache, key), Lookup::Hit(_))
+}
+
 fn hit(cache: &Arc<Cache>, key: &str) -> Arc<Stored> {
     match look_up(cache, key) {
         Lookup::Hit(stored) => stored,
@@ -142,8 +149,12 @@ fn hit(cache: &Arc<Cache>, key: &str) -> Arc<Stored> {
 }
 
 fn fill(cache: &Arc<Cache>, key: &str, content: &[u8]) {
+    fill_with(cache, key, content, head(content.len(), &[]));
+}
+
+fn fill_with(cache: &Arc<Cache>, key: &str, content: &[u8], head: Head) {
     let mut fill = miss(cache, key);
-    fill.begin(head(content.len(), &[]), 0);
+    fill.begin(head, 0);
     for piece in content.chunks(100_000) {
         fill.append(Bytes::copy_from_slice(piece), 0).unwrap();
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::files::Directory;
 use super::jobs::Jobs;
+use super::journaling::{Journal, Start};
 use super::queue::Queue;
 use super::record::{BLOCK_BYTES, CONTENT_BYTES_MAX};
 use super::{Copy, Disk, Open, Stats};
@@ -49,6 +50,10 @@ pub(crate) struct Tier {
     pub(super) cache: Weak<Cache>,
     reads: Jobs<(Arc<Copy>, u64)>,
     pub(super) writes: Jobs<Write>,
+    pub(super) journal: Journal,
+    pub(super) start: Start,
+    /// What was purged may still lie on disk, and will until the next start: the journal is not shortened.
+    keeps_journal: AtomicBool,
     /// Of responses that wait to be written: how many, and their content.
     waiting: Mutex<(usize, u64)>,
     pub(super) queue: Mutex<Queue>,
@@ -73,6 +78,8 @@ pub(super) enum Write {
     Head(Arc<Copy>),
     /// A file that is to go.
     Remove(super::files::Name),
+    /// What was purged up to this number is gone once all before this is done: the journal need not tell it any more.
+    ShortenJournal(u64),
 }
 
 /// What went wrong lately.
@@ -101,6 +108,9 @@ impl Tier {
             cache,
             reads: Jobs::held(),
             writes: Jobs::held(),
+            journal: Journal::default(),
+            start: disk.start,
+            keeps_journal: AtomicBool::new(false),
             waiting: Mutex::default(),
             queue: Mutex::default(),
             open: Mutex::default(),
@@ -122,6 +132,8 @@ impl Tier {
     /// When a thread cannot be had.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         self.reads.let_go();
+        self.journal.open();
+        self.spawn("disk-journal".into(), Self::run_journal)?;
         self.spawn("disk-scan".into(), Self::scan)?;
         for number in 0..READ_THREADS {
             self.spawn(format!("disk-read-{number}"), Self::run_reads)?;
@@ -151,6 +163,19 @@ impl Tier {
         self.changed.notify_all();
     }
 
+    /// Everything was tested against the purges up to `number`, and the removal of what they took away was asked for.
+    pub(crate) fn shorten_journal(&self, number: u64) {
+        self.writes.put(Write::ShortenJournal(number));
+    }
+
+    pub(super) fn keep_journal(&self) {
+        self.keeps_journal.store(true, Relaxed);
+    }
+
+    pub(super) fn keeps_journal(&self) -> bool {
+        self.keeps_journal.load(Relaxed)
+    }
+
     /// Takes nothing more on, and ends once what waits is written, or it has taken long enough.
     pub(crate) fn stop(&self) {
         self.close();
@@ -170,6 +195,7 @@ impl Tier {
         self.reads.forget();
         self.writes.let_go();
         self.writes.close();
+        self.journal.close();
     }
 
     /// Whether work is to be dropped where it stands.

@@ -18,6 +18,7 @@ use super::record::{BLOCK_BYTES, Record, blocks, name_hash};
 use super::tier::Write;
 use super::{Copy, Tier};
 use crate::fill::{Backing, Progress};
+use crate::purge::Position;
 use crate::store::{Cache, Head, Stored};
 
 /// Evictions that one write may cause.
@@ -34,8 +35,16 @@ impl Tier {
                     }
                     self.waited(length);
                 }
-                Write::Head(copy) => copy.write_head(|head| self.write_head(&copy, head)),
+                Write::Head(copy) => {
+                    copy.write_head(|head, position| self.write_head(&copy, head, position));
+                }
                 Write::Remove(name) => self.remove(name),
+                Write::ShortenJournal(number) => {
+                    self.writes.wait_for_earlier();
+                    if !self.keeps_journal() {
+                        self.journal.shorten(number);
+                    }
+                }
             }
             if self.is_over() {
                 self.writes.forget();
@@ -53,7 +62,8 @@ impl Tier {
         let number = self.next_number();
         let sums = vec![0; usize::try_from(blocks(length)).expect("content of that length is in memory")];
         let key = stored.key().text().clone();
-        let mut record = Record { number, key, head: stored.head.clone(), content_bytes: length, sums };
+        let (head, position) = (stored.head.clone(), stored.position());
+        let mut record = Record { number, key, head, position, content_bytes: length, sums };
         // Only the numbers in it are not known yet.
         let Ok(header_bytes) = record.encode().map(|header| header.len()) else {
             self.skip();
@@ -75,20 +85,24 @@ impl Tier {
             }
         }
         let copy = Copy::new(self, stored.key().clone(), name, length, header_bytes);
-        self.take_in(&cache, stored, &copy)
+        copy.set_position(position);
+        self.take_in(&cache, stored, &copy, position)
     }
 
     /// Makes a file that was written the copy of its response, unless that has left the index meanwhile.
-    fn take_in(&self, cache: &Cache, stored: &Arc<Stored>, copy: &Arc<Copy>) -> bool {
+    fn take_in(&self, cache: &Cache, stored: &Arc<Stored>, copy: &Arc<Copy>, written: Position) -> bool {
         self.count(copy);
         copy.bind(&stored.content);
-        let Some(head) = cache.attach(stored, copy) else {
+        let Some(current) = cache.attach(stored, copy) else {
             self.drop_copy(copy);
             return false;
         };
         crate::sync::lock(&self.queue).push_new(copy);
-        if !Arc::ptr_eq(&head, &stored.head) {
-            copy.update_head(&head);
+        let position = current.position();
+        if !Arc::ptr_eq(&current.head, &stored.head) || position != written {
+            // At once: a walk that came meanwhile could not ask for it.
+            copy.note_head(&current.head, position);
+            copy.write_head(|head, position| self.write_head(copy, head, position));
         }
         true
     }
@@ -145,14 +159,17 @@ impl Tier {
 
     /// Writes a newer head beside a copy. Where that fails the older one counts after a start: it was true as well, and
     /// is stale sooner.
-    fn write_head(&self, copy: &Copy, head: Arc<Head>) {
-        if copy.is_gone() || self.is_paused() {
+    fn write_head(&self, copy: &Copy, head: Arc<Head>, position: Position) {
+        if copy.is_gone() {
             return;
+        }
+        if self.is_paused() {
+            return self.keep_journal();
         }
         let number = self.next_number();
         let written =
             self.directory().read(copy.name()).map_err(io::Error::other).and_then(|(_, base, _)| {
-                let header = Record { head, ..base }.encode().map_err(io::Error::other)?;
+                let header = Record { head, position, ..base }.encode().map_err(io::Error::other)?;
                 let file = self.directory().create(number)?;
                 write_at(file.as_fd(), 0, &header)?;
                 self.directory().publish_head(number, copy.name())?;
@@ -163,6 +180,7 @@ impl Tier {
             Err(error) => {
                 self.directory().discard(number);
                 if !copy.is_gone() {
+                    self.keep_journal();
                     self.write_failed(&error);
                 }
             }
@@ -174,6 +192,7 @@ impl Tier {
 
     pub(super) fn remove(&self, name: Name) {
         if let Err(error) = self.directory().remove(name) {
+            self.keep_journal();
             self.failed("a file cannot be removed from the disk", &error);
         }
     }

@@ -7,7 +7,7 @@ use crate::disk::content::RAISED_BYTES_MAX;
 use crate::disk::{Copy, Stats};
 use crate::eviction::Frequency;
 use crate::fill::{Backing, FillBuffer, Progress};
-use crate::purge::Standing;
+use crate::purge::{Position, Standing};
 use crate::sync::lock;
 
 impl Cache {
@@ -50,7 +50,7 @@ impl Cache {
             return;
         }
         match stored.content.copy() {
-            Some(copy) => copy.update_head(&stored.head),
+            Some(copy) => copy.update_head(&stored.head, stored.standing.position()),
             None => tier.offer(stored, length),
         }
     }
@@ -61,22 +61,26 @@ impl Cache {
         shard.slot(&stored.key).is_some_and(|slot| slot.find(&stored.content).is_some())
     }
 
-    /// The disk has a copy of it now. Gives its head as the index has it; `None` if it has left.
-    pub(crate) fn attach(&self, stored: &Stored, copy: &Arc<Copy>) -> Option<Arc<Head>> {
+    /// The disk has a copy of it now. Gives it as the index has it; `None` if it has left.
+    pub(crate) fn attach(&self, stored: &Stored, copy: &Arc<Copy>) -> Option<Arc<Stored>> {
         let mut shard = lock(self.shard(stored.key.digest));
-        let head = shard.slot(&stored.key)?.find(&stored.content)?.head.clone();
+        let stored = shard.slot(&stored.key)?.find(&stored.content)?.clone();
         stored.content.set_backing(Backing::Copy(copy.clone()));
-        Some(head)
+        Some(stored)
     }
 
-    /// Puts what was found on disk into the index. False if that has something newer.
-    pub(crate) fn restore(&self, head: Arc<Head>, copy: &Arc<Copy>) -> bool {
+    /// Puts what was found on disk into the index. False if that has something newer, or it was purged.
+    pub(crate) fn restore(&self, head: Arc<Head>, position: Position, copy: &Arc<Copy>) -> bool {
         let content = FillBuffer::on_disk(head.clone(), copy.clone());
         copy.bind(&content);
         let key = copy.key().clone();
-        let (standing, frequency) = (Standing::new(self.purges.number()), Frequency::default());
+        let (standing, frequency) = (Standing::at(position), Frequency::default());
         let stored = Arc::new(Stored { head, content, key, standing, frequency });
         let mut shard = lock(self.shard(stored.key.digest));
+        // With the shard held: no purge of its URL comes between the test and its entry.
+        if !self.purges.spares_found(&stored.key.text, &stored.head, &stored.standing) {
+            return false;
+        }
         let slot = shard.slot_or_new(stored.key.digest, &stored.key.text);
         let same = slot.variants.iter().position(|other| other.head.selection == stored.head.selection);
         let older = match same.map(|at| slot.variants[at].content.copy()) {
@@ -131,6 +135,22 @@ impl Cache {
         // Between the two it may have been settled: then it is gone from both.
         if content.is_on_disk() {
             self.remove_content(copy.key(), content);
+        }
+    }
+}
+
+impl Stored {
+    /// Where it stands in the sequence of purges.
+    pub(crate) fn position(&self) -> Position {
+        self.standing.position()
+    }
+
+    /// Has the disk know, if it has a copy, that it was purged softly.
+    pub(super) fn tell_disk(&self) {
+        if self.standing.stale_ms().is_some()
+            && let Some(copy) = self.content.copy()
+        {
+            copy.update_position(&self.head, self.standing.position());
         }
     }
 }

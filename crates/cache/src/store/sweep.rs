@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Cache, Head, Stored};
+use crate::disk::journal::{Entry, Ticket};
 use crate::purge::{Ban, Purge, TooMany, What};
 use crate::sync::lock;
 
@@ -65,20 +66,35 @@ impl Cache {
     /// # Errors
     /// When too many purges are in force.
     pub fn purge(&self, what: What, soft_ms: Option<u64>) -> Result<Option<usize>, TooMany> {
+        let (count, ticket) = self.take_away(what, soft_ms)?;
+        if let (Some(tier), Some(ticket)) = (&self.disk, ticket) {
+            tier.await_journal(ticket);
+        }
+        Ok(count)
+    }
+
+    /// Takes away all that is stored under `key`, as after a request with an unsafe method (RFC 9111 §4.4). Does not wait
+    /// for the journal.
+    pub fn invalidate(&self, key: &str) {
+        self.take_away(What::Url(key.into()), None).expect("there is always room for a url");
+    }
+
+    /// Puts a purge in force, and has it written to the journal of the disk tier, if there is one.
+    fn take_away(
+        &self,
+        what: What,
+        soft_ms: Option<u64>,
+    ) -> Result<(Option<usize>, Option<Ticket>), TooMany> {
         let (purge, count) = match what {
             What::Url(key) => self.purge_url(key, soft_ms).map(|(purge, count)| (purge, Some(count)))?,
             what => (self.purges.enter(what, soft_ms)?, None),
         };
-        if purge.number <= self.purges.latest() {
+        let is_written_down = purge.number <= self.purges.latest();
+        let ticket = self.disk.as_ref().map(|tier| tier.journal(purge));
+        if is_written_down || self.disk.as_ref().is_some_and(|tier| tier.is_journal_long()) {
             self.sweeper.wake();
         }
-        self.purges.tell(&purge);
-        Ok(count)
-    }
-
-    /// Takes away all that is stored under `key`, as after a request with an unsafe method (RFC 9111 §4.4).
-    pub fn invalidate(&self, key: &str) {
-        self.purge(What::Url(key.into()), None).expect("there is always room for a url");
+        Ok((count, ticket))
     }
 
     /// Takes away every variant under a key, and the place of the fetch whose head is awaited there: who waits for it
@@ -105,8 +121,9 @@ impl Cache {
         };
         let key = slot.key.clone();
         shard.tidy(&key);
-        drop(shard);
+        // With the shard held as well: a walk that began after the number finds the removal of its files asked for.
         self.uncount(&removed);
+        drop(shard);
         Ok((purge, count))
     }
 
@@ -126,21 +143,23 @@ impl Cache {
         self.purges.written_down()
     }
 
-    /// Has every purge told to `journal` before it returns. For a tier that outlives the process.
-    ///
-    /// # Panics
-    /// When there is one already: a programmer's error.
-    pub fn on_purge(&self, journal: impl Fn(&Purge) + Send + Sync + 'static) {
-        self.purges.set_journal(Box::new(journal));
+    /// Puts the purges of an earlier life in force again, before anything is looked up. What is found on disk with a
+    /// lower number is tested against them, until all was found and a walk has come round.
+    pub(crate) fn replay(&self, mut journal: Vec<Entry>) {
+        journal.sort_by_key(Entry::number);
+        for entry in journal {
+            match entry {
+                Entry::Purge(purge) => self.purges.replay(&purge),
+                Entry::Unlisted(number) | Entry::Unknown(number, _) => self.purges.replay_unlisted(number),
+                Entry::Sequence(number) => self.purges.go_on_after(number),
+            }
+        }
     }
 
-    /// Puts a purge of an earlier life in force again, in the order of their numbers, before anything is looked up. What
-    /// is then stored with a lower number is tested against it, until the first walk has come round.
-    ///
-    /// # Errors
-    /// When too many are in force.
-    pub fn replay(&self, purge: &Purge) -> Result<(), TooMany> {
-        self.purges.replay(purge)
+    /// All that lies on disk is in the index.
+    pub(crate) fn found_disk(&self) {
+        self.purges.found_disk();
+        self.sweeper.wake();
     }
 
     /// Walks whenever there is reason to, until [`end_sweeps`](Self::end_sweeps): to be run on a thread of its own.
@@ -158,7 +177,8 @@ impl Cache {
 
     /// One walk: frees all that was purged, and forgets the purges that everything has been tested against.
     pub fn sweep(&self) {
-        let mut tested = self.purges.latest();
+        let knows_all = self.purges.knows_all();
+        let mut tested = self.purges.number();
         for shard in &self.shards {
             if self.sweeper.is_to_end() {
                 return;
@@ -166,12 +186,16 @@ impl Cache {
             let mut gone: Vec<Arc<Stored>> = Vec::new();
             lock(shard).slots.retain(|slot| {
                 gone.extend(slot.variants.extract_if(.., |stored| !stored.is_spared(&self.purges)));
+                slot.variants.iter().for_each(|stored| stored.tell_disk());
                 // Its response is older than the purges that came since it began.
                 tested = tested.min(slot.pending.as_ref().map_or(u64::MAX, |pending| pending.number));
                 !slot.variants.is_empty() || slot.pending.is_some()
             });
             self.uncount(&gone);
         }
-        self.purges.forget(tested);
+        if knows_all {
+            self.purges.forget(tested);
+            self.disk.iter().for_each(|tier| tier.shorten_journal(tested));
+        }
     }
 }

@@ -34,16 +34,24 @@ fn record() -> Record {
             private: None,
             sliced: false,
         }),
+        position: Position::default(),
         content_bytes: 300_000,
         sums: vec![1, u64::MAX],
     }
 }
 
+/// One that was purged softly, with tags.
+fn purged() -> Record {
+    let surrogate = [("Surrogate-Key", "a b")].into_iter().collect();
+    let head = Arc::new(Head { surrogate, ..Head::clone(&record().head) });
+    Record { head, position: Position { number: 9, stale_ms: Some(u64::MAX - 1) }, ..record() }
+}
+
 /// All that a record says; a head cannot be compared.
 fn said(record: &Record) -> impl PartialEq + std::fmt::Debug + use<> {
-    let Head { status, fields, length, freshness, selection, .. } = (*record.head).clone();
+    let Head { status, fields, surrogate, length, freshness, selection, .. } = (*record.head).clone();
     let rest = (record.number, record.key.clone(), record.content_bytes, record.sums.clone());
-    (status, fields, length, freshness, selection, rest)
+    (status, fields, surrogate, length, freshness, selection, record.position, rest)
 }
 
 #[test]
@@ -77,6 +85,17 @@ fn a_header_as_it_lies_on_disk() {
 }
 
 #[test]
+fn tags_and_the_place_among_purges_are_sections_of_their_own() {
+    let header = purged().encode().unwrap();
+    assert_eq!(said(&Record::decode(&header).unwrap()), said(&purged()));
+    let from = record().encode().unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut sections = b"\x07\0\x16\0\0\0\x0d\0Surrogate-Key\x03\0\0\0a b\x08\0\x10\0\0\0".to_vec();
+    sections.extend(9_u64.to_le_bytes());
+    sections.extend((u64::MAX - 1).to_le_bytes());
+    assert_eq!(&header[from..from + sections.len()], sections);
+}
+
+#[test]
 fn what_is_torn_at_any_byte_is_refused() {
     let header = record().encode().unwrap();
     for at in 0..header.len() {
@@ -99,7 +118,7 @@ fn what_is_torn_at_any_byte_is_refused() {
 
 /// A header with `change` made to it and a checksum that holds.
 fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut header = record().encode().unwrap();
+    let mut header = purged().encode().unwrap();
     change(&mut header);
     header[SUM].fill(0);
     let sum = sum(&header);
@@ -111,7 +130,7 @@ fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 fn another_version_and_an_unknown_section_are_refused() {
     let version = forged(|header| header[8] = 2);
     assert_eq!(Record::decode(&version).unwrap_err(), Fault::Foreign);
-    let end = record().encode().unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let end = purged().encode().unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let section = forged(|header| header[end..end + 2].copy_from_slice(&99_u16.to_le_bytes()));
     assert_eq!(Record::decode(&section).unwrap_err(), Fault::Malformed("a section that is not known"));
     let twice = forged(|header| header[end] = 1);
@@ -133,8 +152,10 @@ fn any_record() -> impl Strategy<Value = Record> {
     let freshness = (any::<[u64; 4]>(), any::<bool>(), any::<bool>());
     let selection = prop::collection::vec(("[a-z-]{1,12}", prop::collection::vec(any::<u8>(), 0..40)), 0..5);
     let content = (any::<u64>(), 0..8 * BLOCK_BYTES as u64, any::<[u64; 8]>());
-    (".{0,5000}", 200..600_u16, any_fields(), selection, freshness, content).prop_map(
-        |(key, status, fields, selection, freshness, (number, content_bytes, mut sums))| {
+    let purges = (any_fields(), any::<u64>(), proptest::option::of(0..u64::MAX));
+    (".{0,5000}", 200..600_u16, any_fields(), selection, freshness, content, purges).prop_map(
+        |(key, status, fields, selection, freshness, (number, content_bytes, mut sums), purges)| {
+            let (surrogate, purge, stale_ms) = purges;
             let ([lifetime_s, born_ms, while_revalidate_s, if_error_s], must_revalidate, immutable) =
                 freshness;
             sums[0] = u64::from(status);
@@ -143,7 +164,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 status,
                 fields,
                 withheld: Fields::new(),
-                surrogate: Fields::new(),
+                surrogate,
                 length: Some(content_bytes),
                 freshness: Freshness {
                     lifetime_s,
@@ -158,7 +179,8 @@ fn any_record() -> impl Strategy<Value = Record> {
                 sliced: false,
             };
             let sums = sums[..blocks(content_bytes) as usize].to_vec();
-            Record { number, key: key.into(), head: Arc::new(head), content_bytes, sums }
+            let position = Position { number: purge, stale_ms };
+            Record { number, key: key.into(), head: Arc::new(head), position, content_bytes, sums }
         },
     )
 }
