@@ -548,6 +548,11 @@ impl Stored {
 
     fn found(&self) -> Progress {
         self.frequency.used();
+        if self.head.sliced
+            && let Some(copy) = self.content.copy()
+        {
+            copy.used();
+        }
         self.content.progress()
     }
 

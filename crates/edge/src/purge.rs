@@ -102,8 +102,7 @@ pub(crate) async fn in_background<T: Send + 'static>(
     work: impl FnOnce(&Cache) -> T + Send + 'static,
 ) -> T {
     let cache = cache.clone();
-    let worked = tokio::task::spawn_blocking(move || work(&cache)).await;
-    worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    tokio::task::spawn_blocking(move || work(&cache)).await.expect("a purge does not panic")
 }
 
 /// The answer to a purge that was done.

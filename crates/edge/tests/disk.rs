@@ -269,3 +269,117 @@ async fn a_directory_belongs_to_one_edge() {
     let refused = thalweg_edge::Edge::bind(Config { disk, ..config(backend.address) }).unwrap_err();
     assert!(refused.to_string().starts_with("cannot store responses in /"), "{refused}");
 }
+
+const SLICE: usize = 100_000;
+const SLICEABLE: &str = "Cache-Control: max-age=600\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\n\
+                         Surrogate-Key: film\r\nConnection: close\r\n";
+
+async fn slicing(backend: &Backend, directory: &Path) -> TestEdge {
+    let disk = Some(DiskPlace { directory: directory.into(), bytes_max: 1 << 30 });
+    let admin = Some((Ipv4Addr::LOCALHOST, 0).into());
+    let slice_bytes = SLICE as u64;
+    TestEdge::start(Config { disk, admin, slice_bytes, memory_bytes: 16 << 20, ..config(backend.address) })
+}
+
+/// Seeks to where no slice is, and answers the fetch.
+async fn seek(edge: &TestEdge, backend: &Backend, at: usize) -> Response {
+    let address = edge.address;
+    let asked = tokio::spawn(async move {
+        let mut client = Client::new(TcpStream::connect(address).await.unwrap());
+        client.request("GET", "/film", &format!("Range: bytes={at}-{}\r\n", at + 9)).await;
+        client.response().await
+    });
+    let mut fetch = backend.fetch().await;
+    let start = at - at % SLICE;
+    let expected = format!("bytes={start}-{}", start + SLICE - 1);
+    assert_eq!(field(&fetch.request, "range"), Some(&*expected));
+    let fields = format!("Content-Range: {}/{LARGE}\r\n{SLICEABLE}", expected.replace('=', " "));
+    fetch.respond("206 Partial Content", &fields, &content(start, SLICE)).await;
+    asked.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_seek_into_a_film_is_a_hit_after_a_restart() {
+    let (backend, directory) = (Backend::new().await, Directory::new("slices"));
+    let first = slicing(&backend, &directory.0).await;
+    assert_eq!(seek(&first, &backend, 1_000_123).await.content, content(1_000_123, 10));
+    assert_eq!(seek(&first, &backend, 2_000_000).await.content, content(2_000_000, 10));
+    wait_for(&first, "\"responses\":3").await;
+    first.stop().await;
+
+    let second = slicing(&backend, &directory.0).await;
+    for at in [1_000_500, 2_099_990] {
+        let hit = second.get("/film", &format!("Range: bytes={at}-{}\r\n", at + 9)).await;
+        assert_eq!((hit.status, &hit.content), (206, &content(at, 10)));
+        assert_eq!(hit.field("content-range"), Some(&*format!("bytes {at}-{}/{LARGE}", at + 9)));
+    }
+    let hit = second.get("/film", "Range: bytes=1000000-1000000\r\n").await;
+    assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.cache_status());
+    assert!(!backend.is_asked_again().await);
+    // What was not there yet goes on from what is.
+    assert_eq!(seek(&second, &backend, 500_000).await.content, content(500_000, 10));
+    wait_for(&second, "\"responses\":4").await;
+    purge(&second, "url=media.example/film").await;
+    wait_for(&second, "\"responses\":0").await;
+    second.stop().await;
+
+    let third = slicing(&backend, &directory.0).await;
+    assert_eq!(seek(&third, &backend, 1_000_123).await.content, content(1_000_123, 10));
+    third.stop().await;
+}
+
+async fn purge(edge: &TestEdge, what: &str) {
+    let mut client = Client::new(TcpStream::connect(edge.admin.unwrap()).await.unwrap());
+    client.request("POST", &format!("/purge?{what}"), "Content-Length: 0\r\n").await;
+    assert_eq!(client.response().await.status, 200);
+}
+
+/// All files as they are now, and put back as they were.
+struct Saved(Vec<(PathBuf, Vec<u8>)>);
+
+impl Saved {
+    fn of(directory: &Directory) -> Self {
+        let read = |path: PathBuf| (path.clone(), std::fs::read(path).unwrap());
+        Self(directory.files().into_iter().map(read).collect())
+    }
+
+    fn put_back(&self) {
+        for (path, bytes) in &self.0 {
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_purged_does_not_come_back_with_a_restart() {
+    let (backend, directory) = (Backend::new().await, Directory::new("purged"));
+    let first = edge(&backend, &directory.0).await;
+    let fields = format!("{FRESH}Surrogate-Key: x\r\n");
+    fetch(&first, &backend, "/tag", &fields, b"old").await;
+    fetch(&first, &backend, "/url", FRESH, b"old").await;
+    fetch(&first, &backend, "/kept", FRESH, b"kept").await;
+    wait_for(&first, "\"responses\":3").await;
+    let files = Saved::of(&directory);
+    purge(&first, "tag=x").await;
+    purge(&first, "url=media.example/url").await;
+    wait_for(&first, "\"responses\":1").await;
+    first.stop().await;
+    // As if the process had been killed before it removed a file.
+    files.put_back();
+
+    let second = edge(&backend, &directory.0).await;
+    assert_eq!(second.get("/kept", "").await.content, b"kept");
+    for path in ["/tag", "/url"] {
+        assert_eq!(fetch(&second, &backend, path, &fields, b"new").await.content, b"new");
+    }
+    wait_for(&second, "\"responses\":3").await;
+    second.stop().await;
+
+    let third = edge(&backend, &directory.0).await;
+    for path in ["/tag", "/url"] {
+        assert_eq!(third.get(path, "").await.content, b"new", "it came after the purge");
+    }
+    purge(&third, "tag=x").await;
+    fetch(&third, &backend, "/tag", FRESH, b"newer").await;
+    third.stop().await;
+}

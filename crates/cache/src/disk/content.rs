@@ -229,7 +229,14 @@ impl Copy {
         self.content().is_none_or(|content| content.is_on_disk())
     }
 
-    /// Whether it was read since the last call.
+    /// It is of use: read, or found where its content is elsewhere.
+    pub(crate) fn used(&self) {
+        if !self.hit.load(Relaxed) {
+            self.hit.store(true, Relaxed);
+        }
+    }
+
+    /// Whether it was of use since the last call.
     pub(super) fn take_hit(&self) -> bool {
         self.hit.swap(false, Relaxed)
     }
@@ -264,9 +271,7 @@ impl Copy {
             self.ask(&mut lock(&self.state), first, reading);
             return None;
         }
-        if !self.hit.load(Relaxed) {
-            self.hit.store(true, Relaxed);
-        }
+        self.used();
         (reading.open, reading.there) = (Some(open.clone()), Some(first));
         let end = end.min((first + sendable) * BLOCK_BYTES as u64);
         Some((open, usize::try_from(end - offset).expect("a piece is at most PIECE_BYTES_MAX long")))

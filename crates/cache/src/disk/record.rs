@@ -11,6 +11,7 @@
 //!                                            6 sums      XXH3 of each block of the content
 //!                                            7 surrogate lines of name and value, if there is one
 //!                                            8 purges    number, u64 stale since, if either is set
+//!                                            9 sliced    u64 bytes of the whole, if it is in slices
 //! ```
 //!
 //! Numbers are little endian. After the last section come zeros up to a multiple of [`HEADER_ALIGN`]; there the content
@@ -62,7 +63,7 @@ pub struct Record {
     pub head: Arc<Head>,
     /// Where it stands in the sequence of purges.
     pub position: Position,
-    /// Bytes of content.
+    /// Bytes of content; none where it is in slices.
     pub content_bytes: u64,
     /// XXH3 of each [`BLOCK_BYTES`] of content; the last may be shorter.
     pub sums: Vec<u64>,
@@ -125,6 +126,7 @@ mod tag {
     pub(super) const SUMS: u16 = 6;
     pub(super) const SURROGATE: u16 = 7;
     pub(super) const PURGES: u16 = 8;
+    pub(super) const SLICED: u16 = 9;
 }
 
 impl Record {
@@ -158,6 +160,9 @@ impl Record {
                 out.extend_from_slice(&self.position.number.to_le_bytes());
                 out.extend_from_slice(&self.position.stale_ms.unwrap_or(NEVER).to_le_bytes());
             });
+        }
+        if let Some(length) = self.head.length.filter(|_| self.head.sliced) {
+            section(&mut out, tag::SLICED, |out| out.extend_from_slice(&length.to_le_bytes()));
         }
         out.resize(out.len().next_multiple_of(HEADER_ALIGN), 0);
         if out.len() > HEADER_BYTES_MAX {
@@ -212,6 +217,7 @@ struct Parts<'a> {
     sums: Vec<u64>,
     surrogate: Fields,
     position: Position,
+    sliced: Option<u64>,
 }
 
 impl<'a> Parts<'a> {
@@ -263,6 +269,7 @@ impl<'a> Parts<'a> {
                 let position = cursor.position().filter(|position| *position != Position::default());
                 self.position = position.ok_or(Fault::Malformed("purges"))?;
             }
+            tag::SLICED => self.sliced = Some(cursor.u64().ok_or(Fault::Malformed("sliced"))?),
             _ => return Err(Fault::Malformed("a section that is not known")),
         }
         if cursor.0.is_empty() { Ok(()) } else { Err(Fault::Malformed("length of a section")) }
@@ -273,16 +280,19 @@ impl<'a> Parts<'a> {
         if content_bytes > CONTENT_BYTES_MAX || blocks(content_bytes) != self.sums.len() as u64 {
             return Err(Fault::Malformed("sums"));
         }
+        if self.sliced.is_some() && content_bytes > 0 {
+            return Err(Fault::Malformed("sliced"));
+        }
         let head = Head {
             status,
             fields: self.fields,
             withheld: Fields::new(),
             surrogate: self.surrogate,
-            length: Some(content_bytes),
+            length: self.sliced.or(Some(content_bytes)),
             freshness: self.freshness.ok_or(Fault::Malformed("freshness"))?,
             selection: Selection::from_lines(self.selection),
             private: None,
-            sliced: false,
+            sliced: self.sliced.is_some(),
         };
         let key = self.key.ok_or(Fault::Malformed("key"))?.into();
         let (head, position) = (Arc::new(head), self.position);

@@ -17,7 +17,7 @@ use super::files::{Name, write_at};
 use super::record::{BLOCK_BYTES, Record, blocks, name_hash};
 use super::tier::Write;
 use super::{Copy, Tier};
-use crate::fill::{Backing, Progress};
+use crate::fill::Backing;
 use crate::purge::Position;
 use crate::store::{Cache, Head, Stored};
 
@@ -29,7 +29,7 @@ impl Tier {
         while let Some(job) = self.writes.next() {
             match job {
                 Write::Response(stored) => {
-                    let Progress::Complete(length) = stored.content.progress() else { continue };
+                    let Some(length) = stored.own_bytes() else { continue };
                     if !self.write_response(&stored, length) {
                         stored.content.set_backing(Backing::None);
                     }

@@ -73,8 +73,12 @@ enum Phase<H> {
 enum Content {
     Stored(Stored),
     Passed(Window),
-    /// So many bytes, which are not kept here: the head says where.
-    Elsewhere(u64),
+    /// So many bytes, which are not kept here: the head says where. What the disk has of it is the head alone.
+    Elsewhere {
+        length: u64,
+        #[cfg(not(loom))]
+        backing: Backing,
+    },
     #[cfg(not(loom))]
     OnDisk(Arc<disk::Copy>),
 }
@@ -258,7 +262,7 @@ impl Content {
         match self {
             Self::Stored(stored) => stored.len,
             Self::Passed(window) => window.end(),
-            Self::Elsewhere(length) => *length,
+            Self::Elsewhere { length, .. } => *length,
             #[cfg(not(loom))]
             Self::OnDisk(copy) => copy.length(),
         }

@@ -35,9 +35,13 @@ pub(crate) enum Settled {
 }
 
 impl<H: Clone> FillBuffer<H> {
-    /// Complete content of which the disk alone has a copy.
-    pub(crate) fn on_disk(head: H, copy: Arc<Copy>) -> Arc<Self> {
-        let phase = Phase::Complete(head, Content::OnDisk(copy));
+    /// Complete content of which the disk alone has a copy; or, of `elsewhere` bytes that are not kept here, the head.
+    pub(crate) fn on_disk(head: H, copy: Arc<Copy>, elsewhere: Option<u64>) -> Arc<Self> {
+        let content = match elsewhere {
+            Some(length) => Content::Elsewhere { length, backing: Backing::Copy(copy) },
+            None => Content::OnDisk(copy),
+        };
+        let phase = Phase::Complete(head, content);
         let waiters = Waiters::default();
         let inner = Inner { phase, waiters, first_reader: false, trailer: None, deserted: None };
         Arc::new(Self { inner: sync::Mutex::new(inner), readers: AtomicUsize::new(0) })
@@ -45,37 +49,40 @@ impl<H: Clone> FillBuffer<H> {
 }
 
 impl<H> FillBuffer<H> {
-    /// Whether memory has nothing of it.
+    /// Whether memory has none of its content.
     pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(lock(&self.inner).phase, Phase::Complete(_, Content::OnDisk(_)))
+        matches!(lock(&self.inner).phase, Phase::Complete(_, Content::OnDisk(_) | Content::Elsewhere { .. }))
     }
 
     /// The disk's copy, if there is one.
     pub(crate) fn copy(&self) -> Option<Arc<Copy>> {
         match &lock(&self.inner).phase {
             Phase::Complete(_, Content::OnDisk(copy)) => Some(copy.clone()),
-            Phase::Complete(_, Content::Stored(Stored { backing: Backing::Copy(copy), .. })) => {
-                Some(copy.clone())
-            }
+            Phase::Complete(_, content) => match content.backing()? {
+                Backing::Copy(copy) => Some(copy.clone()),
+                Backing::None | Backing::Awaited => None,
+            },
             _ => None,
         }
     }
 
     /// Says that it waits to be written. False unless it is complete, in memory, and on no disk yet.
     pub(crate) fn await_copy(&self) -> bool {
-        match &mut lock(&self.inner).phase {
-            Phase::Complete(_, Content::Stored(stored)) if matches!(stored.backing, Backing::None) => {
-                stored.backing = Backing::Awaited;
-                true
-            }
-            _ => false,
+        if let Phase::Complete(_, content) = &mut lock(&self.inner).phase
+            && let Some(backing @ Backing::None) = content.backing_mut()
+        {
+            *backing = Backing::Awaited;
+            return true;
         }
+        false
     }
 
     /// Says what the disk has of it now, where memory has it.
     pub(crate) fn set_backing(&self, backing: Backing) {
-        if let Phase::Complete(_, Content::Stored(stored)) = &mut lock(&self.inner).phase {
-            stored.backing = backing;
+        if let Phase::Complete(_, content) = &mut lock(&self.inner).phase
+            && let Some(now) = content.backing_mut()
+        {
+            *now = backing;
         }
     }
 
@@ -85,8 +92,11 @@ impl<H> FillBuffer<H> {
         let Phase::Complete(_, content) = &mut inner.phase else { return Settled::No };
         let copy = match content {
             Content::Stored(Stored { backing: Backing::Copy(copy), .. }) => copy.clone(),
-            Content::Stored(Stored { backing: Backing::Awaited, .. }) => return Settled::Awaited,
-            Content::OnDisk(_) => return Settled::Already,
+            Content::Stored(Stored { backing: Backing::Awaited, .. })
+            | Content::Elsewhere { backing: Backing::Awaited, .. } => return Settled::Awaited,
+            Content::OnDisk(_) | Content::Elsewhere { backing: Backing::Copy(_), .. } => {
+                return Settled::Already;
+            }
             _ => return Settled::No,
         };
         let left = std::mem::replace(content, Content::OnDisk(copy));
@@ -128,5 +138,21 @@ impl<H> FillBuffer<H> {
         let woken = inner.waiters.take();
         drop(inner);
         woken.wake();
+    }
+}
+
+impl Content {
+    fn backing(&self) -> Option<&Backing> {
+        match self {
+            Self::Stored(Stored { backing, .. }) | Self::Elsewhere { backing, .. } => Some(backing),
+            Self::Passed(_) | Self::OnDisk(_) => None,
+        }
+    }
+
+    fn backing_mut(&mut self) -> Option<&mut Backing> {
+        match self {
+            Self::Stored(Stored { backing, .. }) | Self::Elsewhere { backing, .. } => Some(backing),
+            Self::Passed(_) | Self::OnDisk(_) => None,
+        }
     }
 }

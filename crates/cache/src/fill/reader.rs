@@ -132,7 +132,7 @@ impl<H> Reader<H> {
             }
             #[cfg(not(loom))]
             Some(Content::OnDisk(_)) => (None, None),
-            Some(Content::Elsewhere(_)) | None => (None, None),
+            Some(Content::Elsewhere { .. }) | None => (None, None),
         };
         let next = match (piece, &inner.phase) {
             (Some(piece), _) => {

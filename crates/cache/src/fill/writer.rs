@@ -183,7 +183,12 @@ impl<H> Writer<H> {
     /// The head has arrived, and `length` bytes of content are kept in other fills: here there is nothing to read.
     pub fn complete_elsewhere(mut self, head: H, length: u64) {
         self.done = true;
-        self.change(|inner| inner.phase = Phase::Complete(head, Content::Elsewhere(length)));
+        let content = Content::Elsewhere {
+            length,
+            #[cfg(not(loom))]
+            backing: super::Backing::None,
+        };
+        self.change(|inner| inner.phase = Phase::Complete(head, content));
     }
 
     /// The fill cannot go on.

@@ -117,8 +117,10 @@ impl Fill {
         let content = self.place.content.clone();
         let (standing, frequency) = (Standing::new(number), Frequency::default());
         let stored = Stored { head: head.clone(), content: content.clone(), key, standing, frequency };
-        cache.admit(&Arc::new(stored), &content, None);
+        let stored = Arc::new(stored);
+        cache.admit(&stored, &content, None);
         self.writer.complete_elsewhere(head, length);
+        cache.offer(&stored);
     }
 
     fn pass(&mut self, head: Head) {

@@ -43,12 +43,7 @@ impl Cache {
 
     /// Offers a response to the disk that is complete, or whose head is new.
     pub(super) fn offer(&self, stored: &Arc<Stored>) {
-        let (Some(tier), Progress::Complete(length)) = (&self.disk, stored.content.progress()) else {
-            return;
-        };
-        if stored.head.sliced {
-            return;
-        }
+        let (Some(tier), Some(length)) = (&self.disk, stored.own_bytes()) else { return };
         match stored.content.copy() {
             Some(copy) => copy.update_head(&stored.head, stored.standing.position()),
             None => tier.offer(stored, length),
@@ -71,7 +66,8 @@ impl Cache {
 
     /// Puts what was found on disk into the index. False if that has something newer, or it was purged.
     pub(crate) fn restore(&self, head: Arc<Head>, position: Position, copy: &Arc<Copy>) -> bool {
-        let content = FillBuffer::on_disk(head.clone(), copy.clone());
+        let elsewhere = head.length.filter(|_| head.sliced);
+        let content = FillBuffer::on_disk(head.clone(), copy.clone(), elsewhere);
         copy.bind(&content);
         let key = copy.key().clone();
         let (standing, frequency) = (Standing::at(position), Frequency::default());
@@ -143,6 +139,14 @@ impl Stored {
     /// Where it stands in the sequence of purges.
     pub(crate) fn position(&self) -> Position {
         self.standing.position()
+    }
+
+    /// Bytes of its content, without what is in slices, once it is complete.
+    pub(crate) fn own_bytes(&self) -> Option<u64> {
+        match self.content.progress() {
+            Progress::Complete(length) => Some(if self.head.sliced { 0 } else { length }),
+            _ => None,
+        }
     }
 
     /// Has the disk know, if it has a copy, that it was purged softly.
