@@ -7,12 +7,14 @@
 //! - `make fuzz PARSER=ranges FOR_S=600` runs one target under libFuzzer, guided by coverage, on the stable compiler.
 //!   What it finds lies in `target/fuzz`; an input that failed goes into the corpus with its fix.
 //!
-//! Inputs are text as far as their subject is: a value, and in further lines what it is applied to.
+//! Inputs are text as far as their subject is: a value, and in further lines what it is applied to. What lies behind a
+//! checksum is given without it.
 
 mod chunked;
 mod conditions;
 mod dates;
 mod directives;
+mod disk;
 mod heads;
 mod ranges;
 mod vary;
@@ -27,12 +29,14 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
     Target { name: "content-range", run: ranges::content_range },
     Target { name: "dates", run: dates::run },
     Target { name: "directives", run: directives::run },
+    Target { name: "disk-journal", run: disk::journal },
+    Target { name: "disk-record", run: disk::record },
     Target { name: "ranges", run: ranges::run },
     Target { name: "request-head", run: heads::request },
     Target { name: "response-head", run: heads::response },

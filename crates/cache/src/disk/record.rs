@@ -227,13 +227,14 @@ impl<'a> Parts<'a> {
         while let Some(tag) = sections.u16().filter(|tag| *tag != 0) {
             let length = sections.u32().ok_or(Fault::Malformed("section"))? as usize;
             let section = sections.take(length).ok_or(Fault::Malformed("section"))?;
-            if tag <= last {
+            // Those up to the sums are always there.
+            if tag <= last || last < tag::SUMS && tag != last + 1 {
                 return Err(Fault::Malformed("order"));
             }
             last = tag;
             parts.take(tag, section)?;
         }
-        if sections.0.iter().any(|byte| *byte != 0) || sections.0.len() >= HEADER_ALIGN {
+        if last < tag::SUMS || sections.0.iter().any(|byte| *byte != 0) || sections.0.len() >= HEADER_ALIGN {
             return Err(Fault::Malformed("end"));
         }
         Ok(parts)

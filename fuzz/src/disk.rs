@@ -1,0 +1,44 @@
+//! What the disk tier reads back: a header of a stored response, and the journal of purges.
+
+use thalweg_cache::disk::journal::{Entry, read};
+use thalweg_cache::disk::record::{HEADER_ALIGN, Record, header_bytes, sum};
+
+/// A header, as it stands and as the sections of one whose checksum holds.
+pub(crate) fn record(input: &[u8]) {
+    decode(input);
+    let mut header = [b"thalweg\0", &[1, 0, 0, 0][..], &[0; 12], input].concat();
+    header.resize(header.len().next_multiple_of(HEADER_ALIGN), 0);
+    let bytes = u32::try_from(header.len()).expect("inputs are below 4 GiB");
+    header[12..16].copy_from_slice(&bytes.to_le_bytes());
+    let sum = sum(&header);
+    header[16..24].copy_from_slice(&sum.to_le_bytes());
+    decode(&header);
+}
+
+fn decode(header: &[u8]) {
+    let bytes = header_bytes(header);
+    if let Ok(record) = Record::decode(header) {
+        assert_eq!(bytes, Ok(header.len()));
+        assert_eq!(record.encode().as_deref(), Ok(header));
+    }
+}
+
+/// A journal, as it stands and as one whose entries have the lines of the input as their payload.
+pub(crate) fn journal(input: &[u8]) {
+    check(input);
+    let mut journal = Vec::new();
+    for payload in input.split(|byte| *byte == b'\n') {
+        Entry::Unknown(0, payload.into()).encode(&mut journal);
+    }
+    check(&journal);
+    // Its tail was not written to its end.
+    journal.pop();
+    check(&journal);
+}
+
+fn check(journal: &[u8]) {
+    let (entries, end) = read(journal);
+    let mut again = Vec::new();
+    entries.iter().for_each(|entry| entry.encode(&mut again));
+    assert_eq!(again, journal[..end]);
+}
