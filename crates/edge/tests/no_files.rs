@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "edge/support/mod.rs"]
 mod support;
 
 use std::future::pending;

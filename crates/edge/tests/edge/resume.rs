@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Backend, Client, Fetch, TestEdge, config, content, field};
+use crate::support::{Backend, Client, Fetch, TestEdge, config, content, field};
 use thalweg_edge::{BackendUrl, Config, Timeouts};
 
 const SIZE: usize = 300_000;

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Backend, TestEdge, config};
+use crate::support::{Backend, TestEdge, config};
 use thalweg_edge::{Config, Timeouts};
 use thalweg_http::Limits;
 

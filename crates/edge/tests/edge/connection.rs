@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Backend, Client, Fetch, TestEdge, config, content};
 use expect_test::expect;
-use support::{Backend, Client, Fetch, TestEdge, config, content};
 use thalweg_cache::store::PASS_WINDOW_BYTES;
 use thalweg_edge::{Config, Timeouts};
 use thalweg_record::{CacheResult, Cut};

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use support::{Backend, Response, TestEdge, config, content, field};
+use crate::support::{Backend, Response, TestEdge, config, content, field};
 use thalweg_edge::{BackendUrl, Config, Timeouts};
 use tokio::task::JoinHandle;
 
@@ -16,7 +14,7 @@ fn get(edge: &TestEdge, path: &'static str, fields: &'static str) -> JoinHandle<
     let address = edge.address;
     tokio::spawn(async move {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let mut client = support::Client::new(stream);
+        let mut client = crate::support::Client::new(stream);
         client.request("GET", path, fields).await;
         client.response().await
     })

@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{Backend, Fetch, Response, TestEdge, config, field};
+use crate::support::{Backend, Fetch, Response, TestEdge, config, field};
 use thalweg_edge::{Config, Rules};
 use tokio::task::JoinHandle;
 
@@ -15,7 +13,7 @@ fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
     let address = edge.address;
     tokio::spawn(async move {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let mut client = support::Client::new(stream);
+        let mut client = crate::support::Client::new(stream);
         client.request("GET", "/a", fields).await;
         client.response().await
     })

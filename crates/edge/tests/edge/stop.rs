@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::net::Ipv4Addr;
 
-use support::{Backend, Client, PATIENCE, TestEdge, config};
+use crate::support::{Backend, Client, PATIENCE, TestEdge, config};
 use thalweg_edge::{Config, Edge};
 use tokio::net::TcpStream;
 use tokio::sync::broadcast::error::RecvError;

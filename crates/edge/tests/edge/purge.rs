@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::net::Ipv4Addr;
 
-use support::{Backend, Client, Fetch, Response, TestEdge, config, field};
+use crate::support::{Backend, Client, Fetch, Response, TestEdge, config, field};
 use thalweg_edge::Config;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;

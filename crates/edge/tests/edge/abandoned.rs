@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Backend, Fetch, PATIENCE, TestEdge, config, content};
+use crate::support::{Backend, Fetch, PATIENCE, TestEdge, config, content};
 use thalweg_edge::{AbandonedFills, Config};
 use thalweg_record::Cut;
 

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{Backend, Client, Fetch, TestEdge, field};
+use crate::support::{Backend, Client, Fetch, TestEdge, field};
 
 const DATE: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 const BEFORE: &str = "Wed, 31 Dec 2025 00:00:00 GMT";

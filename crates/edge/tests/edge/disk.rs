@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use support::{Backend, Client, PATIENCE, Response, TestEdge, config, content, field};
+use crate::support::{Backend, Client, PATIENCE, Response, TestEdge, config, content, field};
 use thalweg_edge::{Config, DiskPlace};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{Backend, Client, PATIENCE, Response, TestEdge, content};
+use crate::support::{Backend, Client, PATIENCE, Response, TestEdge, content};
 use tokio::sync::mpsc;
 
 const CLIENTS: usize = 200;

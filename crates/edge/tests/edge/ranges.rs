@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use support::{Backend, Client, Response, TestEdge, config, content, field};
+use crate::support::{Backend, Client, Response, TestEdge, config, content, field};
 use thalweg_edge::Config;
 use tokio::task::JoinHandle;
 

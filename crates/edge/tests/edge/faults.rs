@@ -3,15 +3,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use support::{TestEdge, field};
+use crate::support::{TestEdge, field};
 use thalweg_edge::{BackendUrl, Config, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -218,7 +216,7 @@ async fn a_backend_that_breaks_off_at_any_byte_leaves_nothing_wrong_behind() {
     for framed in [Framed::Length, Framed::Plain, Framed::Chunked, Framed::Close] {
         for how in [End::Close, End::Reset] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let edge = TestEdge::start(support::config(listener.local_addr().unwrap()));
+            let edge = TestEdge::start(crate::support::config(listener.local_addr().unwrap()));
             let address = edge.address;
             let backend = tokio::spawn(breaks_once(listener, LENGTH, framed, how));
             let whole = response("/a", LENGTH, framed, None).len();
@@ -346,7 +344,7 @@ async fn with_a_moody_backend_and_far_too_little_memory_every_byte_is_right() {
             between_bytes: Duration::from_millis(100),
             ..Timeouts::default()
         },
-        ..support::config(listener.local_addr().unwrap())
+        ..crate::support::config(listener.local_addr().unwrap())
     });
     let asked_for = Arc::new(AtomicUsize::new(0));
     let backend = tokio::spawn(moody(listener, SEED, asked_for.clone()));

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{Backend, TestEdge, config, field};
+use crate::support::{Backend, TestEdge, config, field};
 
 #[tokio::test]
 async fn rfc9110_7_6_1_what_is_for_one_connection_stays_on_it() {

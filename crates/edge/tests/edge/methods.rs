@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Backend, Client, Fetch, PATIENCE, TestEdge, config, content, field};
+use crate::support::{Backend, Client, Fetch, PATIENCE, TestEdge, config, content, field};
 use thalweg_edge::{Config, Timeouts};
 
 const STORED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";

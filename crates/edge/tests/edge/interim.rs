@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{Backend, TestEdge};
+use crate::support::{Backend, TestEdge};
 
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </b>; rel=preload\r\nVia: 1.1 far\r\n\
                      Connection: x-private\r\nX-Private: a\r\nKeep-Alive: timeout=5\r\n\r\n";

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{Backend, Client, TestEdge, field};
+use crate::support::{Backend, Client, TestEdge, field};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n";
 const TRAILER: &str =

@@ -1,0 +1,20 @@
+//! The edge over real sockets, one file a subject. One program, so that it is linked once.
+
+mod abandoned;
+mod backends;
+mod caching;
+mod conditions;
+mod connection;
+mod disk;
+mod faults;
+mod hops;
+mod interim;
+mod methods;
+mod purge;
+mod ranges;
+mod relay;
+mod resume;
+mod rules;
+mod stop;
+mod support;
+mod trailers;
