@@ -204,7 +204,8 @@ impl Slabs {
             return None;
         }
         let is_open = |slab: usize| [self.small, self.large].iter().flatten().any(|open| open.slab == slab);
-        let can_be_emptied = |slab: &usize| !self.residents[*slab].is_empty() && !is_open(*slab);
+        let can_be_emptied =
+            |slab: &usize| self.holders[*slab] > 0 && !self.residents[*slab].is_empty() && !is_open(*slab);
         let slab =
             (0..self.holders.len()).filter(can_be_emptied).min_by_key(|slab| self.live_bytes[*slab])?;
         let dead_bytes = SLAB_BYTES - self.live_bytes[slab];
@@ -301,7 +302,6 @@ impl Run {
         self.len
     }
 
-    #[cfg(not(loom))]
     pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }

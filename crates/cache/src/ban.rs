@@ -134,6 +134,12 @@ impl Expression {
         &self.text
     }
 
+    /// Whether what it is about depends on when it was made.
+    pub fn has_age(&self) -> bool {
+        let is_age = |it: &Condition| matches!(it, Condition::Number { name: NumberName::Age, .. });
+        self.conditions.iter().any(is_age)
+    }
+
     /// Whether every condition holds.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(subject))

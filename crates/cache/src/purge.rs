@@ -333,8 +333,9 @@ impl List {
             },
             What::Tag(name) => marks(&mut self.tags, name)?.set(purge),
             What::Ban(ban) => {
-                // The newer one takes away all that the older one would.
-                self.bans.retain(|(_, old)| old.expression.as_str() != ban.expression.as_str());
+                // The newer one takes away all that the older one would; not where the age counts, as of each.
+                let is_repeated = |old: &Ban| old.expression.as_str() == ban.expression.as_str();
+                self.bans.retain(|(_, old)| old.expression.has_age() || !is_repeated(old));
                 if self.bans.len() >= BANS_MAX {
                     return Err(TooMany);
                 }

@@ -395,16 +395,20 @@ impl Cache {
 
     /// Puts `stored`, which was fetched into `fill`, into the index in place of `old`, or of the variant that the same
     /// requests select; unless it was purged on its way, and with it the place of its fetch.
-    fn admit(&self, stored: &Arc<Stored>, fill: &Arc<Content>, old: Option<&Arc<Stored>>) {
+    fn admit(&self, stored: &Arc<Stored>, fill: &Arc<Content>, old: Option<&Arc<Stored>>) -> bool {
         let mut removed = Vec::new();
         let mut shard = lock(self.shard(stored.key.digest));
-        let Some(slot) = shard.slot(&stored.key) else { return };
+        let Some(slot) = shard.slot(&stored.key) else { return false };
         if !slot.take_pending(fill, &self.sweeper, &self.purges) {
-            return;
+            return false;
         }
-        if !stored.is_spared(&self.purges) || old.is_some_and(|old| !old.is_spared(&self.purges)) {
+        // What was validated may have been lost with the disk meanwhile.
+        let has_failed = matches!(stored.content.progress(), Progress::Failed(_));
+        let is_purged =
+            || !stored.is_spared(&self.purges) || old.is_some_and(|old| !old.is_spared(&self.purges));
+        if has_failed || is_purged() {
             shard.tidy(&stored.key);
-            return;
+            return false;
         }
         let replaced = |variant: &mut Arc<Stored>| {
             old.is_some_and(|old| Arc::ptr_eq(old, variant))
@@ -423,6 +427,7 @@ impl Cache {
             removed.into_iter().partition(|other| Arc::ptr_eq(&other.content, &stored.content));
         self.uncount(&gone);
         self.uncount_index(&same);
+        true
     }
 
     /// Puts `head` in place of the head of `stored`, if that is still there; one that may not be shared takes it away.
@@ -430,12 +435,13 @@ impl Cache {
         if head.private.is_some() {
             return self.remove_stored(stored);
         }
-        let updated = stored.with_head(head, stored.standing.again());
         let mut shard = lock(self.shard(stored.key.digest));
         let slot = shard.slot(&stored.key);
         let variant =
             slot.and_then(|slot| slot.variants.iter_mut().find(|variant| Arc::ptr_eq(variant, stored)));
-        let Some(variant) = variant else { return };
+        // The new head must not be tested in place of one that was purged.
+        let Some(variant) = variant.filter(|variant| variant.is_spared(&self.purges)) else { return };
+        let updated = variant.with_head(head, variant.standing.again());
         let old = std::mem::replace(variant, updated.clone());
         drop(shard);
         let old = [old];
@@ -482,14 +488,24 @@ impl Cache {
         self.uncount(&removed);
     }
 
+    /// Removes what is stored under `key` in slices, and passes it for the next seconds: the backend does not give them.
+    pub fn forget_sliced(&self, key: &str, now_ms: u64) {
+        self.forget_where(key, |stored| stored.head.sliced);
+        let digest = self.hasher.hash_one(key);
+        lock(self.shard(digest)).mark_passed(digest, now_ms);
+    }
+
     /// Removes what is stored under `key` with the entity tag `etag`: the backend has something else now.
     pub fn forget(&self, key: &str, etag: &[u8]) {
+        self.forget_where(key, |stored| stored.head.fields.get("etag") == Some(etag));
+    }
+
+    fn forget_where(&self, key: &str, is_gone: impl Fn(&Stored) -> bool) {
         let digest = self.hasher.hash_one(key);
         let mut shard = lock(self.shard(digest));
         let Some(slot) = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key)) else { return };
-        let (key, gone) =
-            (slot.key.clone(), |stored: &mut Arc<Stored>| stored.head.fields.get("etag") == Some(etag));
-        let removed: Vec<_> = slot.variants.extract_if(.., gone).collect();
+        let key = slot.key.clone();
+        let removed: Vec<_> = slot.variants.extract_if(.., |stored| is_gone(stored)).collect();
         shard.tidy(&key);
         drop(shard);
         self.uncount(&removed);

@@ -146,7 +146,7 @@ fn content_moves_under_its_readers() {
             let (buffer, mut writer) = FillBuffer::<()>::stored(&arena, ());
             writer.append(Bytes::from_static(bytes)).unwrap();
             writer.complete();
-            buffer.settle();
+            buffer.reside();
             buffer
         });
         drop(gone);

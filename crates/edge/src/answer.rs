@@ -31,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) content: Content,
     pub(crate) cache: CacheResult,
     freshness: Freshness,
+    /// It was fetched for this client, which gets the fields that are for it alone.
+    pub(crate) own: bool,
     /// The backend answered this very request: its conditions and range are not ours to apply.
     pub(crate) verbatim: bool,
     forward: Option<Forward>,
@@ -49,7 +51,8 @@ impl Found {
     fn stored(stored: &Stored, cache: CacheResult) -> Self {
         let content = Content::Fill(stored.content.reader(0));
         let freshness = stored.freshness();
-        Self { head: stored.head.clone(), content, cache, freshness, verbatim: false, forward: None }
+        let (own, verbatim) = (false, false);
+        Self { head: stored.head.clone(), content, cache, freshness, own, verbatim, forward: None }
     }
 
     /// Stale, because the backend failed (RFC 5861 §4).
@@ -60,7 +63,7 @@ impl Found {
     fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forward: Forward) -> Self {
         let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
         let (freshness, content) = (head.freshness, Content::Fill(content));
-        Self { head, content, cache, freshness, verbatim: false, forward: Some(forward) }
+        Self { head, content, cache, freshness, own: true, verbatim: false, forward: Some(forward) }
     }
 
     /// The same, with its content from slices; `opened` is where the first one was found.
@@ -140,6 +143,9 @@ pub(crate) async fn answer(
         let Some(mut sliced) = Sliced::instead(worker, key, request, client.ip, &found, slices) else {
             return Ok(found);
         };
+        if asked(worker, request).only_if_cached && !sliced.is_stored(&found.head) {
+            return Err(Refusal::own(504, "nothing stored answers the request"));
+        }
         match sliced.open_first(&found.head).await {
             Ok(opened) => return Ok(found.sliced(sliced, opened)),
             // What was found is not at the backend any more, or not in slices.
@@ -151,6 +157,15 @@ pub(crate) async fn answer(
     pass(worker, request, client, Forward::Miss).await
 }
 
+/// What the request says of caching, where that counts.
+fn asked(worker: &Worker, request: &RequestHead) -> RequestCacheControl {
+    if worker.config().rules.request_directives {
+        RequestCacheControl::from_fields(&request.fields)
+    } else {
+        RequestCacheControl::default()
+    }
+}
+
 /// Finds or fetches a response; its content may be elsewhere. `slices` is whether the backend may be asked for a slice, which
 /// is taken back if it has none to give.
 async fn find(
@@ -160,11 +175,7 @@ async fn find(
     client: Asker<'_>,
     slices: &mut bool,
 ) -> Result<Found, Refusal> {
-    let asked = if worker.config().rules.request_directives {
-        RequestCacheControl::from_fields(&request.fields)
-    } else {
-        RequestCacheControl::default()
-    };
+    let asked = asked(worker, request);
     for _ in 0..WAITS_MAX {
         match worker.cache().look_up(key, &request.fields, &asked, now_ms()) {
             Lookup::Hit(stored) => return Ok(Found::stored(&stored, CacheResult::Hit)),
@@ -182,6 +193,7 @@ async fn find(
                     Ok(head) => Ok(Found::fetched(head, content, Forward::UriMiss)),
                     // The backend has no such slice to give: all of it then.
                     Err(Failure::NotSliced(_)) => continue,
+                    Err(Failure::NotShared) => return pass(worker, request, client, Forward::Miss).await,
                     Err(failure) => Err(Refusal::failed(&failure, Forward::UriMiss)),
                 };
             }
@@ -200,7 +212,7 @@ async fn find(
                     Err(Failure::Superseded) => match told.await {
                         Ok(stored) => {
                             let found = Found::stored(&stored, CacheResult::Validated);
-                            Ok(Found { forward: Some(forward), ..found })
+                            Ok(Found { own: true, forward: Some(forward), ..found })
                         }
                         Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward)),
                     },
@@ -251,6 +263,7 @@ async fn joined(
         head,
         content: Content::Fill(content),
         cache: CacheResult::Join,
+        own: false,
         verbatim: false,
         forward: None,
     };
@@ -261,6 +274,7 @@ async fn joined(
         Ok(head) if head.freshness.is_fresh(now_ms()) => Ok(Joined::Found(joined(head, content))),
         Ok(_) => Ok(Joined::NotShared),
         Err(Failure::NotSliced(_)) => Ok(Joined::LookAgain),
+        Err(Failure::NotShared) => Ok(Joined::NotShared),
         Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields) {
             Some(stored) if stored.freshness().is_fresh(now_ms()) => {
                 Ok(Joined::Found(Found::stored(&stored, CacheResult::Hit)))

@@ -21,6 +21,7 @@ use thalweg_tcp::congestion;
 use tokio::net::TcpStream;
 
 use crate::answer::{Found, Refusal, answer};
+use crate::content::Content;
 use crate::interim::Asker;
 use crate::multipart::Multipart;
 use crate::now_ms;
@@ -31,6 +32,8 @@ use crate::send::{CHUNK_BYTES_MAX, SENDFILE_BYTES_MIN, Sender};
 use crate::sent::Sent;
 use crate::worker::Worker;
 
+/// Ranges of one request that are answered from slices; what begins in one may have to be fetched for it.
+const SLICED_RANGES_MAX: usize = 4;
 /// How often one request looks for its answer, where what it finds cannot be read.
 const LOOKS_MAX: usize = 4;
 mod change;
@@ -99,6 +102,7 @@ impl Connection {
         }
         let begun = Instant::now();
         let _busy = self.worker.busy();
+        self.request.fields.remove_nominated();
         let checked = self.check_request().await;
         let mut out = std::mem::take(&mut self.out);
         let sent = match checked {
@@ -262,8 +266,7 @@ impl Connection {
         let head = ReplyHead {
             status,
             fields,
-            own: matches!(found.cache, CacheResult::Miss | CacheResult::Validated)
-                .then_some(&found.head.withheld),
+            own: found.own.then_some(&found.head.withheld),
             age_s: found.age_s(now_ms),
             delimited,
             content_range,
@@ -328,6 +331,15 @@ impl Connection {
             match part(&self.request, &found.head, found.content.progress()) {
                 // What is passed cannot be read twice: all of it is an answer as well (RFC 9110 §14.2).
                 Part::After(_) | Part::Ranges(_) if found.head.private.is_some() => return Ok(Part::Whole),
+                // Each may need slices of its own: the first of them are an answer as well (RFC 9110 §15.3.7).
+                Part::Ranges(mut ranges) if matches!(found.content, Content::Sliced(_)) => {
+                    ranges.truncate(SLICED_RANGES_MAX);
+                    return Ok(if ranges.len() == 1 {
+                        Part::Range(ranges.swap_remove(0))
+                    } else {
+                        Part::Ranges(ranges)
+                    });
+                }
                 Part::After(offset) => found.content.arrived(offset).await?,
                 part => return Ok(part),
             }

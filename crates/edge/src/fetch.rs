@@ -223,6 +223,7 @@ async fn keep(
         }
     }
     let Some((mut fill, head)) = slices::begin_large(worker, fill, head, &mut exchange).await else { return };
+    let sliceable = slices::Left::of(worker, &fill, &head);
     fill.begin(head, now_ms());
     match content::copy(worker, &request, client, exchange, &mut fill).await {
         Ok(mut exchange) => {
@@ -233,7 +234,11 @@ async fn keep(
         }
         Err(failure) => {
             tracing::debug!(target = %request.head.target, %failure, "fill failed");
+            let is_abandoned = failure == Failure::Abandoned;
             fill.fail(failure);
+            if let Some(left) = sliceable.filter(|_| is_abandoned) {
+                left.keep(worker, &request.head);
+            }
         }
     }
 }

@@ -24,6 +24,16 @@ pub(crate) struct Asker<'a> {
     pub(crate) stream: &'a TcpStream,
 }
 
+impl Asker<'_> {
+    /// Sends an interim response. One that could not be sent whole is the last thing on its connection: what came after
+    /// it would be read as part of it.
+    pub(crate) async fn tell(&self, worker: &Worker, interim: &[u8]) {
+        if Sender::new(self.stream, worker.timeouts().send_stall).bytes(interim, false).await.is_err() {
+            let _ = socket2::SockRef::from(self.stream).shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
 /// Starts a fetch, at once, and waits for its head; what comes before goes to the client.
 ///
 /// Not an `async fn`: its future would have room for fill and request, in every idle connection.
@@ -50,9 +60,9 @@ pub(crate) fn head_of<'a>(
 
 async fn pass_on(worker: &Worker, mut interim: ResponseHead, asker: Asker<'_>) {
     interim.fields.remove_hop_by_hop();
+    interim.fields.remove("content-length");
     interim.fields.push("Via", via(interim.version));
     let mut out = Vec::new();
     write::write_response_head(&mut out, interim.status, &interim.fields);
-    // A client that is gone is found when the response is sent.
-    let _ = Sender::new(asker.stream, worker.timeouts().send_stall).bytes(&out, false).await;
+    asker.tell(worker, &out).await;
 }

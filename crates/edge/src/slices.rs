@@ -7,6 +7,7 @@
 //!
 //! **Invariant:** only what a backend sent as exactly this range of exactly this representation becomes a slice.
 
+use std::fmt::Write;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,8 +77,13 @@ impl Representation {
 
     /// The key of slice `index`, derived from that of the response: no client can ask for a key with a space in it.
     fn slice_key(&self, index: u64) -> String {
-        let etag = String::from_utf8_lossy(&self.etag);
-        format!("{} {etag} {}*{index}", self.key, self.slice_bytes)
+        let mut key = format!("{} ", self.key);
+        for byte in &*self.etag {
+            // A tag may have bytes that are no text.
+            let _ = write!(key, "{byte:02x}");
+        }
+        let _ = write!(key, " {}/{}*{index}", self.length, self.slice_bytes);
+        key
     }
 
     /// The head that slice `index` is stored with.
@@ -142,6 +148,9 @@ pub(crate) async fn begin(
     mut exchange: Exchange,
 ) {
     let Some(key) = fill.key().map(str::to_owned) else { return fill.fail(Failure::NotSliced("passed")) };
+    if head.private.is_some() {
+        return fill.not_shared(now_ms());
+    }
     let length = range_of(&exchange.head)
         .filter(|(bytes, length)| {
             bytes.start == asked.bytes.start && bytes.end == asked.bytes.end.min(*length)
@@ -171,6 +180,31 @@ pub(crate) async fn begin_large(
             None
         }
         None => Some((fill, head)),
+    }
+}
+
+/// What is left of a fill that nobody reads any more: the head, for what is asked for next to be had in slices.
+#[derive(Debug)]
+pub(crate) struct Left {
+    key: String,
+    head: Head,
+    length: u64,
+}
+
+impl Left {
+    /// Of a fill whose head has come, if its content can be had in slices.
+    pub(crate) fn of(worker: &Worker, fill: &Fill, head: &Head) -> Option<Self> {
+        let key = fill.key()?;
+        let of = Representation::of(worker, key, head).filter(|_| serves_ranges(&head.fields))?;
+        (of.length > of.slice_bytes).then(|| Self { key: key.into(), head: head.clone(), length: of.length })
+    }
+
+    /// Stores it, unless somebody has begun anew.
+    pub(crate) fn keep(self, worker: &Worker, request: &RequestHead) {
+        let asked = RequestCacheControl::default();
+        if let Lookup::Miss(fill, _) = worker.cache().look_up(&self.key, &request.fields, &asked, now_ms()) {
+            fill.complete_sliced(self.head, self.length);
+        }
     }
 }
 
@@ -224,7 +258,10 @@ async fn fetch_slice(
     let is_same = strong_etag(&head.fields) == Some(&*of.etag);
     match head.status {
         206 if is_same => {}
-        200 if is_same => return fill.fail(Failure::NotSliced("the backend serves no ranges of it")),
+        200 if is_same => {
+            worker.cache().forget_sliced(&of.key, now_ms());
+            return fill.fail(Failure::NotSliced("the backend serves no ranges of it"));
+        }
         200 | 206 | 404 | 410 | 416 => {
             worker.cache().forget(&of.key, &of.etag);
             return fill.fail(Failure::NotSliced("the content at the backend has changed"));
@@ -232,6 +269,7 @@ async fn fetch_slice(
         status => return fill.fail(Failure::Backend(format!("status {status} to a range"))),
     }
     if range_of(head) != Some((bytes.clone(), of.length)) {
+        worker.cache().forget_sliced(&of.key, now_ms());
         return fill.fail(Failure::NotSliced("the backend gave another range"));
     }
     fill.begin(of.slice_head(index), now_ms());
@@ -315,14 +353,12 @@ impl Sliced {
     pub(crate) fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
         while let Some(slice) = self.current() {
             match slice.reader.try_next(max)? {
-                // Its end: on to the next one.
-                Ok(None) => {}
                 Ok(Some(piece)) => return Some(Ok(Some(self.took(piece)))),
+                Ok(None) => return Some(Err(too_short())),
                 // To be had anew, by waiting for it.
-                Err(Failure::NotShared | Failure::Unreadable) => return None,
+                Err(failure) if may_come_again(&failure) => return None,
                 Err(failure) => return Some(Err(failure)),
             }
-            self.slice = None;
         }
         Some(Ok(None))
     }
@@ -332,20 +368,39 @@ impl Sliced {
         while let Some(slice) = self.current() {
             match slice.reader.next(max).await {
                 Ok(Some(piece)) => return Ok(Some(self.took(piece))),
-                Ok(None) => self.slice = None,
-                // It has left the cache: from the backend then.
-                Err(Failure::Unreadable) if opened < OPENS_MAX => {
-                    opened += 1;
-                    self.slice = None;
-                }
+                Ok(None) => return Err(too_short()),
                 Err(Failure::NotShared) if opened < OPENS_MAX => {
                     opened += 1;
                     self.slice = Some(self.open_alone(self.left.start / self.of.slice_bytes));
+                }
+                // It has left the cache: from the backend, once more.
+                Err(failure) if may_come_again(&failure) && opened < OPENS_MAX => {
+                    opened += 1;
+                    self.slice = None;
                 }
                 Err(failure) => return Err(failure),
             }
         }
         Ok(None)
+    }
+
+    /// Whether all that answers the request is stored.
+    pub(crate) fn is_stored(&self, head: &Head) -> bool {
+        let ranges = match part(&self.request, head, Progress::Complete(self.of.length)) {
+            _ if self.request.method == Method::Head => return true,
+            Part::Whole | Part::After(_) => vec![0..self.of.length],
+            Part::Range(range) => vec![range],
+            Part::Ranges(ranges) => ranges,
+            Part::NotModified | Part::PreconditionFailed | Part::Unsatisfiable(_) => return true,
+        };
+        let slices =
+            |range: &Range<u64>| range.start / self.of.slice_bytes..range.end.div_ceil(self.of.slice_bytes);
+        ranges.iter().flat_map(slices).all(|index| {
+            let asked = RequestCacheControl { only_if_cached: true, ..RequestCacheControl::default() };
+            let found =
+                self.worker.cache().look_up(&self.of.slice_key(index), &Fields::new(), &asked, now_ms());
+            matches!(found, Lookup::Hit(_))
+        })
     }
 
     fn took(&mut self, piece: Piece) -> Piece {
@@ -407,6 +462,18 @@ impl Sliced {
         let (worker, request) = (self.worker.clone(), self.request.clone());
         self.worker.spawn(fetch_slice(worker, fill, request, self.of.clone(), index, self.client));
     }
+}
+
+/// Failures after which a slice may be had by fetching it anew.
+fn may_come_again(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::NotShared | Failure::Unreadable | Failure::Backend(_) | Failure::BackendTimeout(_)
+    )
+}
+
+fn too_short() -> Failure {
+    Failure::Backend("a slice is too short".into())
 }
 
 /// Whether what `request` asks for begins more than a slice after what has come of `found`.

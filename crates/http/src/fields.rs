@@ -191,6 +191,18 @@ impl Fields {
         });
     }
 
+    /// Removes the fields that `Connection` nominates, and leaves those that always are for one connection: what others
+    /// must not see must not choose for them either.
+    pub fn remove_nominated(&mut self) {
+        let nominated = self.nominated();
+        if !nominated.is_empty() {
+            self.remove_where(|name, _| {
+                members(&nominated).any(|option| option.eq_ignore_ascii_case(name))
+                    && !is_for_every_recipient(name)
+            });
+        }
+    }
+
     /// The connection options that may name fields, joined by commas; empty, and without an allocation, when
     /// there are only `close` and names that are removed anyway.
     fn nominated(&self) -> Vec<u8> {

@@ -157,6 +157,11 @@ pub enum Keep {
 }
 
 impl<H> FillBuffer<H> {
+    /// Whether fields came after the content.
+    pub fn has_trailer(&self) -> bool {
+        lock(&self.inner).trailer.is_some()
+    }
+
     /// How many readers there are.
     pub fn readers(&self) -> usize {
         self.readers.load(SeqCst)

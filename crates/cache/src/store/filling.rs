@@ -123,6 +123,14 @@ impl Fill {
         cache.offer(&stored);
     }
 
+    /// The response may not be shared: all who wait for it go their own way, and so do those who come in the next seconds.
+    pub fn not_shared(mut self, now_ms: u64) {
+        if let Place::Pending(key, _) = std::mem::replace(&mut self.place.place, Place::Alone) {
+            self.place.cache.remove_pending(&key, &self.place.content, Some(now_ms));
+        }
+        self.writer.fail(Failure::NotShared);
+    }
+
     fn pass(&mut self, head: Head) {
         self.writer.set_head(Arc::new(head), Keep::Pass { window_bytes: PASS_WINDOW_BYTES });
     }
@@ -138,8 +146,9 @@ impl Fill {
         let updated = stored.with_head(head, Standing::new(number));
         if shared {
             self.place.cache.make_room(0);
-            self.place.cache.admit(&updated, &self.place.content, Some(stored));
-            self.place.cache.offer(&updated);
+            if self.place.cache.admit(&updated, &self.place.content, Some(stored)) {
+                self.place.cache.offer(&updated);
+            }
         } else {
             self.place.cache.remove_stored(stored);
         }
@@ -221,6 +230,9 @@ impl Fill {
         let place = std::mem::replace(&mut self.place.place, Place::Alone);
         self.writer.complete();
         if let Place::Stored(stored, _) = place {
+            if stored.head.length.is_none() {
+                self.place.cache.enqueue(&stored, &[]);
+            }
             stored.content.reside();
             self.place.cache.offer(&stored);
         }

@@ -44,6 +44,10 @@ impl Cache {
     /// Offers a response to the disk that is complete, or whose head is new.
     pub(super) fn offer(&self, stored: &Arc<Stored>) {
         let (Some(tier), Some(length)) = (&self.disk, stored.own_bytes()) else { return };
+        if stored.content.has_trailer() {
+            // Files have no place for it.
+            return;
+        }
         match stored.content.copy() {
             Some(copy) => copy.update_head(&stored.head, stored.standing.position()),
             None => tier.offer(stored, length),
@@ -122,6 +126,8 @@ impl Cache {
     pub(crate) fn lost(&self, copy: &Arc<Copy>, content: &Arc<Content>) {
         self.forget_copy(copy, content);
         content.lose();
+        // It may have been put back between the two, under a new head.
+        self.remove_content(copy.key(), content);
     }
 
     fn forget_copy(&self, copy: &Arc<Copy>, content: &Arc<Content>) {

@@ -25,8 +25,14 @@ impl Cache {
         for old in replaced {
             stored.frequency.succeed(&old.frequency);
         }
-        let length = stored.head.length.filter(|_| !stored.head.sliced);
-        let bytes = length.unwrap_or(0) + stored.index_bytes() as u64;
+        let bytes = match (stored.head.length, stored.content.progress()) {
+            // It cannot go before it is complete; what it weighs is known then.
+            (None, Progress::AwaitingHead | Progress::Filling(_)) => return,
+            (None, _) => stored.content.kept_bytes(),
+            (Some(_), _) if stored.head.sliced => 0,
+            (Some(length), _) => length,
+        };
+        let bytes = bytes + stored.index_bytes() as u64;
         let mut queue = lock(&self.queue);
         queue.insert(Arc::downgrade(stored), stored.key.digest, bytes, &stored.frequency);
         // Replaced and failed responses leave their place behind; clear them before they outnumber the living.

@@ -12,7 +12,6 @@ use super::{Connection, Next};
 use crate::answer::{Found, Refusal, change};
 use crate::reply::Part;
 use crate::request::{Requests, Unsent};
-use crate::send::Sender;
 use crate::sent::Sent;
 use crate::upload;
 
@@ -47,9 +46,7 @@ impl Connection {
             return self.answer_change(answered.await, Next::Close, out).await;
         }
         if expects && !requests.has_more() {
-            let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
-            // A client that is gone is found when its content is read.
-            let _ = sender.bytes(CONTINUE, false).await;
+            self.asker().tell(&self.worker, CONTINUE).await;
         }
         let stall = self.worker.timeouts().send_stall;
         let mut upload = pin!(requests.upload(&self.stream, source, stall));

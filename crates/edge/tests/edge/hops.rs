@@ -107,3 +107,22 @@ async fn rfc8586_tiers_of_nodes_are_no_loop_and_a_node_before_itself_is() {
         edge.stop().await;
     }
 }
+
+#[tokio::test]
+async fn rfc9110_7_6_1_what_the_backend_does_not_see_selects_nothing() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let mut first = edge.client().await;
+    first.request("GET", "/a", "Origin: https://a\r\nConnection: Origin\r\n").await;
+    let mut fetch = backend.fetch().await;
+    assert_eq!(field(&fetch.request, "origin"), None);
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\nVary: Origin\r\n", b"without").await;
+    assert_eq!(first.response().await.content, b"without");
+    let mut second = edge.client().await;
+    second.request("GET", "/a", "Origin: https://a\r\n").await;
+    fetch.next().await;
+    assert_eq!(field(&fetch.request, "origin"), Some("https://a"));
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\nVary: Origin\r\n", b"with").await;
+    assert_eq!(second.response().await.content, b"with");
+    edge.stop().await;
+}

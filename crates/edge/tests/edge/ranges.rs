@@ -279,3 +279,118 @@ async fn rfc9111_4_3_a_stale_head_is_validated_and_its_slices_kept() {
     assert!(edge.get("/a", "Range: bytes=400020-400029\r\n").await.cache_status().contains("hit"));
     edge.stop().await;
 }
+
+#[tokio::test]
+async fn rfc9111_5_2_2_7_who_seeks_gets_no_fields_of_the_first_client() {
+    let backend = Backend::new().await;
+    let edge = start(&backend);
+    let own =
+        format!("Cache-Control: max-age=60, no-cache=\"Set-Cookie\"\r\nSet-Cookie: session=first\r\n{FRESH}");
+    let seek = get(&edge, "Range: bytes=400000-400009\r\n");
+    let mut fetch = backend.fetch().await;
+    fetch.send(partial(400_000..500_000, 1_000_000, &own)).await;
+    assert_eq!(seek.await.unwrap().field("set-cookie"), Some("session=first"));
+    let seek = get(&edge, "Range: bytes=600000-600009\r\n");
+    fetch.next().await;
+    fetch.send(partial(600_000..700_000, 1_000_000, &own)).await;
+    let response = seek.await.unwrap();
+    assert_eq!((response.status, response.field("set-cookie")), (206, None));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_5_2_1_7_a_slice_that_is_not_stored_is_not_fetched_for_who_wants_only_what_is() {
+    let backend = Backend::new().await;
+    let edge = start(&backend);
+    let seek = get(&edge, "Range: bytes=400000-400009\r\n");
+    let mut fetch = backend.fetch().await;
+    fetch.send(partial(400_000..500_000, 1_000_000, FRESH)).await;
+    seek.await.unwrap();
+    let only = "Cache-Control: only-if-cached\r\nRange: bytes=";
+    assert_eq!(edge.get("/a", &format!("{only}400010-400019\r\n")).await.status, 206);
+    assert_eq!(edge.get("/a", &format!("{only}499990-500009\r\n")).await.status, 504);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_slice_that_breaks_off_is_fetched_once_more() {
+    let backend = Backend::new().await;
+    let edge = start(&backend);
+    let seek = get(&edge, "Range: bytes=400000-499999\r\n");
+    let mut fetch = backend.fetch().await;
+    let mut broken = partial(400_000..500_000, 1_000_000, FRESH);
+    broken.truncate(50_000);
+    fetch.send(broken).await;
+    drop(fetch);
+    let mut fetch = backend.fetch().await;
+    assert_eq!(asked(&fetch.request), Some(400_000..500_000));
+    fetch.send(partial(400_000..500_000, 1_000_000, FRESH)).await;
+    let response = seek.await.unwrap();
+    assert!(response.whole && response.content == content(400_000, 100_000));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_length_that_changes_under_the_same_tag_is_another_content() {
+    let backend = Backend::new().await;
+    let edge = start(&backend);
+    let seek = get(&edge, "Range: bytes=400000-\r\n");
+    let mut fetch = backend.fetch().await;
+    let stale = FRESH.replace("max-age=60", "max-age=0");
+    fetch.send(partial(400_000..450_000, 450_000, &stale)).await;
+    assert_eq!(seek.await.unwrap().content, content(400_000, 50_000));
+    let seek = get(&edge, "Range: bytes=400000-499999\r\n");
+    fetch.next().await;
+    fetch.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n{FRESH}\r\n")).await;
+    let mut slice = backend.fetch().await;
+    assert_eq!(asked(&slice.request), Some(400_000..500_000));
+    slice.send(partial(400_000..500_000, 1_000_000, FRESH)).await;
+    assert!(seek.await.unwrap().content == content(400_000, 100_000));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_backend_that_says_ranges_and_has_none_is_passed_after_the_first_to_find_out() {
+    const LENGTH: usize = 5_000_000;
+    let backend = Backend::new().await;
+    let edge =
+        TestEdge::start(Config { slice_bytes: 1 << 20, memory_bytes: 16 << 20, ..config(backend.address) });
+    tokio::spawn(async move {
+        loop {
+            let mut fetch = backend.fetch().await;
+            tokio::spawn(async move {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n{FRESH}\r\n");
+                while fetch.try_send(&[head.as_bytes(), &content(0, LENGTH)].concat()).await
+                    && fetch.try_next().await
+                {}
+            });
+        }
+    });
+    let cut = edge.get("/a", "").await;
+    assert!(!cut.whole && cut.content == content(0, cut.content.len()));
+    for _ in 0..2 {
+        let passed = edge.get("/a", "").await;
+        assert!(passed.whole && passed.content == content(0, LENGTH));
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_fill_that_is_left_for_its_slices_leaves_its_head_behind() {
+    const LENGTH: usize = 10_000_000;
+    let backend = Backend::new().await;
+    let edge = start(&backend);
+    let end = get(&edge, "Range: bytes=-5\r\n");
+    let mut fill = backend.fetch().await;
+    fill.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n{FRESH}\r\n")).await;
+    let mut slice = backend.fetch().await;
+    assert_eq!(asked(&slice.request), Some(LENGTH - SLICE..LENGTH));
+    slice.send(partial(LENGTH - SLICE..LENGTH, LENGTH, FRESH)).await;
+    assert_eq!(end.await.unwrap().content, content(LENGTH - 5, 5));
+    // The edge lets go of the whole.
+    assert!(!fill.try_next().await);
+    let again = edge.get("/a", "Range: bytes=-5\r\n").await;
+    assert!(again.cache_status().starts_with("thalweg; hit"), "{}", again.cache_status());
+    assert_eq!(again.content, content(LENGTH - 5, 5));
+    edge.stop().await;
+}
