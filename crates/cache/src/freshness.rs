@@ -63,8 +63,9 @@ impl Freshness {
         Self {
             lifetime_s: if status >= 400 { lifetime_s.min(rules.negative_max_s) } else { lifetime_s },
             born_ms: received_ms.saturating_sub(age_ms),
-            while_revalidate_s: stale.while_revalidate_s,
-            if_error_s: stale.if_error_s,
+            // Errors end with their lifetime.
+            while_revalidate_s: if status >= 400 { 0 } else { stale.while_revalidate_s },
+            if_error_s: if status >= 400 { 0 } else { stale.if_error_s },
             must_revalidate: stale.forbidden || directives.s_maxage.is_some(),
             immutable: directives.immutable,
         }

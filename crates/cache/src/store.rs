@@ -577,9 +577,11 @@ impl Stored {
         matches!(self.content.progress(), Progress::Complete(_))
     }
 
-    /// Whether the backend can be asked about it.
+    /// Whether the backend can be asked about it. Not about an error, which is to be over: its validator may be that of
+    /// what it stands for.
     pub fn has_validator(&self) -> bool {
-        self.head.fields.contains("etag") || self.head.fields.contains("last-modified")
+        self.head.status < 400
+            && (self.head.fields.contains("etag") || self.head.fields.contains("last-modified"))
     }
 
     fn index_bytes(&self) -> usize {

@@ -124,7 +124,7 @@ impl Refusal {
             Failure::BackendTimeout(_) => (504, "the backend did not answer in time"),
             Failure::Busy(_) => (503, "too many fetches are under way"),
             Failure::NoRoom => (503, "no room for the response"),
-            _ => (502, "the backend did not answer"),
+            _ => (502, "no valid answer came from the backend"),
         };
         Self { status, reason, forward: Some(forward) }
     }
@@ -187,6 +187,8 @@ async fn find(
                         *slices = false;
                         fetch::Request::slice(request, slice)
                     }
+                    // Nobody reads what a HEAD has had fetched, and it is not to be fetched for each anew.
+                    None if request.method == Method::Head => fetch::Request::whole(request).behind(),
                     None => fetch::Request::whole(request),
                 };
                 return match head_of(worker, fill, wanted, &mut content, client).await {

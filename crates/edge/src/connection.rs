@@ -294,6 +294,13 @@ impl Connection {
             send_content(&mut sender, out, &mut found, content, &mut sent).await
         };
         sent.first_byte = sender.first_byte();
+        if let Content::Sliced(sliced) = &found.content
+            && sent.cache == CacheResult::Hit
+            && !sliced.all_stored()
+        {
+            // Known only now.
+            sent.cache = CacheResult::Miss;
+        }
         match result {
             Ok(()) if delimited == Delimited::Close => self.set_reset_on_close(false),
             Ok(()) => {}

@@ -129,7 +129,7 @@ impl Request {
         if let Some((from, etag)) = missing {
             fields.push("Range", format!("bytes={from}-"));
             fields.push("If-Range", etag);
-        } else if let Some((stale, _)) = &self.stale {
+        } else if let Some((stale, _)) = self.stale.as_ref().filter(|(stale, _)| stale.has_validator()) {
             for (condition, validator) in [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")]
             {
                 if let Some(value) = stale.head.fields.get(validator) {

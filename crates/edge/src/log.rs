@@ -5,11 +5,14 @@
 //! **Invariant:** only workers and the writer hold senders, so the writer ends with the workers, and followers,
 //! who have had every record by then, end with the writer.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
 
 use thalweg_record::ResponseRecord;
 use tokio::sync::broadcast;
@@ -63,14 +66,48 @@ pub(crate) struct LogWriter {
 #[derive(Debug)]
 enum Out {
     Stdout(io::Stdout),
-    File(File),
+    File(LogFile),
+}
+
+/// A file that somebody may move away, to rotate it: then a new one is begun under the same name.
+#[derive(Debug)]
+struct LogFile {
+    file: File,
+    path: PathBuf,
+    looked: Instant,
+}
+
+/// How often it is looked whether the file was moved away.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self { file, path: path.to_owned(), looked: Instant::now() })
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.looked = Instant::now();
+            if self.was_moved()? {
+                *self = Self::open(&self.path)?;
+            }
+        }
+        self.file.write_all(lines)
+    }
+
+    fn was_moved(&self) -> io::Result<bool> {
+        let place = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let own = place(self.file.metadata()?);
+        Ok(std::fs::metadata(&self.path).map(place).ok() != Some(own))
+    }
 }
 
 impl Out {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         match self {
             Self::Stdout(out) => out.write_all(lines).and_then(|()| out.flush()),
-            Self::File(file) => file.write_all(lines),
+            Self::File(file) => file.write(lines),
         }
     }
 }
@@ -83,7 +120,7 @@ pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
     let out = match to {
         LogTo::Off => None,
         LogTo::Stdout => Some(Out::Stdout(io::stdout())),
-        LogTo::File(path) => Some(Out::File(OpenOptions::new().create(true).append(true).open(path)?)),
+        LogTo::File(path) => Some(Out::File(LogFile::open(path)?)),
     };
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (followers, _) = broadcast::channel(FOLLOWER_LAG_MAX);
@@ -149,3 +186,25 @@ impl LogWriter {
 
 /// Bytes of lines that are gathered into one write.
 const LINES_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_moved_away_is_begun_anew() {
+        let directory = std::env::temp_dir().join(format!("thalweg-log-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (path, moved) = (directory.join("log"), directory.join("log.1"));
+        let mut log = LogFile::open(&path).unwrap();
+        log.write(b"one\n").unwrap();
+        std::fs::rename(&path, &moved).unwrap();
+        log.looked -= LOOK_EVERY;
+        log.write(b"two\n").unwrap();
+        log.write(b"three\n").unwrap();
+        assert_eq!(std::fs::read(&moved).unwrap(), b"one\n");
+        assert_eq!(std::fs::read(&path).unwrap(), b"two\nthree\n");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -144,6 +144,11 @@ impl Asked {
 
 /// The key of a URL, whose scheme may be absent.
 fn key_of(url: &str) -> Result<Box<str>, String> {
+    if let Some((scheme, _)) =
+        url.split_once("://").filter(|(scheme, _)| !matches!(*scheme, "http" | "https"))
+    {
+        return Err(format!("{url}: {scheme} is not served here"));
+    }
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or(url);
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let authority = Authority::parse(authority.as_bytes()).map_err(|error| format!("{url}: {error}"))?;

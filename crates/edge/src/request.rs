@@ -323,6 +323,8 @@ impl Content {
 /// The cache key: host, and path and query in their normal form.
 pub(crate) fn write_key(authority: &Authority, target: &str, key: &mut String) {
     key.clear();
-    key.push_str(authority.as_str());
+    // The port that `http` has anyway is none (RFC 9110 §4.2.3).
+    let authority = authority.as_str();
+    key.push_str(authority.strip_suffix(":80").unwrap_or(authority));
     key.push_str(&target::normalise(target));
 }

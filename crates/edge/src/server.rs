@@ -100,6 +100,13 @@ impl Edge {
         let disk = config.disk.as_ref().map(open_disk).transpose()?.flatten();
         let cache = Cache::with_disk(config.memory_bytes, disk)
             .map_err(|error| BindError::Memory(config.memory_bytes, error))?;
+        if config.slice_bytes > cache.content_bytes_max() {
+            let most = cache.content_bytes_max();
+            tracing::warn!(
+                most,
+                "slices are larger than a quarter of the memory: large content is not stored"
+            );
+        }
         let (log, writer) =
             log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
         let backends = Backends::new(&config.backends);

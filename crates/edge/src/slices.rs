@@ -295,6 +295,8 @@ pub(crate) struct Sliced {
     slice: Option<Slice>,
     /// The one after it, so that its fetch is under way when it is needed.
     ahead: Option<Slice>,
+    /// What was read so far was all stored.
+    all_stored: bool,
 }
 
 #[derive(Debug)]
@@ -321,7 +323,16 @@ impl Sliced {
         }
         let of = Representation::of(worker, key, &found.head)?;
         let (worker, request) = (worker.clone(), request.clone());
-        Some(Self { worker, request, client, left: 0..of.length, of, slice: None, ahead: None })
+        Some(Self {
+            worker,
+            request,
+            client,
+            left: 0..of.length,
+            of,
+            slice: None,
+            ahead: None,
+            all_stored: true,
+        })
     }
 
     /// Bytes of all of the content.
@@ -351,16 +362,14 @@ impl Sliced {
     }
 
     pub(crate) fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
-        while let Some(slice) = self.current() {
-            match slice.reader.try_next(max)? {
-                Ok(Some(piece)) => return Some(Ok(Some(self.took(piece)))),
-                Ok(None) => return Some(Err(too_short())),
-                // To be had anew, by waiting for it.
-                Err(failure) if may_come_again(&failure) => return None,
-                Err(failure) => return Some(Err(failure)),
-            }
+        let Some(slice) = self.current() else { return Some(Ok(None)) };
+        match slice.reader.try_next(max)? {
+            Ok(Some(piece)) => Some(Ok(Some(self.took(piece)))),
+            Ok(None) => Some(Err(too_short())),
+            // To be had anew, by waiting for it.
+            Err(failure) if may_come_again(&failure) => None,
+            Err(failure) => Some(Err(failure)),
         }
-        Some(Ok(None))
     }
 
     pub(crate) async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
@@ -386,9 +395,10 @@ impl Sliced {
 
     /// Whether all that answers the request is stored.
     pub(crate) fn is_stored(&self, head: &Head) -> bool {
+        let whole = 0..self.of.length;
         let ranges = match part(&self.request, head, Progress::Complete(self.of.length)) {
             _ if self.request.method == Method::Head => return true,
-            Part::Whole | Part::After(_) => vec![0..self.of.length],
+            Part::Whole | Part::After(_) => vec![whole],
             Part::Range(range) => vec![range],
             Part::Ranges(ranges) => ranges,
             Part::NotModified | Part::PreconditionFailed | Part::Unsatisfiable(_) => return true,
@@ -403,7 +413,13 @@ impl Sliced {
         })
     }
 
+    /// Whether the backend was asked for none of what was read.
+    pub(crate) fn all_stored(&self) -> bool {
+        self.all_stored
+    }
+
     fn took(&mut self, piece: Piece) -> Piece {
+        self.all_stored &= self.slice.as_ref().is_none_or(|slice| slice.cache != CacheResult::Miss);
         self.left.start += piece.len() as u64;
         piece
     }

@@ -19,6 +19,9 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// # Errors
 /// When no edge answers, or it refuses.
 pub(crate) fn purge(addr: SocketAddr, urls: &[String], tags: &[String], soft: bool) -> anyhow::Result<()> {
+    if let Some(url) = tags.iter().find(|tag| tag.contains("://")) {
+        bail!("{url} is a URL, not a tag: purge it by itself, or before --tag");
+    }
     let order = json!({"urls": urls, "tags": tags, "soft": soft});
     let answer = ask(addr, Request::post("/purge"), order.to_string())?;
     match answer["purged"].as_u64() {

@@ -38,11 +38,14 @@ impl Shutdown {
     }
 }
 
-/// SIGINT (Ctrl-C) and SIGTERM, caught instead of ending the process.
+/// SIGINT (Ctrl-C) and SIGTERM, caught instead of ending the process; and those by which other servers are told to reopen
+/// their logs, which mean nothing here.
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// While they are caught they do not end the process.
+    _ignored: [Signal; 3],
 }
 
 impl Signals {
@@ -51,7 +54,13 @@ impl Signals {
     /// # Errors
     /// If the process cannot listen for signals.
     pub(crate) fn catch() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let ignored = [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()];
+        let [first, second, third] = ignored.map(signal);
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            _ignored: [first?, second?, third?],
+        })
     }
 
     /// Waits for the next one.

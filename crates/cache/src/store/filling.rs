@@ -12,6 +12,9 @@ use crate::eviction::Frequency;
 use crate::fill::{Failure, Keep, Room, Trailer, Writer};
 use crate::purge::Standing;
 
+/// Why content is passed that is larger than what is stored of one response.
+const TOO_LARGE: &str = "too-large";
+
 /// A fill under way. Dropped before it is complete, it has failed, and left the index.
 #[derive(Debug)]
 pub struct Fill {
@@ -76,7 +79,7 @@ impl Fill {
                 cache.remove_pending(&key, &self.place.content, lasting.then_some(now_ms));
                 return self.pass(head);
             }
-            None if head.length.is_some_and(|length| length > cache.content_bytes_max()) => Err("too-large"),
+            None if head.length.is_some_and(|length| length > cache.content_bytes_max()) => Err(TOO_LARGE),
             None => {
                 cache.make_room(head.length.unwrap_or(0));
                 Room::reserve(cache.arena(), head.length).map_err(|NoRoom| "no-room")
@@ -99,8 +102,10 @@ impl Fill {
                 self.writer.set_head(head, Keep::Store(room));
             }
             Err(reason) => {
-                cache.remove_pending(&key, &self.place.content, None);
-                self.pass(Head { private: Some(Private { reason, lasting: false }), ..head });
+                // Memory may be free again at once; what is too large will be so again.
+                let lasting = reason == TOO_LARGE;
+                cache.remove_pending(&key, &self.place.content, lasting.then_some(now_ms));
+                self.pass(Head { private: Some(Private { reason, lasting }), ..head });
             }
         }
     }

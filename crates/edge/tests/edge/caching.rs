@@ -308,7 +308,10 @@ async fn a_backend_that_is_down_is_a_502_at_once_and_comes_back() {
     let edge = TestEdge::start(config(address));
     let down = edge.get("/a", "").await;
     assert_eq!((down.status, down.field("cache-control")), (502, Some("no-store")));
-    assert_eq!(down.cache_status(), "thalweg; fwd=uri-miss; detail=\"the backend did not answer\"");
+    assert_eq!(
+        down.cache_status(),
+        "thalweg; fwd=uri-miss; detail=\"no valid answer came from the backend\""
+    );
     let backend = Backend::at(address).await;
     let up = get(&edge, "/a", "");
     backend.fetch().await.respond("200 OK", "", b"content").await;

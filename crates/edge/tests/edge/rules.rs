@@ -192,3 +192,20 @@ async fn a_404_is_fresh_for_a_moment_so_that_a_storm_asks_once() {
     assert_eq!((hit.status, &hit.content[..]), (404, &b"no"[..]));
     edge.stop().await;
 }
+
+#[tokio::test]
+async fn an_error_with_a_validator_is_not_made_fresh_again_nor_served_stale() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let fields = "Cache-Control: max-age=10, stale-while-revalidate=60, stale-if-error=60\r\nAge: 20\r\nETag: \"v1\"\r\n";
+    let first = get(&edge, "");
+    let mut fetch = backend.fetch().await;
+    fetch.respond("503 Service Unavailable", fields, b"busy").await;
+    assert_eq!(first.await.unwrap().status, 503);
+    let second = get(&edge, "");
+    fetch.next().await;
+    assert_eq!(field(&fetch.request, "if-none-match"), None);
+    fetch.respond("200 OK", "Cache-Control: max-age=60\r\nETag: \"v1\"\r\n", b"back").await;
+    assert_eq!(second.await.unwrap().content, b"back");
+    edge.stop().await;
+}
