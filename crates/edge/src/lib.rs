@@ -53,8 +53,8 @@ pub use thalweg_cache::{Expression, ExpressionError};
 /// The name by which this cache tells of itself in `Via` and `Cache-Status`.
 const CACHE_NAME: &str = "thalweg";
 
-/// Unix milliseconds.
+/// Unix milliseconds, as of the kernel's last tick: at most 10 ms ago, for a third of the cost.
 fn now_ms() -> u64 {
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap_or_default()
 }

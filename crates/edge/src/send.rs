@@ -3,6 +3,7 @@
 //! Every wait is for the client to take something and ends after the stall limit: a client that takes nothing
 //! costs a connection, never a thread.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,16 @@ pub(crate) const SENDFILE_BYTES_MIN: usize = 32 * 1024;
 /// From this size on a piece is sent corked. An acknowledgement that comes while the kernel still takes pages from
 /// the file would else send the tail, however short, as a packet of its own: half as many packets again.
 const CORK_BYTES_MIN: usize = 64 * 1024;
+/// A head and content of so many bytes together are joined in a buffer: one `send` of it costs less than the `writev` of
+/// both, by 4 % of a request for 1 KB.
+const JOINED_BYTES_MAX: usize = 4096;
 /// The most content of one chunk of the chunked coding.
 pub(crate) const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    /// Where a head and small content are joined.
+    static JOINED: RefCell<Vec<u8>> = RefCell::default();
+}
 
 /// How a piece goes out.
 enum Way<'a> {
@@ -67,7 +76,9 @@ impl<'a> Sender<'a> {
     /// A head with the first of its content, of a known length.
     pub(crate) async fn head_and_piece(&mut self, head: &[u8], piece: &Piece) -> io::Result<()> {
         if let Way::Bytes(bytes) = way(piece) {
-            return self.parts([head, bytes]).await;
+            let sent = self.try_joined(head, bytes)?;
+            let of_head = sent.min(head.len());
+            return self.parts([&head[of_head..], &bytes[sent - of_head..]]).await;
         }
         self.cork_for(piece);
         self.head(head, true).await?;
@@ -134,6 +145,23 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
+    /// As much of both as the socket takes at once, if they are short; how much that was.
+    fn try_joined(&mut self, head: &[u8], bytes: &[u8]) -> io::Result<usize> {
+        if head.len() + bytes.len() > JOINED_BYTES_MAX {
+            return Ok(0);
+        }
+        let sent = JOINED.with_borrow_mut(|joined| {
+            joined.clear();
+            joined.extend_from_slice(head);
+            joined.extend_from_slice(bytes);
+            self.attempt(&mut |stream| Ok(rustix::net::send(stream, joined, SendFlags::NOSIGNAL)?))
+        });
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
+        }
+    }
+
     async fn parts<const N: usize>(&mut self, parts: [&[u8]; N]) -> io::Result<()> {
         let mut slices = parts.map(IoSlice::new);
         let mut left = &mut slices[..];
@@ -172,23 +200,25 @@ impl<'a> Sender<'a> {
     /// Tries, and waits for the client only where the socket is full.
     async fn io(&mut self, mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         loop {
-            // Before the attempt: after it the client may have the byte before this thread gets on.
-            let begun = self.first_byte.is_none().then(Instant::now);
-            match self.stream.try_io(Interest::WRITABLE, || attempt(self.stream)) {
+            match self.attempt(&mut attempt) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match tokio::time::timeout(self.stall, self.stream.writable()).await {
                         Ok(ready) => ready?,
                         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
                     }
                 }
-                Ok(sent) => {
-                    if sent > 0 {
-                        self.first_byte = self.first_byte.or(begun);
-                    }
-                    return Ok(sent);
-                }
-                error => return error,
+                result => return result,
             }
         }
+    }
+
+    fn attempt(&mut self, attempt: &mut impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
+        // Before the attempt: after it the client may have the byte before this thread gets on.
+        let begun = self.first_byte.is_none().then(Instant::now);
+        let sent = self.stream.try_io(Interest::WRITABLE, || attempt(self.stream))?;
+        if sent > 0 {
+            self.first_byte = self.first_byte.or(begun);
+        }
+        Ok(sent)
     }
 }
