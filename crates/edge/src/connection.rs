@@ -7,36 +7,29 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use thalweg_cache::{Failure, TooMany};
-use thalweg_http::cache_status::{CacheStatus, Forward};
-use thalweg_http::chunked::LAST_CHUNK;
-use thalweg_http::{Fields, Framing, Method, RequestHead, Version, date, framing, range, status, trailer};
-use thalweg_record::{CacheResult, Cut};
+use thalweg_cache::TooMany;
+use thalweg_http::cache_status::CacheStatus;
+use thalweg_http::{Fields, Framing, Method, RequestHead, framing};
+use thalweg_record::CacheResult;
 use thalweg_tcp::congestion;
 use tokio::net::TcpStream;
 
-use crate::answer::{Found, Refusal, answer};
-use crate::content::Content;
+use crate::answer::Refusal;
 use crate::interim::Asker;
-use crate::multipart::Multipart;
-use crate::now_ms;
 use crate::purge::{self, Order};
-use crate::reply::{Delimited, Part, ReplyHead, part};
 use crate::request::{Read, RequestLine, Requests, write_key};
-use crate::send::{CHUNK_BYTES_MAX, SENDFILE_BYTES_MIN, Sender};
 use crate::sent::Sent;
 use crate::worker::Worker;
+use own::Own;
 
-/// Ranges of one request that are answered from slices; what begins in one may have to be fetched for it.
-const SLICED_RANGES_MAX: usize = 4;
-/// How often one request looks for its answer, where what it finds cannot be read.
-const LOOKS_MAX: usize = 4;
 mod change;
+mod content;
+mod own;
+mod reply;
 
 /// Whether the connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,13 +57,6 @@ pub(crate) async fn serve(worker: Arc<Worker>, stream: TcpStream, client: Socket
         out: Vec::new(),
     };
     while let Ok(Next::Request) = connection.exchange().await {}
-}
-
-/// A response that the edge makes itself.
-struct Own {
-    status: u16,
-    content_type: &'static str,
-    content: String,
 }
 
 struct Connection {
@@ -195,221 +181,6 @@ impl Connection {
         }
     }
 
-    /// What answers the request, and which part of it. What turns out to be unreadable before a byte was sent has left
-    /// the cache: another look finds, or fetches, something else.
-    async fn answered(&self) -> Result<(Found, Part), Refusal> {
-        let mut looks = 0;
-        loop {
-            looks += 1;
-            let mut found = answer(&self.worker, &self.key, &self.request, self.asker()).await?;
-            let chosen = match self.choose(&mut found).await {
-                Ok(part) => self.ready(&mut found, &part).await.map(|()| part),
-                Err(failure) => Err(failure),
-            };
-            match chosen {
-                Ok(part) => return Ok((found, part)),
-                Err(Failure::Unreadable) if looks < LOOKS_MAX => {}
-                Err(failure) => return Err(Refusal::failed(&failure, Forward::UriMiss)),
-            }
-        }
-    }
-
-    /// Waits until the first content can be sent, if that has to be read from a disk.
-    async fn ready(&self, found: &mut Found, part: &Part) -> Result<(), Failure> {
-        let first = match part {
-            _ if self.request.method == Method::Head => return Ok(()),
-            Part::Whole | Part::After(_) => &(0..u64::MAX),
-            Part::Range(range) => range,
-            Part::Ranges(ranges) => &ranges[0],
-            Part::NotModified | Part::PreconditionFailed | Part::Unsatisfiable(_) => return Ok(()),
-        };
-        found.content.seek(first);
-        found.content.ready().await
-    }
-
-    async fn reply(&self, mut found: Found, chosen: Part, after: Next, out: &mut Vec<u8>) -> Sent {
-        let now_ms = now_ms();
-        let length = found.length();
-        let parts = match &chosen {
-            Part::Ranges(ranges) => Some(Multipart::new(ranges, length, &found.head.fields)),
-            _ => None,
-        };
-        let told = match (&chosen, &parts) {
-            (Part::PreconditionFailed | Part::Unsatisfiable(_), _) => fields_of_error(&found.head.fields),
-            (_, Some(parts)) => parts.fields(&found.head.fields),
-            _ => Fields::new(),
-        };
-        let is_whole = matches!(chosen, Part::Whole | Part::After(_));
-        let (status, fields, content, content_range) = match chosen {
-            Part::Whole | Part::After(_) => {
-                (found.head.status, &found.head.fields, 0..length.unwrap_or(u64::MAX), None)
-            }
-            Part::Range(part) => {
-                let field = range::content_range(&part, length);
-                (206, &found.head.fields, part, Some(field))
-            }
-            Part::Ranges(_) => (206, &told, 0..parts.as_ref().map_or(0, Multipart::length), None),
-            Part::NotModified => (304, &found.head.fields, 0..0, None),
-            Part::PreconditionFailed => (412, &told, 0..0, None),
-            Part::Unsatisfiable(length) => (416, &told, 0..0, Some(range::unsatisfied_range(length))),
-        };
-        let trailers =
-            is_whole && self.request.method != Method::Head && trailer::are_accepted(&self.request.fields);
-        let ends = content.end < u64::MAX;
-        let bodyless = status::is_bodyless(status);
-        let (delimited, next) = match self.delimited(&content, trailers && found.content.trailer().is_some())
-        {
-            _ if bodyless => (Delimited::None, after),
-            Delimited::Close => (Delimited::Close, Next::Close),
-            delimited => (delimited, after),
-        };
-        let head = ReplyHead {
-            status,
-            fields,
-            own: found.own.then_some(&found.head.withheld),
-            age_s: found.age_s(now_ms),
-            delimited,
-            content_range,
-            cache_status: found.status(now_ms),
-            version: self.request.version,
-            keep_alive: next == Next::Request,
-        };
-        head.write(out);
-        let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next };
-        if delimited == Delimited::Close {
-            self.set_reset_on_close(true);
-        }
-        let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
-        let headless = self.request.method == Method::Head
-            || bodyless
-            || content.is_empty() && delimited != Delimited::Chunked;
-        let result = if headless {
-            sender.head(out, false).await.map_err(cut_of)
-        } else if let Some(parts) = parts {
-            send_parts(&mut sender, out, &mut found, &parts, &mut sent).await
-        } else {
-            found.content.seek(&content);
-            let left = ends.then(|| content.end - content.start);
-            let content = (left, delimited, trailers);
-            send_content(&mut sender, out, &mut found, content, &mut sent).await
-        };
-        sent.first_byte = sender.first_byte();
-        if let Content::Sliced(sliced) = &found.content
-            && sent.cache == CacheResult::Hit
-            && !sliced.all_stored()
-        {
-            // Known only now.
-            sent.cache = CacheResult::Miss;
-        }
-        match result {
-            Ok(()) if delimited == Delimited::Close => self.set_reset_on_close(false),
-            Ok(()) => {}
-            Err(cut) => {
-                sent.cut = Some(cut);
-                sent.next = Next::Close;
-            }
-        }
-        sent
-    }
-
-    /// How content of which `content` goes out is delimited. Only the chunked coding can carry a `trailer` that is stored.
-    fn delimited(&self, content: &Range<u64>, trailer: bool) -> Delimited {
-        match self.request.version {
-            Version::Http11 if trailer => Delimited::Chunked,
-            _ if content.end < u64::MAX => Delimited::Length(content.end - content.start),
-            _ if self.request.method == Method::Head => Delimited::None,
-            Version::Http11 => Delimited::Chunked,
-            Version::Http10 => Delimited::Close,
-        }
-    }
-
-    /// Without a length a clean close would make a part look whole. Set before the first byte, it holds also
-    /// where the process stops and this task is dropped in the middle.
-    fn set_reset_on_close(&self, reset: bool) {
-        let _ = socket2::SockRef::from(&self.stream).set_linger(reset.then_some(Duration::ZERO));
-    }
-
-    /// Which part of what was found answers the request; waits where that cannot be known yet.
-    async fn choose(&self, found: &mut Found) -> Result<Part, Failure> {
-        if found.verbatim {
-            return Ok(Part::Whole);
-        }
-        loop {
-            match part(&self.request, &found.head, found.content.progress()) {
-                // What is passed cannot be read twice: all of it is an answer as well (RFC 9110 §14.2).
-                Part::After(_) | Part::Ranges(_) if found.head.private.is_some() => return Ok(Part::Whole),
-                // Each may need slices of its own: the first of them are an answer as well (RFC 9110 §15.3.7).
-                Part::Ranges(mut ranges) if matches!(found.content, Content::Sliced(_)) => {
-                    ranges.truncate(SLICED_RANGES_MAX);
-                    return Ok(if ranges.len() == 1 {
-                        Part::Range(ranges.swap_remove(0))
-                    } else {
-                        Part::Ranges(ranges)
-                    });
-                }
-                Part::After(offset) => found.content.arrived(offset).await?,
-                part => return Ok(part),
-            }
-        }
-    }
-
-    /// A response of our own.
-    async fn refuse(&self, refusal: &Refusal, next: Next, out: &mut Vec<u8>) -> Sent {
-        let mut fields = Fields::new();
-        // Players come from other origins. An error says nothing that any client could not be told, and a player
-        // that cannot read the status cannot tell a bad range from a dead edge.
-        fields.push("Access-Control-Allow-Origin", "*");
-        if refusal.status == 405 {
-            fields.push("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH");
-        }
-        let content = format!("{} {}: {}\n", refusal.status, status::reason(refusal.status), refusal.reason);
-        let cache_status =
-            CacheStatus { forward: refusal.forward, detail: Some(refusal.reason), ..CacheStatus::default() };
-        let own = Own { status: refusal.status, content_type: "text/plain; charset=utf-8", content };
-        self.send_own(own, fields, cache_status, next, out).await
-    }
-
-    async fn send_own(
-        &self,
-        own: Own,
-        mut fields: Fields,
-        cache_status: CacheStatus<'static>,
-        next: Next,
-        out: &mut Vec<u8>,
-    ) -> Sent {
-        let Own { status, content_type, content } = own;
-        fields.push("Date", date::format(now_ms() / 1000));
-        fields.push("Content-Type", content_type);
-        fields.push("Cache-Control", "no-store");
-        let head = ReplyHead {
-            status,
-            fields: &fields,
-            own: None,
-            age_s: None,
-            delimited: Delimited::Length(content.len() as u64),
-            content_range: None,
-            cache_status,
-            version: self.request.version,
-            keep_alive: next == Next::Request,
-        };
-        head.write(out);
-        let has_content = self.request.method != Method::Head;
-        if has_content {
-            out.extend_from_slice(content.as_bytes());
-        }
-        let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
-        let result = sender.bytes(out, false).await;
-        let cut = result.err().map(cut_of);
-        Sent {
-            status,
-            cache: CacheResult::Error,
-            bytes: if has_content && cut.is_none() { content.len() as u64 } else { 0 },
-            first_byte: sender.first_byte(),
-            cut,
-            next: if cut.is_none() { next } else { Next::Close },
-        }
-    }
-
     /// `malformed` is what could be read of a request that is none.
     fn record(&self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
         if !self.worker.log().is_followed() {
@@ -427,114 +198,3 @@ impl Connection {
 fn is_read(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head)
 }
-
-/// What an error of ours keeps of the stored head it is about: when, for whom it was chosen, and who may read it.
-fn fields_of_error(stored: &Fields) -> Fields {
-    const KEPT: [&str; 3] = ["date", "vary", "timing-allow-origin"];
-    const KEPT_START: &[u8] = b"access-control-";
-    let mut fields = Fields::new();
-    for (name, value) in stored.iter() {
-        let starts = name.as_bytes().get(..KEPT_START.len());
-        if starts.is_some_and(|start| start.eq_ignore_ascii_case(KEPT_START))
-            || KEPT.iter().any(|kept| kept.eq_ignore_ascii_case(name))
-        {
-            fields.push(name, value);
-        }
-    }
-    fields
-}
-
-/// Head and several stretches of content, each with what stands before it.
-async fn send_parts(
-    sender: &mut Sender<'_>,
-    head: &[u8],
-    found: &mut Found,
-    multipart: &Multipart,
-    sent: &mut Sent,
-) -> Result<(), Cut> {
-    sender.head(head, true).await.map_err(cut_of)?;
-    for (part_head, range) in &multipart.parts {
-        found.content.seek(range);
-        let left = range.end - range.start;
-        let content = (Some(left), Delimited::Length(left), false);
-        send_content(sender, part_head, found, content, sent).await?;
-    }
-    sender.bytes(&multipart.end(), false).await.map_err(cut_of)
-}
-
-/// Head and content, as it arrives. `left` is how much there will be, if known; `trailers` whether the client takes them.
-async fn send_content(
-    sender: &mut Sender<'_>,
-    head: &[u8],
-    found: &mut Found,
-    (mut left, delimited, trailers): (Option<u64>, Delimited, bool),
-    sent: &mut Sent,
-) -> Result<(), Cut> {
-    let most = |left: Option<u64>| match left {
-        Some(left) => usize::try_from(left).unwrap_or(usize::MAX),
-        None => CHUNK_BYTES_MAX,
-    };
-    let chunked = delimited == Delimited::Chunked;
-    // The end goes with the last content if that is known, as the head goes with the first.
-    let mut ended = false;
-    match found.content.try_next(most(left)) {
-        Some(Ok(Some(piece))) => {
-            if chunked {
-                ended = !trailers && found.content.is_at_end();
-                sender.chunk(head, &piece, ended).await.map_err(cut_of)?;
-            } else {
-                sender.head_and_piece(head, &piece).await.map_err(cut_of)?;
-            }
-            sent.count(&piece, &mut left);
-        }
-        other => {
-            sender.head(head, false).await.map_err(cut_of)?;
-            other.transpose().map_err(|failure| cut_of_fill(&failure))?;
-        }
-    }
-    while left != Some(0) && !ended {
-        let next = match found.content.try_next(most(left)) {
-            Some(next) => next,
-            None => {
-                sender.flush();
-                found.content.next(most(left)).await
-            }
-        };
-        let piece = match next {
-            Ok(Some(piece)) => piece,
-            Ok(None) if left.is_none() => break,
-            Ok(None) => return Err(Cut::BackendFailed),
-            Err(failure) => return Err(cut_of_fill(&failure)),
-        };
-        if chunked {
-            ended = !trailers && found.content.is_at_end();
-            sender.chunk(&[], &piece, ended).await.map_err(cut_of)?;
-        } else {
-            sender.piece(&piece).await.map_err(cut_of)?;
-        }
-        sent.count(&piece, &mut left);
-    }
-    if chunked && !ended {
-        match found.content.trailer().filter(|_| trailers) {
-            Some(trailer) => sender.trailer(trailer.fields()).await,
-            None => sender.bytes(LAST_CHUNK, false).await,
-        }
-        .map_err(cut_of)?;
-    }
-    sender.flush();
-    Ok(())
-}
-
-fn cut_of(error: io::Error) -> Cut {
-    match error.kind() {
-        io::ErrorKind::TimedOut => Cut::ClientStalled,
-        io::ErrorKind::UnexpectedEof => Cut::StorageFailed,
-        _ => Cut::ClientClosed,
-    }
-}
-
-fn cut_of_fill(failure: &Failure) -> Cut {
-    if *failure == Failure::Unreadable { Cut::StorageFailed } else { Cut::BackendFailed }
-}
-
-const _: () = assert!(SENDFILE_BYTES_MIN <= CHUNK_BYTES_MAX);

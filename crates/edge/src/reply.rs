@@ -103,7 +103,7 @@ pub(crate) struct ReplyHead<'a> {
     pub(crate) own: Option<&'a Fields>,
     pub(crate) age_s: Option<u64>,
     pub(crate) delimited: Delimited,
-    pub(crate) content_range: Option<String>,
+    pub(crate) content_range: Option<&'a str>,
     pub(crate) cache_status: CacheStatus<'a>,
     pub(crate) version: Version,
     pub(crate) keep_alive: bool,
@@ -132,7 +132,7 @@ impl ReplyHead<'_> {
             Delimited::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
             Delimited::None | Delimited::Close => {}
         }
-        if let Some(content_range) = &self.content_range {
+        if let Some(content_range) = self.content_range {
             line(out, b"Content-Range: ", |out| out.extend_from_slice(content_range.as_bytes()));
         }
         line(out, b"Via: 1.1 ", |out| out.extend_from_slice(CACHE_NAME.as_bytes()));

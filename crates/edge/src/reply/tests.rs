@@ -102,7 +102,7 @@ fn rfc9110_13_2_2_conditions_come_before_ranges() {
 
 fn check_head(status: u16, delimited: Delimited, version: Version, keep_alive: bool, expect: Expect) {
     let head = head(None);
-    let content_range = (status == 206).then(|| "bytes 0-1/2".to_owned());
+    let content_range = (status == 206).then_some("bytes 0-1/2");
     let reply = ReplyHead {
         status,
         fields: &head.fields,
