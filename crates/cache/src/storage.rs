@@ -1,6 +1,7 @@
 //! What may be stored (RFC 9111 §3), for a shared cache, and which request a stored response answers (§4.1).
 
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
+use thalweg_http::validators::has_validator;
 use thalweg_http::{Fields, Method, RequestHead, date};
 
 use crate::freshness::Freshness;
@@ -60,7 +61,7 @@ pub fn storable(
     if has_too_many_tags(fields) {
         return no("tags");
     }
-    let can_be_validated = fields.contains("etag") || fields.contains("last-modified");
+    let can_be_validated = has_validator(fields);
     if freshness.lifetime_s == 0 && !(can_be_validated && understood) {
         return no("not-fresh");
     }

@@ -13,15 +13,14 @@
 //!
 //! Lock order: a shard, then the queue or the list of purges; none is held while the other's owner is called back.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-use hashbrown::HashTable;
 use thalweg_http::Fields;
 use thalweg_http::cache_control::RequestCacheControl;
+use thalweg_http::validators::has_validator;
 
 use crate::arena::{Arena, SLAB_BYTES};
 use crate::disk::{Disk, Tier};
@@ -32,12 +31,17 @@ use crate::purge::{Purges, Standing};
 use crate::storage::{Selection, made_s};
 use crate::sync::lock;
 
+mod changes;
 mod filling;
 mod on_disk;
 mod room;
+mod shard;
 mod sweep;
 
 pub use filling::Fill;
+pub(crate) use shard::Key;
+pub use shard::{PASS_MARK_MS, VARIANTS_MAX};
+use shard::{Pending, Shard, Slot};
 
 /// Parts of the index with a lock of their own: so many that a walk, which holds one at a time, holds up nobody.
 const SHARDS: usize = 1024;
@@ -49,15 +53,8 @@ const INDEX_SHARE_MAX: usize = 8;
 const INDEX_SHARE_OF_DISK: u64 = 1024;
 /// What a stored response takes in the index beside its texts, roughly.
 const STORED_BYTES: usize = 512;
-/// Variants kept under one key; the oldest goes.
-pub const VARIANTS_MAX: usize = 32;
 /// Content bytes that may wait for the reader of a passed response.
 pub const PASS_WINDOW_BYTES: usize = 256 * 1024;
-/// How long a key is passed after a response under it was not shareable.
-pub const PASS_MARK_MS: u64 = 5_000;
-/// Keys that are marked so in each shard; beyond, the marks are forgotten.
-const PASS_MARKS_MAX: usize = 64;
-
 const _: () = assert!(PASS_WINDOW_BYTES < SLAB_BYTES);
 
 /// A response's head as the cache keeps it, and what it implies.
@@ -107,13 +104,6 @@ pub struct Stored {
     standing: Standing,
 }
 
-/// A key with its hash.
-#[derive(Debug, Clone)]
-pub(crate) struct Key {
-    digest: u64,
-    text: Arc<str>,
-}
-
 /// What a look-up comes to.
 #[derive(Debug)]
 pub enum Lookup {
@@ -152,98 +142,6 @@ pub struct Cache {
     content_bytes_max: u64,
     purges: Purges,
     sweeper: sweep::Sweeper,
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    slots: HashTable<Slot>,
-    /// Until when which keys, by their hash, are passed.
-    passed: HashMap<u64, u64>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    key: Key,
-    variants: Vec<Arc<Stored>>,
-    pending: Option<Pending>,
-}
-
-/// A fetch whose head is awaited.
-#[derive(Debug, Clone)]
-struct Pending {
-    content: Arc<Content>,
-    /// Of the newest purge before it began.
-    number: u64,
-}
-
-impl Slot {
-    /// Ends the wait for the head of `content`; false if it was not waited for here, or no longer.
-    fn take_pending(&mut self, content: &Arc<Content>, sweeper: &sweep::Sweeper, purges: &Purges) -> bool {
-        let taken = self.pending.take_if(|pending| Arc::ptr_eq(&pending.content, content));
-        if taken.as_ref().is_some_and(|pending| pending.number < purges.latest()) {
-            // What was purged meanwhile had to be kept in mind for it.
-            sweeper.wake();
-        }
-        taken.is_some()
-    }
-
-    fn select(&self, request: &Fields, purges: &Purges) -> Option<&Arc<Stored>> {
-        let matches =
-            |stored: &&Arc<Stored>| stored.head.selection.matches(request) && stored.is_spared(purges);
-        let mut matching = self.variants.iter().rev().filter(matches);
-        let latest = matching.next()?;
-        // Nearly always the only one.
-        Some(
-            matching.fold(latest, |best, stored| if stored.made_s() > best.made_s() { stored } else { best }),
-        )
-    }
-}
-
-impl Shard {
-    fn slot(&mut self, key: &Key) -> Option<&mut Slot> {
-        self.slots.find_mut(key.digest, |slot| slot.key.is(key.digest, &key.text))
-    }
-
-    fn slot_or_new(&mut self, digest: u64, text: &str) -> &mut Slot {
-        let entry = self.slots.entry(digest, |slot| slot.key.is(digest, text), |slot| slot.key.digest);
-        let new = || Slot { key: Key { digest, text: text.into() }, variants: Vec::new(), pending: None };
-        entry.or_insert_with(new).into_mut()
-    }
-
-    /// Removes the slot of a key that nothing is stored or fetched under.
-    fn tidy(&mut self, key: &Key) {
-        let found = self.slots.find_entry(key.digest, |slot| slot.key.is(key.digest, &key.text));
-        if let Ok(entry) = found
-            && entry.get().variants.is_empty()
-            && entry.get().pending.is_none()
-        {
-            entry.remove();
-        }
-    }
-
-    fn is_passed(&self, digest: u64, now_ms: u64) -> bool {
-        !self.passed.is_empty() && self.passed.get(&digest).is_some_and(|until| *until > now_ms)
-    }
-
-    fn mark_passed(&mut self, digest: u64, now_ms: u64) {
-        if self.passed.len() >= PASS_MARKS_MAX {
-            self.passed.retain(|_, until| *until > now_ms);
-        }
-        if self.passed.len() >= PASS_MARKS_MAX {
-            self.passed.clear();
-        }
-        self.passed.insert(digest, now_ms + PASS_MARK_MS);
-    }
-}
-
-impl Key {
-    fn is(&self, digest: u64, text: &str) -> bool {
-        self.digest == digest && *self.text == *text
-    }
-
-    pub(crate) fn text(&self) -> &Arc<str> {
-        &self.text
-    }
 }
 
 impl Cache {
@@ -393,134 +291,8 @@ impl Cache {
         &self.shards[(digest >> 32) as usize % SHARDS]
     }
 
-    /// Puts `stored`, which was fetched into `fill`, into the index in place of `old`, or of the variant that the same
-    /// requests select; unless it was purged on its way, and with it the place of its fetch.
-    fn admit(&self, stored: &Arc<Stored>, fill: &Arc<Content>, old: Option<&Arc<Stored>>) -> bool {
-        let mut removed = Vec::new();
-        let mut shard = lock(self.shard(stored.key.digest));
-        let Some(slot) = shard.slot(&stored.key) else { return false };
-        if !slot.take_pending(fill, &self.sweeper, &self.purges) {
-            return false;
-        }
-        // What was validated may have been lost with the disk meanwhile.
-        let has_failed = matches!(stored.content.progress(), Progress::Failed(_));
-        let is_purged =
-            || !stored.is_spared(&self.purges) || old.is_some_and(|old| !old.is_spared(&self.purges));
-        if has_failed || is_purged() {
-            shard.tidy(&stored.key);
-            return false;
-        }
-        let replaced = |variant: &mut Arc<Stored>| {
-            old.is_some_and(|old| Arc::ptr_eq(old, variant))
-                || variant.head.selection == stored.head.selection
-        };
-        removed.extend(slot.variants.extract_if(.., replaced));
-        if slot.variants.len() >= VARIANTS_MAX {
-            removed.push(slot.variants.remove(0));
-        }
-        slot.variants.push(stored.clone());
-        drop(shard);
-        self.count(stored);
-        self.enqueue(stored, &removed);
-        // Its content may go on under a new head.
-        let (same, gone): (Vec<_>, Vec<_>) =
-            removed.into_iter().partition(|other| Arc::ptr_eq(&other.content, &stored.content));
-        self.uncount(&gone);
-        self.uncount_index(&same);
-        true
-    }
-
-    /// Puts `head` in place of the head of `stored`, if that is still there; one that may not be shared takes it away.
-    pub fn update(&self, stored: &Arc<Stored>, head: Head) {
-        if head.private.is_some() {
-            return self.remove_stored(stored);
-        }
-        let mut shard = lock(self.shard(stored.key.digest));
-        let slot = shard.slot(&stored.key);
-        let variant =
-            slot.and_then(|slot| slot.variants.iter_mut().find(|variant| Arc::ptr_eq(variant, stored)));
-        // The new head must not be tested in place of one that was purged.
-        let Some(variant) = variant.filter(|variant| variant.is_spared(&self.purges)) else { return };
-        let updated = variant.with_head(head, variant.standing.again());
-        let old = std::mem::replace(variant, updated.clone());
-        drop(shard);
-        let old = [old];
-        self.count(&updated);
-        self.enqueue(&updated, &old);
-        self.uncount_index(&old);
-        self.offer(&updated);
-    }
-
-    fn count(&self, stored: &Stored) {
-        self.stored.fetch_add(1, Relaxed);
-        self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
-    }
-
-    /// Of what has left the index for good: the disk need not keep it either.
-    fn uncount(&self, gone: &[Arc<Stored>]) {
-        self.uncount_index(gone);
-        for copy in gone.iter().filter_map(|stored| stored.content.copy()) {
-            copy.discard();
-        }
-    }
-
-    fn uncount_index(&self, removed: &[Arc<Stored>]) {
-        self.stored.fetch_sub(removed.len(), Relaxed);
-        self.index_bytes.fetch_sub(removed.iter().map(|stored| stored.index_bytes()).sum(), Relaxed);
-    }
-
     pub(crate) fn is_index_full(&self) -> bool {
         self.index_bytes.load(Relaxed) > self.index_bytes_max
-    }
-
-    pub(crate) fn remove_stored(&self, stored: &Stored) {
-        self.remove_content(&stored.key, &stored.content);
-    }
-
-    /// Removes what has this content: its head may have been brought up to date meanwhile.
-    fn remove_content(&self, key: &Key, content: &Arc<Content>) {
-        let mut shard = lock(self.shard(key.digest));
-        let Some(slot) = shard.slot(key) else { return };
-        let gone = |variant: &mut Arc<Stored>| Arc::ptr_eq(&variant.content, content);
-        let removed: Vec<_> = slot.variants.extract_if(.., gone).collect();
-        shard.tidy(key);
-        drop(shard);
-        self.uncount(&removed);
-    }
-
-    /// Removes what is stored under `key` in slices, and passes it for the next seconds: the backend does not give them.
-    pub fn forget_sliced(&self, key: &str, now_ms: u64) {
-        self.forget_where(key, |stored| stored.head.sliced);
-        let digest = self.hasher.hash_one(key);
-        lock(self.shard(digest)).mark_passed(digest, now_ms);
-    }
-
-    /// Removes what is stored under `key` with the entity tag `etag`: the backend has something else now.
-    pub fn forget(&self, key: &str, etag: &[u8]) {
-        self.forget_where(key, |stored| stored.head.fields.get("etag") == Some(etag));
-    }
-
-    fn forget_where(&self, key: &str, is_gone: impl Fn(&Stored) -> bool) {
-        let digest = self.hasher.hash_one(key);
-        let mut shard = lock(self.shard(digest));
-        let Some(slot) = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key)) else { return };
-        let key = slot.key.clone();
-        let removed: Vec<_> = slot.variants.extract_if(.., |stored| is_gone(stored)).collect();
-        shard.tidy(&key);
-        drop(shard);
-        self.uncount(&removed);
-    }
-
-    /// Takes a pending fetch out of the index; with `passed_ms` its key is passed from then on for a moment.
-    fn remove_pending(&self, key: &Key, content: &Arc<Content>, passed_ms: Option<u64>) {
-        let mut shard = lock(self.shard(key.digest));
-        if let Some(slot) = shard.slot(key) {
-            slot.take_pending(content, &self.sweeper, &self.purges);
-        }
-        if let Some(now_ms) = passed_ms {
-            shard.mark_passed(key.digest, now_ms);
-        }
-        shard.tidy(key);
     }
 }
 
@@ -580,8 +352,7 @@ impl Stored {
     /// Whether the backend can be asked about it. Not about an error, which is to be over: its validator may be that of
     /// what it stands for.
     pub fn has_validator(&self) -> bool {
-        self.head.status < 400
-            && (self.head.fields.contains("etag") || self.head.fields.contains("last-modified"))
+        self.head.status < 400 && has_validator(&self.head.fields)
     }
 
     fn index_bytes(&self) -> usize {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::backend::{BackendId, Connection};
 use crate::config::Config;
+use crate::hops::via;
 use crate::interim::INTERIM_MAX;
 use crate::upload::{Broken, Upload};
 
@@ -105,6 +106,8 @@ impl Exchange {
         }
         exchange.read_head(&config.head, outgoing.interim, &mut deadline, first_byte).await?;
         exchange.connection.answered();
+        // Kept with it: what is stored goes on in another version than it came in (RFC 9110 §7.6.3).
+        exchange.head.fields.push("Via", via(exchange.head.version));
         let framing =
             framing::response_framing(outgoing.method, &exchange.head).map_err(|error| malformed(&error))?;
         exchange.keep_alive &= framing::keep_alive(exchange.head.version, &exchange.head.fields);

@@ -11,7 +11,7 @@ use thalweg_cache::rules::{self, Rules};
 use thalweg_cache::storage::{Selection, Storable, storable, withhold};
 use thalweg_cache::tags::SURROGATE_KEY;
 use thalweg_cache::{Failure, Fill, Head, Private, Stored};
-use thalweg_http::validators::EntityTag;
+use thalweg_http::validators::strong_etag;
 use thalweg_http::{Fields, Framing, Method, RequestHead, ResponseHead, date, framing, reference, write};
 use tokio::sync::{mpsc, oneshot};
 
@@ -246,9 +246,8 @@ async fn keep(
 /// Whether a 304 names a representation that is not the one asked about: then that is not to be updated by it (RFC 9111
 /// §4.3.4).
 fn is_about_another(stale: &Stored, head: &ResponseHead) -> bool {
-    let named = head.fields.get("etag").and_then(EntityTag::parse).filter(|tag| !tag.weak);
-    let stored = stale.head.fields.get("etag").and_then(EntityTag::parse);
-    head.status == 304 && named.is_some_and(|named| stored.is_none_or(|stored| !named.strong_eq(&stored)))
+    let named = strong_etag(&head.fields);
+    head.status == 304 && named.is_some() && named != strong_etag(&stale.head.fields)
 }
 
 /// Answers to conditions and ranges that the request did not have.

@@ -135,7 +135,6 @@ impl ReplyHead<'_> {
         if let Some(content_range) = self.content_range {
             line(out, b"Content-Range: ", |out| out.extend_from_slice(content_range.as_bytes()));
         }
-        line(out, b"Via: 1.1 ", |out| out.extend_from_slice(CACHE_NAME.as_bytes()));
         line(out, b"Cache-Status: ", |out| self.cache_status.write(CACHE_NAME, out));
         match (self.keep_alive, self.version) {
             (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
@@ -145,10 +144,10 @@ impl ReplyHead<'_> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Only what brings a stored response up to date (RFC 9110 §15.4.5).
+    /// Only what brings a stored response up to date (RFC 9110 §15.4.5), and by which nodes it came.
     fn write_fields_of_304(&self, out: &mut Vec<u8>) {
-        const KEPT: [&str; 7] =
-            ["cache-control", "content-location", "date", "etag", "expires", "last-modified", "vary"];
+        const KEPT: [&str; 8] =
+            ["cache-control", "content-location", "date", "etag", "expires", "last-modified", "vary", "via"];
         // Without these a page of another origin could not read the rest.
         const FOR_PAGES: &str = "access-control-";
         for (name, value) in self.fields.iter() {

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use thalweg_http::validators::has_validator;
+
 use super::files::{Name, SPREAD, Unreadable};
 use super::record::Record;
-use super::tier::has_validator;
 use super::{Copy, Tier};
 use crate::store::{Head, Key};
 use crate::sync::lock;
@@ -110,7 +111,7 @@ fn is_of_use(head: &Head, now_ms: u64) -> bool {
     let freshness = &head.freshness;
     let longest_s =
         freshness.while_revalidate_s.max(freshness.if_error_s).saturating_add(freshness.lifetime_s);
-    has_validator(head) || longest_s > freshness.age_s(now_ms)
+    has_validator(&head.fields) || longest_s > freshness.age_s(now_ms)
 }
 
 fn now_ms() -> u64 {

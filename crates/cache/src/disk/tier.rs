@@ -7,6 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use thalweg_http::validators::has_validator;
+
 use super::files::Directory;
 use super::jobs::Jobs;
 use super::journaling::{Journal, Start};
@@ -389,11 +391,7 @@ impl Tier {
 
 /// Whether a response will be of use once memory has evicted it, or after a start.
 fn is_worth_writing(head: &Head) -> bool {
-    head.freshness.lifetime_s >= LIFETIME_MIN_S || has_validator(head)
-}
-
-pub(super) fn has_validator(head: &Head) -> bool {
-    head.fields.contains("etag") || head.fields.contains("last-modified")
+    head.freshness.lifetime_s >= LIFETIME_MIN_S || has_validator(&head.fields)
 }
 
 /// Tells that a thread has ended, however it did.

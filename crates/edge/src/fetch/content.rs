@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use thalweg_cache::{Failure, Fill};
-use thalweg_http::validators::EntityTag;
+use thalweg_http::validators::strong_etag;
 use thalweg_http::{Method, ResponseHead, framing, range};
 
 use super::Request;
@@ -125,7 +125,7 @@ impl Resumption {
         fill.stored_bytes()?;
         let serves = !fields.list("accept-ranges").any(|unit| unit.eq_ignore_ascii_case(b"none"));
         let length = framing::content_length(fields).ok().flatten()?;
-        let etag = fields.get("etag").filter(|etag| EntityTag::parse(etag).is_some_and(|tag| !tag.weak))?;
+        let etag = strong_etag(fields)?;
         let applies = serves && head.status == 200 && request.head.method == Method::Get;
         applies.then(|| Self { etag: etag.to_vec(), length, left: RESUMES_MAX })
     }
@@ -167,7 +167,7 @@ impl Resumption {
     fn continues(&self, head: &ResponseHead, from: u64) -> Option<u64> {
         let part = head.fields.get("content-range").and_then(range::parse_content_range)?;
         let range = part.range?;
-        let same = EntityTag::parse(head.fields.get("etag")?)?.strong_eq(&EntityTag::parse(&self.etag)?);
+        let same = strong_etag(&head.fields) == Some(&*self.etag);
         let goes_on = head.status == 206 && range.start == from && part.length == Some(self.length);
         (same && goes_on).then_some(range.end)
     }

@@ -47,6 +47,9 @@ async fn rfc9110_7_6_3_via_grows_on_both_ways() {
     client.send(b"GET /b HTTP/1.0\r\nHost: media.example\r\n\r\n").await;
     fetch.next().await;
     assert_eq!(field(&fetch.request, "via"), Some("1.0 thalweg"));
+    fetch.send("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nCache-Control: max-age=60\r\n\r\n").await;
+    assert_eq!(client.response().await.field("via"), Some("1.0 thalweg"), "as it was received");
+    assert_eq!(edge.get("/b", "").await.field("via"), Some("1.0 thalweg"), "also when it is stored");
     edge.stop().await;
 }
 
