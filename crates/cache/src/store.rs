@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use thalweg_http::Fields;
 use thalweg_http::cache_control::RequestCacheControl;
+use thalweg_http::cache_status::Forward;
 use thalweg_http::validators::has_validator;
 
 use crate::arena::{Arena, SLAB_BYTES};
@@ -220,6 +221,12 @@ impl Cache {
         let is_passed = shard.is_passed(digest, now_ms);
         let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
         let selected = slot.as_ref().and_then(|slot| slot.select(fields, &self.purges)).cloned();
+        let forward = match &selected {
+            Some(stored) if stored.freshness().is_fresh(now_ms) => Forward::Request,
+            Some(_) => Forward::Stale,
+            None if slot.as_ref().is_some_and(|slot| slot.has_any(&self.purges)) => Forward::VaryMiss,
+            None => Forward::UriMiss,
+        };
         let pending = slot.and_then(|slot| slot.pending.clone());
         match selected.as_ref().map(|stored| stored.freshness().reuse(asked, now_ms)) {
             Some(Reuse::Now) => {
@@ -233,8 +240,8 @@ impl Cache {
             Some(Reuse::NowAndRefresh) => {
                 let stored = selected.expect("what is good for now was selected");
                 stored.found();
-                let fill =
-                    (pending.is_none() && !is_passed).then(|| self.begin(&mut shard, digest, key, number).0);
+                let is_alone = pending.is_none() && !is_passed;
+                let fill = is_alone.then(|| self.begin(&mut shard, (digest, key), number, forward).0);
                 return Lookup::Refresh(stored, fill);
             }
             Some(Reuse::AfterValidation) | None if asked.only_if_cached => return Lookup::Nothing,
@@ -246,7 +253,7 @@ impl Cache {
         if is_passed {
             return Lookup::Pass;
         }
-        let (fill, reader) = self.begin(&mut shard, digest, key, number);
+        let (fill, reader) = self.begin(&mut shard, (digest, key), number, forward);
         drop(shard);
         match selected.filter(|stored| stored.is_complete()) {
             Some(stored) => Lookup::Stale(fill, reader, stored),
@@ -258,15 +265,15 @@ impl Cache {
     fn begin(
         self: &Arc<Self>,
         shard: &mut Shard,
-        digest: u64,
-        key: &str,
+        (digest, key): (u64, &str),
         number: u64,
+        forward: Forward,
     ) -> (Fill, Reader<Arc<Head>>) {
         let (content, writer, reader) = FillBuffer::new();
         let number = self.purges.number_of_fetch(key, number);
         let slot = shard.slot_or_new(digest, key);
         slot.pending = Some(Pending { content: content.clone(), number });
-        (Fill::pending(self.clone(), (slot.key.clone(), number), content, writer), reader)
+        (Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader)
     }
 
     /// A fetch for one client alone, which the index does not know of.
@@ -280,6 +287,14 @@ impl Cache {
         let digest = self.digest(key);
         let shard = lock(self.shard(digest));
         shard.slots.find(digest, |slot| slot.key.is(digest, key))?.select(request, &self.purges).cloned()
+    }
+
+    /// Whether the response with this very head is stored under `key`, and was not purged.
+    pub fn is_stored(&self, key: &str, head: &Arc<Head>) -> bool {
+        let digest = self.digest(key);
+        let shard = lock(self.shard(digest));
+        let Some(slot) = shard.slots.find(digest, |slot| slot.key.is(digest, key)) else { return false };
+        slot.variants.iter().any(|stored| Arc::ptr_eq(&stored.head, head) && stored.is_spared(&self.purges))
     }
 
     fn digest(&self, key: &str) -> u64 {

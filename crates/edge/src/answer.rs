@@ -17,7 +17,7 @@ use crate::fetch;
 use crate::interim::{Asker, head_of};
 use crate::now_ms;
 use crate::request::write_key;
-use crate::slices::{self, Sliced};
+use crate::slices::{self, Opened, Sliced};
 use crate::upload::Upload;
 use crate::worker::Worker;
 
@@ -35,7 +35,30 @@ pub(crate) struct Found {
     pub(crate) own: bool,
     /// The backend answered this very request: its conditions and range are not ours to apply.
     pub(crate) verbatim: bool,
-    forward: Option<Forward>,
+    /// `None` if it is a hit.
+    forwarded: Option<Forwarded>,
+}
+
+/// That a request went to a backend, or waited for one that did, for `Cache-Status` (RFC 9211).
+#[derive(Debug, Clone, Copy)]
+struct Forwarded {
+    why: Forward,
+    /// What the backend answered with, where that is known.
+    status: Option<u16>,
+    /// What it sent is stored.
+    stored: bool,
+    collapsed: bool,
+}
+
+impl Forwarded {
+    fn new(why: Forward, status: Option<u16>) -> Self {
+        Self { why, status, stored: false, collapsed: false }
+    }
+
+    /// Behind somebody else's fetch.
+    fn collapsed(why: Forward, status: Option<u16>) -> Self {
+        Self { collapsed: true, ..Self::new(why, status) }
+    }
 }
 
 /// A response of our own.
@@ -45,62 +68,67 @@ pub(crate) struct Refusal {
     /// What the client is told.
     pub(crate) reason: &'static str,
     pub(crate) forward: Option<Forward>,
+    /// What the backend answered with, if it did.
+    pub(crate) forward_status: Option<u16>,
 }
 
 impl Found {
     fn stored(stored: &Stored, cache: CacheResult) -> Self {
         let content = Content::Fill(stored.content.reader(0));
         let freshness = stored.freshness();
-        let (own, verbatim) = (false, false);
-        Self { head: stored.head.clone(), content, cache, freshness, own, verbatim, forward: None }
+        let (own, verbatim, forwarded) = (false, false, None);
+        Self { head: stored.head.clone(), content, cache, freshness, own, verbatim, forwarded }
     }
 
     /// Stale, because the backend failed (RFC 5861 §4).
-    fn in_need(stored: &Stored) -> Self {
-        Self { forward: Some(Forward::Stale), ..Self::stored(stored, CacheResult::Stale) }
+    fn in_need(stored: &Stored, failure: &Failure) -> Self {
+        let forwarded = Some(Forwarded::new(Forward::Stale, failure.status()));
+        Self { forwarded, ..Self::stored(stored, CacheResult::Stale) }
     }
 
-    fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forward: Forward) -> Self {
+    /// Still arriving, for somebody else.
+    fn joined(stored: &Stored) -> Self {
+        let forwarded = Some(Forwarded::collapsed(Forward::Miss, None));
+        Self { forwarded, ..Self::stored(stored, CacheResult::Join) }
+    }
+
+    fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forwarded: Forwarded) -> Self {
         let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
         let (freshness, content) = (head.freshness, Content::Fill(content));
-        Self { head, content, cache, freshness, own: true, verbatim: false, forward: Some(forward) }
+        Self { head, content, cache, freshness, own: true, verbatim: false, forwarded: Some(forwarded) }
     }
 
     /// The same, with its content from slices; `opened` is where the first one was found.
-    fn sliced(self, sliced: Sliced, opened: Option<CacheResult>) -> Self {
-        let cache = match (self.cache, opened) {
-            // The head is here, but not that part of the content.
-            (CacheResult::Hit | CacheResult::Join, Some(opened)) => opened,
-            (cache, _) => cache,
+    fn sliced(self, sliced: Sliced, opened: Option<Opened>) -> Self {
+        let (cache, forwarded) = match (self.cache, self.forwarded, opened) {
+            // The head is here, or somebody else's content that has not come so far.
+            (_, None, Some(opened)) | (CacheResult::Join, _, Some(opened)) => match opened.cache {
+                CacheResult::Hit if self.cache == CacheResult::Join => (CacheResult::Hit, None),
+                CacheResult::Hit => (self.cache, None),
+                CacheResult::Join => (opened.cache, Some(Forwarded::collapsed(Forward::Partial, None))),
+                fetched => {
+                    let partial = Forwarded::new(Forward::Partial, Some(opened.status));
+                    (fetched, Some(Forwarded { stored: opened.stored, ..partial }))
+                }
+            },
+            (CacheResult::Miss, Some(forwarded), Some(opened)) => {
+                (self.cache, Some(Forwarded { status: Some(opened.status), ..forwarded }))
+            }
+            (cache, forwarded, _) => (cache, forwarded),
         };
-        let forward =
-            if cache == CacheResult::Miss { self.forward.or(Some(Forward::Partial)) } else { self.forward };
-        Self { content: Content::Sliced(Box::new(sliced)), cache, forward, ..self }
+        Self { content: Content::Sliced(Box::new(sliced)), cache, forwarded, ..self }
     }
 
     /// `Cache-Status` (RFC 9211).
     pub(crate) fn status(&self, now_ms: u64) -> CacheStatus<'_> {
-        let shared = self.head.private.is_none();
+        let forwarded = self.forwarded;
         CacheStatus {
-            hit: match self.cache {
-                CacheResult::Hit => true,
-                // Stale after the backend has failed is forwarded first.
-                CacheResult::Stale => self.forward.is_none(),
-                _ => false,
-            },
-            forward: match self.cache {
-                CacheResult::Join => Some(Forward::UriMiss),
-                _ => self.forward,
-            },
-            forward_status: match self.cache {
-                CacheResult::Validated => Some(304),
-                CacheResult::Miss if matches!(self.content, Content::Sliced(_)) => Some(206),
-                CacheResult::Miss | CacheResult::Pass => Some(self.head.status),
-                _ => None,
-            },
-            ttl_s: shared.then(|| self.freshness.ttl_s(now_ms)),
-            stored: matches!(self.cache, CacheResult::Miss),
-            collapsed: matches!(self.cache, CacheResult::Join),
+            hit: forwarded.is_none(),
+            forward: forwarded.map(|forwarded| forwarded.why),
+            forward_status: forwarded.and_then(|forwarded| forwarded.status),
+            ttl_s: self.head.private.is_none().then(|| self.freshness.ttl_s(now_ms)),
+            stored: forwarded.is_some_and(|forwarded| forwarded.stored),
+            collapsed: forwarded.is_some_and(|forwarded| forwarded.collapsed),
             key: None,
             detail: self.head.private.map(|private| private.reason),
         }
@@ -115,8 +143,8 @@ impl Found {
 }
 
 impl Refusal {
-    pub(crate) fn own(status: u16, reason: &'static str) -> Self {
-        Self { status, reason, forward: None }
+    pub(crate) const fn own(status: u16, reason: &'static str) -> Self {
+        Self { status, reason, forward: None, forward_status: None }
     }
 
     pub(crate) fn failed(failure: &Failure, forward: Forward) -> Self {
@@ -126,7 +154,7 @@ impl Refusal {
             Failure::NoRoom => (503, "no room for the response"),
             _ => (502, "no valid answer came from the backend"),
         };
-        Self { status, reason, forward: Some(forward) }
+        Self { status, reason, forward: Some(forward), forward_status: failure.status() }
     }
 }
 
@@ -179,8 +207,9 @@ async fn find(
     for _ in 0..WAITS_MAX {
         match worker.cache().look_up(key, &request.fields, &asked, now_ms()) {
             Lookup::Hit(stored) => return Ok(Found::stored(&stored, CacheResult::Hit)),
-            Lookup::Joined(stored) => return Ok(Found::stored(&stored, CacheResult::Join)),
+            Lookup::Joined(stored) => return Ok(Found::joined(&stored)),
             Lookup::Miss(fill, mut content) => {
+                let forward = fill.forward();
                 let wanted = match slices::cold(worker, request).filter(|_| *slices) {
                     Some(slice) => {
                         // Once: what comes is in slices then, or the backend has none.
@@ -191,12 +220,17 @@ async fn find(
                     None if request.method == Method::Head => fetch::Request::whole(request).behind(),
                     None => fetch::Request::whole(request),
                 };
+                let is_slice = wanted.is_slice();
                 return match head_of(worker, fill, wanted, &mut content, client).await {
-                    Ok(head) => Ok(Found::fetched(head, content, Forward::UriMiss)),
+                    Ok(head) => {
+                        let status = if is_slice && head.sliced { 206 } else { head.status };
+                        let forwarded = forwarded(worker, key, &head, forward, status);
+                        Ok(Found::fetched(head, content, forwarded))
+                    }
                     // The backend has no such slice to give: all of it then.
                     Err(Failure::NotSliced(_)) => continue,
-                    Err(Failure::NotShared) => return pass(worker, request, client, Forward::Miss).await,
-                    Err(failure) => Err(Refusal::failed(&failure, Forward::UriMiss)),
+                    Err(Failure::NotShared) => return pass(worker, request, client, forward).await,
+                    Err(failure) => Err(Refusal::failed(&failure, forward)),
                 };
             }
             Lookup::Refresh(stored, fill) => {
@@ -206,19 +240,24 @@ async fn find(
                 return Ok(Found::stored(&stored, CacheResult::Stale));
             }
             Lookup::Stale(fill, mut content, stale) => {
-                let is_fresh = stale.freshness().is_fresh(now_ms());
-                let forward = if is_fresh { Forward::Request } else { Forward::Stale };
+                let forward = fill.forward();
                 let (validation, told) = fetch::Request::validation(request, stale.clone());
                 return match head_of(worker, fill, validation, &mut content, client).await {
-                    Ok(head) => Ok(Found::fetched(head, content, forward)),
+                    Ok(head) => {
+                        let forwarded = forwarded(worker, key, &head, forward, head.status);
+                        Ok(Found::fetched(head, content, forwarded))
+                    }
                     Err(Failure::Superseded) => match told.await {
                         Ok(stored) => {
                             let found = Found::stored(&stored, CacheResult::Validated);
-                            Ok(Found { own: true, forward: Some(forward), ..found })
+                            let forwarded = Some(Forwarded::new(forward, Some(304)));
+                            Ok(Found { own: true, forwarded, ..found })
                         }
                         Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward)),
                     },
-                    Err(_) if stale.freshness().serves_on_error(now_ms()) => Ok(Found::in_need(&stale)),
+                    Err(failure) if stale.freshness().serves_on_error(now_ms()) => {
+                        Ok(Found::in_need(&stale, &failure))
+                    }
                     Err(failure) => Err(Refusal::failed(&failure, forward)),
                 };
             }
@@ -232,6 +271,13 @@ async fn find(
         }
     }
     pass(worker, request, client, Forward::Miss).await
+}
+
+/// What became of a request that had a response fetched for `why`.
+fn forwarded(worker: &Worker, key: &str, head: &Arc<Head>, why: Forward, status: u16) -> Forwarded {
+    // What was purged on its way goes to those who had asked before, and is not stored.
+    let stored = head.private.is_none() && worker.cache().is_stored(key, head);
+    Forwarded { stored, ..Forwarded::new(why, Some(status)) }
 }
 
 /// Fetches anew, or asks about, what is being served stale meanwhile.
@@ -267,7 +313,7 @@ async fn joined(
         cache: CacheResult::Join,
         own: false,
         verbatim: false,
-        forward: None,
+        forwarded: Some(Forwarded::collapsed(Forward::Miss, None)),
     };
     match content.head().await {
         Ok(head) if head.private.is_some() => Ok(Joined::NotShared),
@@ -279,13 +325,15 @@ async fn joined(
         Err(Failure::NotShared) => Ok(Joined::NotShared),
         Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields) {
             Some(stored) if stored.freshness().is_fresh(now_ms()) => {
-                Ok(Joined::Found(Found::stored(&stored, CacheResult::Hit)))
+                let forwarded = Some(Forwarded::collapsed(Forward::Stale, Some(304)));
+                Ok(Joined::Found(Found { forwarded, ..Found::stored(&stored, CacheResult::Hit) }))
             }
             _ => Ok(Joined::NotShared),
         },
         Err(failure) => match worker.cache().peek(key, &request.fields) {
             Some(stored) if stored.freshness().serves_on_error(now_ms()) => {
-                Ok(Joined::Found(Found::in_need(&stored)))
+                let forwarded = Some(Forwarded::collapsed(Forward::Stale, failure.status()));
+                Ok(Joined::Found(Found { forwarded, ..Found::in_need(&stored, &failure) }))
             }
             _ => Err(Refusal::failed(&failure, Forward::UriMiss)),
         },
@@ -328,11 +376,11 @@ fn hand_on<'a>(
     let (fill, mut content) = worker.cache().pass();
     Box::pin(async move {
         match head_of(worker, fill, request, &mut content, client).await {
-            Ok(head) => Ok(Found {
-                cache: CacheResult::Pass,
-                verbatim: true,
-                ..Found::fetched(head, content, forward)
-            }),
+            Ok(head) => {
+                let forwarded = Forwarded::new(forward, Some(head.status));
+                let found = Found::fetched(head, content, forwarded);
+                Ok(Found { cache: CacheResult::Pass, verbatim: true, ..found })
+            }
             Err(failure) => Err(Refusal::failed(&failure, forward)),
         }
     })

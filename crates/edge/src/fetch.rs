@@ -71,6 +71,11 @@ impl Request {
         Self { slice: Some(slice), ..Self::whole(head) }
     }
 
+    /// Whether it is about a part alone.
+    pub(crate) fn is_slice(&self) -> bool {
+        self.slice.is_some()
+    }
+
     /// Whether `stale` is still good, if it has a validator to ask with, else all of what replaced it. If it is, `told` gets it with its head brought up
     /// to date, before the fill ends as [`Failure::Superseded`].
     pub(crate) fn validation(
@@ -189,11 +194,10 @@ pub(crate) async fn run(worker: Arc<Worker>, fill: Fill, mut request: Request, c
         && is_failure(exchange.head.status)
         && stale.freshness().serves_on_error(now_ms())
     {
-        return fill.fail(Failure::Backend(format!("status {}", exchange.head.status)));
+        return fill.fail(Failure::Status(exchange.head.status));
     }
     if is_unasked(&request, exchange.head.status) {
-        let status = exchange.head.status;
-        return fill.fail(Failure::Backend(format!("status {status} to a request for the whole")));
+        return fill.fail(Failure::Status(exchange.head.status));
     }
     if let Some(known) = request.known.take_if(|_| exchange.head.status == 200) {
         learn(&worker, &request.head, &known, &exchange.head.fields, asked_ms);

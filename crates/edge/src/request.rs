@@ -81,9 +81,9 @@ fn split_at_space(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..space], &line[space + 1..]))
 }
 
-const TOO_LONG: Refusal = Refusal { status: 408, reason: "the request took too long", forward: None };
-const ENDED_EARLY: Refusal = Refusal { status: 400, reason: "the request ended early", forward: None };
-const TOO_LARGE: Refusal = Refusal { status: 413, reason: "a request here has no content", forward: None };
+const TOO_LONG: Refusal = Refusal::own(408, "the request took too long");
+const ENDED_EARLY: Refusal = Refusal::own(400, "the request ended early");
+const TOO_LARGE: Refusal = Refusal::own(413, "a request here has no content");
 
 /// A client's bytes that have been read and not yet been understood.
 #[derive(Debug, Default)]

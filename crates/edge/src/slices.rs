@@ -24,7 +24,7 @@ mod fetching;
 mod reading;
 
 pub(crate) use fetching::{Left, begin, begin_large};
-pub(crate) use reading::Sliced;
+pub(crate) use reading::{Opened, Sliced};
 
 /// A representation whose content can be had in slices.
 #[derive(Debug, Clone)]
@@ -52,14 +52,8 @@ impl Representation {
         }
         let freshness = Freshness { lifetime_s: u64::MAX, ..Freshness::default() };
         let selection = Selection::default();
-        let slice_head = Head {
-            status: 206,
-            withheld: Fields::new(),
-            freshness,
-            selection,
-            sliced: false,
-            ..head.clone()
-        };
+        let slice_head =
+            Head { withheld: Fields::new(), freshness, selection, sliced: false, ..head.clone() };
         Some(Self { key: key.into(), etag: etag.into(), length, slice_bytes, head: Arc::new(slice_head) })
     }
 
@@ -80,10 +74,10 @@ impl Representation {
         key
     }
 
-    /// The head that slice `index` is stored with.
-    fn slice_head(&self, index: u64) -> Head {
+    /// The head that slice `index` is stored with; it came with `status`.
+    fn slice_head(&self, index: u64, status: u16) -> Head {
         let bytes = self.bytes(index);
-        Head { length: Some(bytes.end - bytes.start), ..Head::clone(&self.head) }
+        Head { status, length: Some(bytes.end - bytes.start), ..Head::clone(&self.head) }
     }
 }
 

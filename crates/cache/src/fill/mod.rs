@@ -99,6 +99,8 @@ pub enum Failure {
     Abandoned,
     /// The backend's side failed; in words for the log.
     Backend(String),
+    /// The backend answered with this status, which is no answer to what it was asked.
+    Status(u16),
     /// The backend took longer than it may; in words for the log.
     BackendTimeout(String),
     /// Too many fetches are under way; in words for the log.
@@ -115,11 +117,22 @@ pub enum Failure {
     Unreadable,
 }
 
+impl Failure {
+    /// What the backend answered with, if that is what failed.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(*status),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Abandoned => f.write_str("the fill was abandoned"),
             Self::Backend(reason) | Self::BackendTimeout(reason) | Self::Busy(reason) => f.write_str(reason),
+            Self::Status(status) => write!(f, "the backend answered with status {status}"),
             Self::NoRoom => NoRoom.fmt(f),
             Self::Superseded => f.write_str("the stored response was validated instead"),
             Self::NotSliced(reason) => write!(f, "no slice of the response: {reason}"),

@@ -5,6 +5,7 @@ use std::sync::atomic::{Ordering::Acquire, fence};
 
 use bytes::Bytes;
 use thalweg_http::Fields;
+use thalweg_http::cache_status::Forward;
 
 use super::{Cache, Content, Head, Key, PASS_WINDOW_BYTES, Private, Stored};
 use crate::arena::NoRoom;
@@ -21,6 +22,7 @@ pub struct Fill {
     // In this order: on a drop the place is left before the writer tells its readers.
     place: Placed,
     writer: Writer<Arc<Head>>,
+    forward: Forward,
 }
 
 /// Where in the index a fill stands; it leaves it when dropped.
@@ -47,12 +49,13 @@ impl Fill {
         (key, number): (Key, u64),
         content: Arc<Content>,
         writer: Writer<Arc<Head>>,
+        forward: Forward,
     ) -> Self {
-        Self { place: Placed { cache, content, place: Place::Pending(key, number) }, writer }
+        Self { place: Placed { cache, content, place: Place::Pending(key, number) }, writer, forward }
     }
 
     pub(super) fn alone(cache: Arc<Cache>, content: Arc<Content>, writer: Writer<Arc<Head>>) -> Self {
-        Self { place: Placed { cache, content, place: Place::Alone }, writer }
+        Self { place: Placed { cache, content, place: Place::Alone }, writer, forward: Forward::Bypass }
     }
 
     /// The key whose head is awaited; `None` for a fetch that the index does not know of.
@@ -61,6 +64,11 @@ impl Fill {
             Place::Pending(key, _) => Some(&key.text),
             Place::Alone | Place::Stored(..) => None,
         }
+    }
+
+    /// Why what was stored did not do (RFC 9211 §2.2); for a fetch that the index does not know of, that it was not asked.
+    pub fn forward(&self) -> Forward {
+        self.forward
     }
 
     /// The head came. If it may be shared and there is room, it is found from here on; else its content is for the

@@ -61,6 +61,10 @@ impl Slot {
         taken.is_some()
     }
 
+    pub(super) fn has_any(&self, purges: &Purges) -> bool {
+        self.variants.iter().any(|stored| stored.is_spared(purges))
+    }
+
     pub(super) fn select(&self, request: &Fields, purges: &Purges) -> Option<&Arc<Stored>> {
         let matches =
             |stored: &&Arc<Stored>| stored.head.selection.matches(request) && stored.is_spared(purges);

@@ -30,8 +30,12 @@ impl Connection {
             fields.push("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH");
         }
         let content = format!("{} {}: {}\n", refusal.status, status::reason(refusal.status), refusal.reason);
-        let cache_status =
-            CacheStatus { forward: refusal.forward, detail: Some(refusal.reason), ..CacheStatus::default() };
+        let cache_status = CacheStatus {
+            forward: refusal.forward,
+            forward_status: refusal.forward_status,
+            detail: Some(refusal.reason),
+            ..CacheStatus::default()
+        };
         let own = Own { status: refusal.status, content_type: "text/plain; charset=utf-8", content };
         self.send_own(own, fields, cache_status, next, out).await
     }

@@ -100,7 +100,7 @@ async fn split(
         now_ms(),
     ) {
         Lookup::Miss(mut slice, _) => {
-            slice.begin(of.slice_head(index), now_ms());
+            slice.begin(of.slice_head(index, exchange.head.status), now_ms());
             Some(slice)
         }
         // It is there already, or somebody is about it.
@@ -142,13 +142,13 @@ pub(super) async fn fetch_slice(
             worker.cache().forget(&of.key, &of.etag);
             return fill.fail(Failure::NotSliced("the content at the backend has changed"));
         }
-        status => return fill.fail(Failure::Backend(format!("status {status} to a range"))),
+        status => return fill.fail(Failure::Status(status)),
     }
     if range_of(head) != Some((bytes.clone(), of.length)) {
         worker.cache().forget_sliced(&of.key, now_ms());
         return fill.fail(Failure::NotSliced("the backend gave another range"));
     }
-    fill.begin(of.slice_head(index), now_ms());
+    fill.begin(of.slice_head(index, head.status), now_ms());
     fetch::copy_first(&mut exchange, fill, bytes.end - bytes.start).await;
     worker.finish(exchange);
 }

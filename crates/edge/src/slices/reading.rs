@@ -37,6 +37,15 @@ pub(crate) struct Sliced {
     all_stored: bool,
 }
 
+/// Where the first slice of an answer was found.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) cache: CacheResult,
+    /// That the backend sent it with.
+    pub(crate) status: u16,
+    pub(crate) stored: bool,
+}
+
 #[derive(Debug)]
 struct Slice {
     index: u64,
@@ -83,8 +92,8 @@ impl Sliced {
     }
 
     /// Waits for the head of the first slice that the answer to the request needs, so that a backend that does not bring it
-    /// is known before anything is sent. Says where it was found, `None` if none is needed.
-    pub(crate) async fn open_first(&mut self, head: &Head) -> Result<Option<CacheResult>, Failure> {
+    /// is known before anything is sent. `None` if none is needed.
+    pub(crate) async fn open_first(&mut self, head: &Head) -> Result<Option<Opened>, Failure> {
         let range = match part(&self.request, head, Progress::Complete(self.of.length)) {
             _ if self.request.method == Method::Head => return Ok(None),
             Part::Whole | Part::After(_) => 0..self.of.length,
@@ -94,9 +103,11 @@ impl Sliced {
         };
         self.seek(&range);
         let Some(slice) = self.current() else { return Ok(None) };
-        slice.reader.head().await?;
+        let slice_head = slice.reader.head().await?;
         slice.reader.ready().await?;
-        Ok(Some(slice.cache))
+        let (index, cache) = (slice.index, slice.cache);
+        let stored = self.worker.cache().is_stored(&self.of.slice_key(index), &slice_head);
+        Ok(Some(Opened { cache, status: slice_head.status, stored }))
     }
 
     pub(crate) fn try_next(&mut self, max: usize) -> Option<Result<Option<Piece>, Failure>> {
@@ -222,7 +233,11 @@ impl Sliced {
 fn may_come_again(failure: &Failure) -> bool {
     matches!(
         failure,
-        Failure::NotShared | Failure::Unreadable | Failure::Backend(_) | Failure::BackendTimeout(_)
+        Failure::NotShared
+            | Failure::Unreadable
+            | Failure::Backend(_)
+            | Failure::BackendTimeout(_)
+            | Failure::Status(_)
     )
 }
 
