@@ -194,9 +194,9 @@ impl Requests {
         let mut content = Content::of(source.framing);
         loop {
             match content.take(&mut self.input).map_err(Unsent::Refused)? {
-                Taken::Piece(piece) => source.put(Some(piece)).await?,
+                Taken::Piece(piece) => source.put(piece).await?,
                 Taken::End => {
-                    source.put(None).await?;
+                    source.end().await?;
                     if self.input.is_empty() {
                         // Far larger than a connection needs while it waits for the next request.
                         self.input = BytesMut::new();

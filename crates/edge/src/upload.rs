@@ -6,6 +6,7 @@
 //! **Invariant:** content whose client breaks it off never ends as if it were whole: the backend's connection closes
 //! before its length or its last chunk.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::buf::Chain;
@@ -24,20 +25,31 @@ const PIECES_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) framing: Framing,
-    /// `None` is the end.
-    pieces: mpsc::Sender<Option<Bytes>>,
+    pieces: mpsc::Sender<Piece>,
     wanted: oneshot::Receiver<()>,
+    whole: Whole,
+}
+
+/// Whoever drops it before all has gone out has broken the content off. It goes with the end of it.
+type Whole = oneshot::Sender<Infallible>;
+
+#[derive(Debug)]
+enum Piece {
+    Content(Bytes),
+    End(Whole),
 }
 
 /// The backend's end.
 #[derive(Debug)]
 pub(crate) struct Upload {
     chunked: bool,
-    pieces: mpsc::Receiver<Option<Bytes>>,
+    pieces: mpsc::Receiver<Piece>,
     wanted: Option<oneshot::Sender<()>>,
+    /// Told when the client breaks off, though a backend that takes nothing has yet to take what came before.
+    broken_off: oneshot::Receiver<Infallible>,
     /// A piece in its framing, or what is left of it.
     out: Chain<Chain<Bytes, Bytes>, Bytes>,
-    ended: bool,
+    end: Option<Whole>,
 }
 
 /// Who broke the content off.
@@ -61,9 +73,10 @@ pub(crate) fn channel(framing: Framing) -> Option<(Source, Upload)> {
     };
     let (tell, told) = mpsc::channel(PIECES_MAX);
     let (want, wanted) = oneshot::channel();
+    let (whole, broken_off) = oneshot::channel();
     let out = plain(Bytes::new());
-    let upload = Upload { chunked, pieces: told, wanted: Some(want), out, ended: false };
-    Some((Source { framing, pieces: tell, wanted }, upload))
+    let upload = Upload { chunked, pieces: told, wanted: Some(want), broken_off, out, end: None };
+    Some((Source { framing, pieces: tell, wanted, whole }, upload))
 }
 
 impl Source {
@@ -72,9 +85,14 @@ impl Source {
         (&mut self.wanted).await.map_err(|_| NotWanted)
     }
 
-    /// Hands on the next piece, or the end; waits for room.
-    pub(crate) async fn put(&self, piece: Option<Bytes>) -> Result<(), NotWanted> {
-        self.pieces.send(piece).await.map_err(|_| NotWanted)
+    /// Hands on the next piece; waits for room.
+    pub(crate) async fn put(&self, piece: Bytes) -> Result<(), NotWanted> {
+        self.pieces.send(Piece::Content(piece)).await.map_err(|_| NotWanted)
+    }
+
+    /// Hands on the end. Dropped without it, the content is broken off.
+    pub(crate) async fn end(self) -> Result<(), NotWanted> {
+        self.pieces.send(Piece::End(self.whole)).await.map_err(|_| NotWanted)
     }
 
     /// Waits until nobody takes the content any more.
@@ -96,21 +114,26 @@ impl Upload {
             let _ = wanted.send(());
         }
         if !self.out.has_remaining() {
-            let piece = self.pieces.recv().await.ok_or(Broken::Client)?;
-            self.ended = piece.is_none();
-            self.out = match piece {
-                Some(piece) if self.chunked => chunk(piece),
-                None if self.chunked => plain(Bytes::from_static(LAST_CHUNK)),
-                piece => plain(piece.unwrap_or_default()),
+            self.out = match self.pieces.recv().await.ok_or(Broken::Client)? {
+                Piece::Content(piece) if self.chunked => chunk(piece),
+                Piece::Content(piece) => plain(piece),
+                Piece::End(whole) => {
+                    self.end = Some(whole);
+                    plain(Bytes::from_static(if self.chunked { LAST_CHUNK } else { b"" }))
+                }
             };
         }
         if self.out.has_remaining() {
-            match timeout(patience, writer.write_buf(&mut self.out)).await {
-                Ok(Ok(sent)) if sent > 0 => {}
-                _ => return Err(Broken::Backend),
+            tokio::select! {
+                biased;
+                written = timeout(patience, writer.write_buf(&mut self.out)) => match written {
+                    Ok(Ok(sent)) if sent > 0 => {}
+                    _ => return Err(Broken::Backend),
+                },
+                _ = &mut self.broken_off => return Err(Broken::Client),
             }
         }
-        Ok(self.ended && !self.out.has_remaining())
+        Ok(self.end.is_some() && !self.out.has_remaining())
     }
 }
 
@@ -122,4 +145,40 @@ fn chunk(piece: Bytes) -> Chain<Chain<Bytes, Bytes>, Bytes> {
     let mut buffer = [0; SIZE_LINE_BYTES];
     let size = Bytes::copy_from_slice(encode_size(piece.len() as u64, &mut buffer));
     size.chain(piece).chain(Bytes::from_static(CHUNK_END))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A test that waits longer than this has failed.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    /// A queue that has had no room for so long is full, and so is the backend's connection.
+    const FULL: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn a_client_that_breaks_off_is_heard_of_while_the_backend_takes_nothing() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let _backend = listener.accept().await.unwrap();
+        let (_, mut writer) = stream.split();
+        let (source, mut upload) = channel(Framing::Length(u64::MAX)).unwrap();
+        let sending = async {
+            loop {
+                if let Err(broken) = upload.send(&mut writer, 2 * PATIENCE).await {
+                    return broken;
+                }
+            }
+        };
+        let filling = async move {
+            let piece = Bytes::from_static(&[0; 1 << 20]);
+            while matches!(timeout(FULL, source.put(piece.clone())).await, Ok(Ok(()))) {}
+        };
+        let both = async { tokio::join!(sending, filling).0 };
+        assert!(matches!(timeout(PATIENCE, both).await, Ok(Broken::Client)));
+    }
 }

@@ -331,6 +331,33 @@ async fn a_client_that_sends_nothing_and_a_backend_that_takes_or_says_nothing_ar
 }
 
 #[tokio::test]
+async fn rfc9110_15_5_9_a_client_that_pauses_hears_of_it_when_it_has() {
+    let backend = Backend::new().await;
+    // Nothing else may have to end before.
+    let timeouts = Timeouts {
+        send_stall: Duration::from_millis(200),
+        first_byte: 2 * PATIENCE,
+        between_bytes: 2 * PATIENCE,
+        head: 2 * PATIENCE,
+        ..Timeouts::default()
+    };
+    let edge = TestEdge::start(Config { timeouts, ..config(backend.address) });
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let length = "Content-Length: 6\r\n";
+    for (fields, content) in [(length, ""), (length, "abc"), (chunked, ""), (chunked, "1\r\na\r\n1\r\n")] {
+        let mut client = edge.client().await;
+        let mut fetch = begun(&backend, &mut client, "POST", fields).await;
+        client.send(content.as_bytes()).await;
+        let refused = client.response().await;
+        assert_eq!((refused.status, refused.whole), (408, true), "{fields} {content}");
+        fetch.client.up_to(100).await;
+        assert!(fetch.client.is_closed().await, "{fields} {content}");
+        assert!(client.is_closed().await, "{fields} {content}");
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
 async fn rfc9110_9_3_some_methods_are_refused() {
     let backend = Backend::new().await;
     let edge = TestEdge::before(&backend);
