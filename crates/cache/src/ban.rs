@@ -346,6 +346,7 @@ fn seconds(text: &str) -> Option<u64> {
         "m" => 60,
         "h" => 3600,
         "d" => 86_400,
+        "w" => 604_800,
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(unit_s)
@@ -406,6 +407,8 @@ mod tests {
             ("obj.age <= 100s", true),
             ("obj.age < 100", false),
             ("obj.age >= 2h", false),
+            ("obj.age < 1d", true),
+            ("obj.age < 1w", true),
         ] {
             assert_eq!(matches(text), expected, "{text}");
         }

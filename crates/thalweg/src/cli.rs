@@ -142,8 +142,8 @@ Examples:
   thalweg ban 'obj.age > 2h'
 
 Conditions are joined by &&. Names: req.url (path and query), req.http.host, obj.http.NAME with == != and, for
-regular expressions, ~ !~; obj.status and obj.age with == != < > <= >=. It is about what is stored now or being
-fetched, not about what comes later.")]
+regular expressions, ~ !~; obj.status and obj.age with == != < > <= >=. An age is in seconds, or has a unit:
+90, 90s, 15m, 2h, 1d, 1w. It is about what is stored now or being fetched, not about what comes later.")]
     Ban {
         /// The expression
         #[arg(value_parser = expression)]

@@ -68,10 +68,11 @@ fn flag(setting: &'static Setting) -> Arg {
         Absent::Default(text) => format!(" [default: {text}]"),
         Absent::Unset(_) | Absent::Fault => String::new(),
     };
+    let again = if setting.many { " May be given several times." } else { "" };
     Arg::new(setting.name)
         .long(long)
         .value_name(setting.placeholder)
-        .help(format!("{about}{absent}"))
+        .help(format!("{about}{again}{absent}"))
         .action(if setting.many { ArgAction::Append } else { ArgAction::Set })
         .hide_default_value(true)
 }
