@@ -56,11 +56,13 @@ pub(crate) struct Sender<'a> {
     first_byte: Option<Instant>,
     /// Only whole packets leave.
     corked: bool,
+    /// There was a wait since a piece was last looked at.
+    has_waited: bool,
 }
 
 impl<'a> Sender<'a> {
     pub(crate) fn new(stream: &'a TcpStream, stall: Duration) -> Self {
-        Self { stream, stall, first_byte: None, corked: false }
+        Self { stream, stall, first_byte: None, corked: false, has_waited: false }
     }
 
     /// When the first byte was given to the kernel.
@@ -154,12 +156,9 @@ impl<'a> Sender<'a> {
             joined.clear();
             joined.extend_from_slice(head);
             joined.extend_from_slice(bytes);
-            self.attempt(&mut |stream| Ok(rustix::net::send(stream, joined, SendFlags::NOSIGNAL)?))
-        });
-        match sent {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            sent => sent,
-        }
+            self.attempt(|stream| Ok(rustix::net::send(stream, joined, SendFlags::NOSIGNAL)?))
+        })?;
+        Ok(sent.unwrap_or(0))
     }
 
     async fn parts<const N: usize>(&mut self, parts: [&[u8]; N]) -> io::Result<()> {
@@ -177,22 +176,29 @@ impl<'a> Sender<'a> {
     }
 
     async fn file(&mut self, piece: &Piece, file: BorrowedFd<'_>, mut offset: u64) -> io::Result<()> {
-        let mut len = piece.len();
-        while len > 0 {
-            let sent =
-                self.io(|stream| Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), len)?)).await;
-            len -= match sent {
+        let unreadable = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let (mut sent, mut ready) = (0, piece.len());
+        while sent < piece.len() {
+            // What the client was waited for may have left the page cache: this thread is not to wait for the disk.
+            if std::mem::take(&mut self.has_waited) || sent == ready {
+                ready = sent + piece.ready(sent).await.map_err(|_| unreadable())?;
+            }
+            let attempt =
+                |stream: &TcpStream| Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), ready - sent)?);
+            match self.attempt(attempt) {
+                Ok(None) => self.writable().await?,
                 // The disk's fault: the file is shorter than it was, or cannot be read.
-                Ok(0) => {
+                Ok(Some(0)) => {
                     piece.doubt();
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                    return Err(unreadable());
                 }
+                Ok(Some(more)) => sent += more,
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
                     piece.doubt();
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                    return Err(unreadable());
                 }
-                sent => sent?,
-            };
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -200,25 +206,39 @@ impl<'a> Sender<'a> {
     /// Tries, and waits for the client only where the socket is full.
     async fn io(&mut self, mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         loop {
-            match self.attempt(&mut attempt) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match tokio::time::timeout(self.stall, self.stream.writable()).await {
-                        Ok(ready) => ready?,
-                        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
-                    }
-                }
-                result => return result,
+            match self.attempt(&mut attempt)? {
+                Some(sent) => return Ok(sent),
+                None => self.writable().await?,
             }
         }
     }
 
-    fn attempt(&mut self, attempt: &mut impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
+    /// Tries once; `None` where the socket is full.
+    fn attempt(
+        &mut self,
+        attempt: impl FnOnce(&TcpStream) -> io::Result<usize>,
+    ) -> io::Result<Option<usize>> {
         // Before the attempt: after it the client may have the byte before this thread gets on.
         let begun = self.first_byte.is_none().then(Instant::now);
-        let sent = self.stream.try_io(Interest::WRITABLE, || attempt(self.stream))?;
-        if sent > 0 {
-            self.first_byte = self.first_byte.or(begun);
+        match self.stream.try_io(Interest::WRITABLE, || attempt(self.stream)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Ok(sent) => {
+                if sent > 0 {
+                    self.first_byte = self.first_byte.or(begun);
+                }
+                Ok(Some(sent))
+            }
+            Err(error) => Err(error),
         }
-        Ok(sent)
+    }
+
+    /// Waits until the client has taken something.
+    async fn writable(&mut self) -> io::Result<()> {
+        self.has_waited = true;
+        let stalled = |_| io::Error::from(io::ErrorKind::TimedOut);
+        tokio::time::timeout(self.stall, self.stream.writable()).await.map_err(stalled)?
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,26 +1,29 @@
 //! Content on disk as a reader gets it.
 //!
 //! A block is verified against its checksum before its first use since the start, by a thread, which also brings it
-//! into the page cache. At every later use the kernel is asked whether its two ends are still there; if not it is read,
-//! and verified, again. Pages that leave the page cache between that and the end of a `sendfile` are all that is left to
-//! chance: a worker would wait for them, and they would be sent as the disk gives them.
+//! into the page cache. At every later use, and again after each wait for a client that takes its time, the kernel is
+//! asked whether its two ends are still there; if not it is read, and verified, again. Pages that leave the page cache
+//! between that and the end of one `sendfile` are all that is left to chance: a worker would wait for them, and they would
+//! be sent as the disk gives them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Poll;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::Tier;
 use super::files::{Name, Unreadable, is_resident, read_ahead, read_at};
 use super::record::{BLOCK_BYTES, HEADER_ALIGN, blocks, sum};
+use crate::fill::Failure;
 use crate::purge::Position;
 use crate::store::{Content, Head, Key};
 use crate::sync::lock;
 
 /// Content below this size comes back to memory with its next use: it goes out with its head in one `writev`.
 pub(crate) const RAISED_BYTES_MAX: u64 = 32 * 1024;
-/// The most that a reader gets at once: what it has not sent may leave the page cache meanwhile.
+/// The most that a reader gets at once: so many blocks are looked for in the page cache before the first byte is sent.
 const PIECE_BYTES_MAX: u64 = 4 * BLOCK_BYTES as u64;
 
 /// A response's copy on disk.
@@ -47,6 +50,8 @@ struct State {
     verified: Vec<u64>,
     /// Blocks that a thread has been asked to read.
     asked: Vec<u64>,
+    /// A block of it could not be read, or was not as it was written.
+    is_lost: bool,
     /// Bytes of the head beside it.
     head_bytes: u64,
     /// Where it stands in the sequence of purges, as its files say or are about to.
@@ -66,9 +71,19 @@ pub(crate) struct Open {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// Held, so that a copy that is evicted can be read to its end.
-    open: Option<Arc<Open>>,
-    /// The block that it waited for or has begun to read: it was there just now, and need not be asked about again.
-    there: Option<u64>,
+    _open: Option<Arc<Open>>,
+    /// The block that it waited for or has begun to read.
+    block: Option<u64>,
+    /// It waited for that block and has not used it since: it was there just now, and is not asked about again. Else one
+    /// that leaves the page cache as soon as it is there would be waited for without end.
+    is_fresh: bool,
+}
+
+impl Reading {
+    /// What was there just now was used: from here on it may have left.
+    pub(crate) fn used(&mut self) {
+        self.is_fresh = false;
+    }
 }
 
 impl fmt::Debug for Copy {
@@ -87,11 +102,21 @@ impl Open {
         self.header_bytes + offset
     }
 
+    /// Which byte of the content lies at `file_offset`.
+    pub(crate) fn offset(&self, file_offset: u64) -> u64 {
+        file_offset - self.header_bytes
+    }
+
     /// Whether both ends of a block are in the page cache.
     fn is_resident(&self, block: u64, length: u64) -> bool {
         let (start, end) = ends(block, length);
         [start, end - 1].iter().all(|offset| is_resident(&self.file, self.file_offset(*offset)))
     }
+}
+
+/// Bytes from `offset` to the end of its block.
+pub(crate) fn left_in_block(offset: u64) -> usize {
+    BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize
 }
 
 /// Where a block of content of `length` bytes starts and ends.
@@ -103,6 +128,11 @@ fn ends(block: u64, length: u64) -> (u64, u64) {
 impl State {
     fn is_verified(&self, block: u64) -> bool {
         self.verified.get((block / 64) as usize).is_some_and(|bits| bits & 1 << (block % 64) != 0)
+    }
+
+    /// Whether it was verified, and no thread is about it.
+    fn is_usable(&self, block: u64) -> bool {
+        self.is_verified(block) && !self.asked.contains(&block)
     }
 
     fn set_verified(&mut self, block: u64, verified: bool) {
@@ -241,59 +271,70 @@ impl Copy {
         self.hit.swap(false, Relaxed)
     }
 
-    /// Up to `max` bytes at `offset`, which lies in the content, if they can be sent at once. Else a thread is asked for
-    /// them, and the readers of the content are woken when it is done.
-    pub(crate) fn piece(
-        self: &Arc<Self>,
-        offset: u64,
-        max: usize,
-        reading: &mut Reading,
-    ) -> Option<(Arc<Open>, usize)> {
+    /// Up to `max` bytes at `offset`, which lies in the content, if they can be sent at once. Else they have to be
+    /// [asked for](Self::ask).
+    pub(crate) fn piece(&self, offset: u64, max: usize, reading: &mut Reading) -> Option<(Arc<Open>, usize)> {
         let first = offset / BLOCK_BYTES as u64;
         let end = self.length.min(offset.saturating_add(PIECE_BYTES_MAX.min(max as u64)));
-        let mut state = lock(&self.state);
-        let waited = reading.there == Some(first);
-        let usable = |block: &u64| {
-            // Small content is not to be sent from here, if it can be in memory.
-            let may = self.length >= RAISED_BYTES_MAX || waited;
-            may && state.is_verified(*block) && !state.asked.contains(block)
-        };
-        let verified = (first..blocks(end)).take_while(usable).count() as u64;
-        let Some(open) = state.open.upgrade().filter(|_| verified > 0) else {
-            self.ask(&mut state, first, reading);
-            return None;
-        };
+        let waited = reading.block == Some(first);
+        let is_fresh = waited && reading.is_fresh;
+        let state = lock(&self.state);
+        // Small content is not to be sent from here, if it can be in memory.
+        let may = self.length >= RAISED_BYTES_MAX || waited;
+        let verified = (first..blocks(end)).take_while(|block| may && state.is_usable(*block)).count() as u64;
+        let open = state.open.upgrade().filter(|_| verified > 0)?;
         drop(state);
-        let is_sendable =
-            |block: &u64| reading.there == Some(*block) || open.is_resident(*block, self.length);
+        let is_sendable = |block: &u64| is_fresh && *block == first || open.is_resident(*block, self.length);
         let sendable = (first..first + verified).take_while(is_sendable).count() as u64;
         if sendable == 0 {
-            self.ask(&mut lock(&self.state), first, reading);
             return None;
         }
         self.used();
-        (reading.open, reading.there) = (Some(open.clone()), Some(first));
+        *reading = Reading { _open: Some(open.clone()), block: Some(first), is_fresh };
         let end = end.min((first + sendable) * BLOCK_BYTES as u64);
         Some((open, usize::try_from(end - offset).expect("a piece is at most PIECE_BYTES_MAX long")))
     }
 
-    fn ask(self: &Arc<Self>, state: &mut State, block: u64, reading: &mut Reading) {
-        reading.there = Some(block);
+    /// Has a thread read and verify the block of byte `offset`. The readers of the content are woken when that is done, so
+    /// the caller is to be among those who wait.
+    pub(crate) fn ask(self: &Arc<Self>, offset: u64, reading: &mut Reading) {
+        let block = offset / BLOCK_BYTES as u64;
+        (reading.block, reading.is_fresh) = (Some(block), true);
+        self.ask_for(&mut lock(&self.state), block);
+    }
+
+    fn ask_for(self: &Arc<Self>, state: &mut State, block: u64) {
         if !state.asked.contains(&block) {
             state.asked.push(block);
             self.tier.put_read(self, block);
         }
     }
 
+    /// Whether byte `offset`, given out before, and what follows in its block can still be sent at once.
+    pub(crate) fn is_ready(&self, open: &Open, offset: u64) -> bool {
+        let block = offset / BLOCK_BYTES as u64;
+        let is_usable = lock(&self.state).is_usable(block);
+        is_usable && open.is_resident(block, self.length)
+    }
+
+    /// What became of byte `offset` since it was asked for.
+    pub(crate) fn answer(&self, offset: u64) -> Poll<Result<(), Failure>> {
+        let state = lock(&self.state);
+        if state.is_lost {
+            return Poll::Ready(Err(Failure::Unreadable));
+        }
+        if state.is_usable(offset / BLOCK_BYTES as u64) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
     /// Bytes that were given out could not be sent: they are read and verified again before they are used again.
     pub(crate) fn doubt(self: &Arc<Self>, open: &Open, file_offset: u64, len: usize) {
-        let first = (file_offset - open.header_bytes) / BLOCK_BYTES as u64;
-        let end = blocks(file_offset - open.header_bytes + len as u64);
+        let offset = open.offset(file_offset);
+        let (first, end) = (offset / BLOCK_BYTES as u64, blocks(offset + len as u64));
         let mut state = lock(&self.state);
         for block in first..end {
             state.set_verified(block, false);
         }
-        self.ask(&mut state, first, &mut Reading::default());
+        self.ask_for(&mut state, first);
     }
 
     /// Reads a block and verifies it; with the bytes if they are all of a small response. For a thread that may wait.
@@ -303,12 +344,21 @@ impl Copy {
         let bytes = &mut buffer[..usize::try_from(end - start).expect("a block is BLOCK_BYTES long at most")];
         read_at(&open.file, open.file_offset(start), bytes)?;
         if end < self.length {
-            read_ahead(&open.file, open.file_offset(end), BLOCK_BYTES);
+            self.read_ahead(&open, block + 1);
         }
         if open.sums[usize::try_from(block).expect("a sum for each block")] != sum(bytes) {
             return Err(Unreadable::Sum);
         }
         Ok(bytes)
+    }
+
+    /// Has the kernel read a block that is likely to be wanted next. Where it is not there, it is to be verified like one
+    /// that was never read.
+    fn read_ahead(&self, open: &Open, block: u64) {
+        if !open.is_resident(block, self.length) {
+            lock(&self.state).set_verified(block, false);
+        }
+        read_ahead(&open.file, open.file_offset(ends(block, self.length).0), BLOCK_BYTES);
     }
 
     /// The file, opened if it is not.
@@ -331,6 +381,11 @@ impl Copy {
         let mut state = lock(&self.state);
         state.set_verified(block, true);
         state.asked.retain(|asked| *asked != block);
+    }
+
+    /// A block of it could not be read: who asked for it gets no more.
+    pub(super) fn lose(&self) {
+        lock(&self.state).is_lost = true;
     }
 }
 

@@ -343,6 +343,7 @@ impl Tier {
                 if !copy.is_gone() {
                     self.failed("a stored response cannot be read from the disk", &error);
                 }
+                copy.lose();
                 cache.lost(copy, &content);
                 self.discard(copy);
             }

@@ -9,6 +9,8 @@ use rustix::fd::BorrowedFd;
 use crate::arena::Run;
 #[cfg(not(loom))]
 use crate::disk;
+#[cfg(not(loom))]
+use crate::fill::Failure;
 use crate::sync;
 
 /// Some content, held for as long as the piece is. Never empty.
@@ -77,6 +79,23 @@ impl Piece {
             Held::Heap(_) => None,
             Held::File { open, at, .. } => Some((open.file(), *at)),
         }
+    }
+
+    /// How many bytes after the first `sent` can be sent without waiting for the disk: waits, where the page cache has not
+    /// kept them, until they are read and verified again. To be asked whenever there was a wait since the piece was made or
+    /// this was answered, and where as many were sent as it said.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`]: the disk does not give them.
+    #[cfg(not(loom))]
+    pub async fn ready(&self, sent: usize) -> Result<usize, Failure> {
+        let Held::File { copy, open, at, len } = &self.0 else { return Ok(self.len() - sent) };
+        let offset = open.offset(*at) + sent as u64;
+        if !copy.is_ready(open, offset) {
+            let content = copy.content().ok_or(Failure::Unreadable)?;
+            content.reader(offset).read_again(copy).await?;
+        }
+        Ok((len - sent).min(disk::content::left_in_block(offset)))
     }
 
     /// The bytes, where they lie in memory.

@@ -124,11 +124,9 @@ impl<H> Reader<H> {
             }
             #[cfg(not(loom))]
             Some(Content::OnDisk(copy)) if self.offset < copy.length() => {
-                let Some((open, len)) = copy.piece(self.offset, max, &mut self.disk) else {
-                    inner.waiters.register(&mut self.ticket, cx.waker());
-                    return Poll::Pending;
-                };
-                (Some(Piece::of_file(copy.clone(), open, self.offset, len)), None)
+                let copy = copy.clone();
+                drop(inner);
+                return self.poll_on_disk(copy, cx, max);
             }
             #[cfg(not(loom))]
             Some(Content::OnDisk(_)) => (None, None),
@@ -153,6 +151,38 @@ impl<H> Reader<H> {
         next
     }
 
+    /// [`Reader::next`] of what the disk has. No lock of the fill's is held while the kernel is asked.
+    #[cfg(not(loom))]
+    fn poll_on_disk(
+        &mut self,
+        copy: Arc<disk::Copy>,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Piece>, Failure>> {
+        if let Some((open, len)) = copy.piece(self.offset, max, &mut self.disk) {
+            self.disk.used();
+            let piece = Piece::of_file(copy, open, self.offset, len);
+            self.offset += len as u64;
+            return Poll::Ready(Ok(Some(piece)));
+        }
+        if self.wait_for(&copy, cx) { Poll::Pending } else { self.poll_next(cx, max) }
+    }
+
+    /// Has the next byte read, and this reader woken then; false if the content has moved meanwhile.
+    #[cfg(not(loom))]
+    fn wait_for(&mut self, copy: &Arc<disk::Copy>, cx: &Context<'_>) -> bool {
+        let mut inner = lock(&self.buffer.inner);
+        let is_there =
+            matches!(inner.phase.content(), Some(Content::OnDisk(known)) if Arc::ptr_eq(known, copy));
+        if is_there {
+            // Before it is asked for: the answer wakes who is registered then.
+            inner.waiters.register(&mut self.ticket, cx.waker());
+            drop(inner);
+            copy.ask(self.offset, &mut self.disk);
+        }
+        is_there
+    }
+
     /// Waits until content on disk can be read, if that is where the next byte lies.
     ///
     /// # Errors
@@ -160,18 +190,41 @@ impl<H> Reader<H> {
     #[cfg(not(loom))]
     pub async fn ready(&mut self) -> Result<(), Failure> {
         poll_fn(|cx| {
-            let mut inner = lock(&self.buffer.inner);
-            match &inner.phase {
-                Phase::Complete(_, Content::OnDisk(copy))
-                    if self.offset < copy.length()
-                        && copy.piece(self.offset, 1, &mut self.disk).is_none() =>
-                {
-                    inner.waiters.register(&mut self.ticket, cx.waker());
-                    Poll::Pending
+            loop {
+                // Ends: it goes on only if the content has moved.
+                let copy = match &lock(&self.buffer.inner).phase {
+                    Phase::Complete(_, Content::OnDisk(copy)) if self.offset < copy.length() => copy.clone(),
+                    Phase::Failed(None, Failure::Unreadable) => return Poll::Ready(Err(Failure::Unreadable)),
+                    _ => return Poll::Ready(Ok(())),
+                };
+                if copy.piece(self.offset, 1, &mut self.disk).is_some() {
+                    return Poll::Ready(Ok(()));
                 }
-                Phase::Failed(None, Failure::Unreadable) => Poll::Ready(Err(Failure::Unreadable)),
-                _ => Poll::Ready(Ok(())),
+                if self.wait_for(&copy, cx) {
+                    return Poll::Pending;
+                }
             }
+        })
+        .await
+    }
+
+    /// Waits until `copy`, the disk's, was read and verified once more where the next byte lies, wherever the content is
+    /// now.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    #[cfg(not(loom))]
+    pub(super) async fn read_again(&mut self, copy: &Arc<disk::Copy>) -> Result<(), Failure> {
+        let mut is_asked = false;
+        poll_fn(|cx| {
+            // Before it is asked for, or the answer looked for: that wakes who is registered then.
+            lock(&self.buffer.inner).waiters.register(&mut self.ticket, cx.waker());
+            if is_asked {
+                return copy.answer(self.offset);
+            }
+            is_asked = true;
+            copy.ask(self.offset, &mut self.disk);
+            Poll::Pending
         })
         .await
     }
