@@ -1,6 +1,7 @@
 //! The journal while it is written: one thread owns its file, so that nobody who purges holds a lock over I/O.
 //!
-//! What is told together is written together and synced once. An entry that cannot be written leaves the purge in force
+//! What is told together is written together and synced once. That thread syncs this file alone: all else that the file
+//! system has to write, before the journal gets shorter, is waited for by another. An entry that cannot be written leaves the purge in force
 //! in this process; the next that can is preceded by one that says so ([`Entry::Unlisted`]), which costs what lies on
 //! disk then if the process ends before a walk has come round.
 //!
@@ -39,7 +40,10 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Entry>,
+    /// Up to this number it may be shortened, once what was done until then is synced, if it is worth that.
     shorten: Option<u64>,
+    to_sync: Option<u64>,
+    synced: Option<u64>,
     /// Purges that were put in, and those that were dealt with.
     put: u64,
     done: u64,
@@ -51,6 +55,7 @@ struct State {
 struct Work {
     entries: VecDeque<Entry>,
     shorten: Option<u64>,
+    synced: Option<u64>,
     done: u64,
 }
 
@@ -82,16 +87,41 @@ impl Journal {
         self.changed.notify_all();
     }
 
+    fn sync(&self, number: u64) {
+        lock(&self.state).to_sync = Some(number);
+        self.changed.notify_all();
+    }
+
+    fn synced(&self, number: u64) {
+        lock(&self.state).synced = Some(number);
+        self.changed.notify_all();
+    }
+
+    fn next_to_sync(&self) -> Option<u64> {
+        let idle = |state: &mut State| !state.closed && state.to_sync.is_none();
+        let waited = self.changed.wait_while(lock(&self.state), idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.closed { None } else { state.to_sync.take() }
+    }
+
+    /// What is to be done, once there is something. Once it is closed that is only what waits to be written: another
+    /// process may have the directory soon.
     fn next(&self) -> Option<Work> {
-        let idle = |state: &mut State| !state.closed && state.waiting.is_empty() && state.shorten.is_none();
+        let idle = |state: &mut State| {
+            let nothing = state.waiting.is_empty() && state.shorten.is_none() && state.synced.is_none();
+            nothing && !state.closed
+        };
         let waited = self.changed.wait_while(lock(&self.state), idle);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         state.running = !state.closed || !state.waiting.is_empty();
-        let (entries, shorten) = (std::mem::take(&mut state.waiting), state.shorten.take());
-        let is_over = !state.running;
-        let done = state.put;
-        drop(state);
-        (!is_over).then_some(Work { entries, shorten, done })
+        if !state.running {
+            return None;
+        }
+        if state.closed {
+            (state.shorten, state.synced) = (None, None);
+        }
+        let (entries, done) = (std::mem::take(&mut state.waiting), state.put);
+        Some(Work { entries, shorten: state.shorten.take(), synced: state.synced.take(), done })
     }
 
     fn done(&self, done: u64) {
@@ -137,12 +167,27 @@ impl Tier {
                 self.failed("a purge may be undone by a restart", &error);
             }
             if let Some(number) = work.shorten
+                && file.is_to_be_shortened(number)
+            {
+                self.journal.sync(number);
+            }
+            if let Some(number) = work.synced
                 && let Err(error) = file.shorten(self.directory(), number)
             {
                 self.failed("the journal of purges cannot be shortened", &error);
             }
             self.journal.bytes.store(file.end, Relaxed);
             self.journal.done(work.done);
+        }
+    }
+
+    /// Waits for the file system to have written everything, whenever the journal is to be shortened after that.
+    pub(super) fn run_syncs(self: &Arc<Self>) {
+        while let Some(number) = self.journal.next_to_sync() {
+            match self.directory().sync_all() {
+                Ok(()) => self.journal.synced(number),
+                Err(error) => self.failed("the journal of purges cannot be shortened", &error),
+            }
         }
     }
 }
@@ -206,15 +251,16 @@ impl File {
         Ok(())
     }
 
-    /// Takes out what is about purges up to `number`: their files are removed.
-    fn shorten(&mut self, directory: &Directory, number: u64) -> io::Result<()> {
+    /// What purges up to `number` took away is removed. Whether that is worth a sync.
+    fn is_to_be_shortened(&mut self, number: u64) -> bool {
         if self.failed <= number {
             self.failed = 0;
         }
-        if self.end < SHORTEN_BYTES_MIN && !self.is_unlisted {
-            return Ok(());
-        }
-        directory.sync_all()?;
+        self.end >= SHORTEN_BYTES_MIN || self.is_unlisted
+    }
+
+    /// Takes out what is about purges up to `number`: their files are removed, and that is synced.
+    fn shorten(&mut self, directory: &Directory, number: u64) -> io::Result<()> {
         let (mut entries, _) = read(&directory.read_journal()?);
         entries.retain(|entry| entry.number() > number);
         entries.insert(0, Entry::Sequence(self.highest));

@@ -136,6 +136,7 @@ impl Tier {
         self.reads.let_go();
         self.journal.open();
         self.spawn("disk-journal".into(), Self::run_journal)?;
+        self.spawn("disk-sync".into(), Self::run_syncs)?;
         self.spawn("disk-scan".into(), Self::scan)?;
         for number in 0..READ_THREADS {
             self.spawn(format!("disk-read-{number}"), Self::run_reads)?;

@@ -1,5 +1,6 @@
 //! Purges and the disk: what was purged stays so over a restart, whenever the process ended.
 
+use super::super::Tier;
 use super::super::journaling::SHORTEN_BYTES_MIN;
 use super::*;
 use crate::ban::Expression;
@@ -171,11 +172,7 @@ fn the_journal_is_shortened_once_what_it_tells_is_gone() {
     store_tagged(&cache, "h/a", "x");
     store_tagged(&cache, "h/kept", "y");
     cache.purge(url("h/a"), None).unwrap();
-    let long = "l".repeat(SHORTEN_BYTES_MIN as usize / 4);
-    for number in 0..4 {
-        cache.purge(url(&format!("h/{long}{number}")), None).unwrap();
-    }
-    assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
+    lengthen_journal(&cache, &place);
     cache.sweep();
     wait("shortened", || journal_bytes(&place) < 100);
     assert_eq!(place.files().len(), 1, "what it told of is unlinked");
@@ -188,6 +185,47 @@ fn the_journal_is_shortened_once_what_it_tells_is_gone() {
     cache.purge(tag("z"), None).unwrap();
     store_tagged(&cache, "h/later", "z");
     assert_eq!(hit(&cache, "h/later").number(), 6);
+    cache.stop_disk();
+}
+
+/// Makes the journal long enough to be worth shortening; gives the number of the last purge in it.
+fn lengthen_journal(cache: &Cache, place: &Place) -> u64 {
+    let long = "l".repeat(SHORTEN_BYTES_MIN as usize / 4);
+    for number in 0..4 {
+        cache.purge(url(&format!("h/{long}{number}")), None).unwrap();
+    }
+    assert!(journal_bytes(place) > SHORTEN_BYTES_MIN);
+    let (entries, _) = super::super::journal::read(&fs::read(place.0.join("v1/journal")).unwrap());
+    entries.last().unwrap().number()
+}
+
+/// Ends the threads of a tier, though the test may have failed.
+struct Closes<'a>(&'a Tier);
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[test]
+fn a_purge_does_not_wait_for_what_shortening_the_journal_syncs() {
+    let place = Place::new();
+    let disk = Disk::open(&place.0, GIB).unwrap();
+    let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(disk)).unwrap();
+    let tier = cache.disk.clone().unwrap();
+    // The thread that syncs is not there yet, as if the file system had a great deal to write.
+    tier.journal.open();
+    thread::scope(|scope| {
+        let _closes = Closes(&tier);
+        scope.spawn(|| tier.run_journal());
+        tier.journal.shorten(lengthen_journal(&cache, &place));
+        cache.purge(url("h/a"), None).unwrap();
+        assert_eq!(stats(&cache).errors, 0, "it is in the journal");
+        assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
+        scope.spawn(|| tier.run_syncs());
+        wait("shortened", || journal_bytes(&place) < 100);
+    });
     cache.stop_disk();
 }
 
