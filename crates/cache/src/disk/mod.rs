@@ -5,7 +5,8 @@
 //! - [`files`]: how files are made, read and removed.
 //! - [`content`]: content on disk as a reader gets it: no byte before its block was verified, none that would make
 //!   a worker wait for the disk.
-//! - [`tier`]: the threads, the budget and what it evicts; [`write`] and [`scan`] are what they do.
+//! - [`tier`]: the threads, the budget and what it evicts; [`write`] and [`scan`] are what they do, and [`owed`] what they
+//!   could not.
 //!
 //! A response is written once it is complete, unless it is too short-lived to be of use; until then, and while its
 //! write waits, memory alone has it. When memory evicts it, its content becomes the disk's: the entry of the index
@@ -22,6 +23,7 @@ mod files;
 mod jobs;
 pub mod journal;
 mod journaling;
+mod owed;
 mod queue;
 pub mod record;
 mod scan;

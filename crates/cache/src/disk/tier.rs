@@ -12,6 +12,7 @@ use thalweg_http::validators::has_validator;
 use super::files::Directory;
 use super::jobs::Jobs;
 use super::journaling::{Journal, Start};
+use super::owed::Owed;
 use super::queue::Queue;
 use super::record::{BLOCK_BYTES, CONTENT_BYTES_MAX};
 use super::{Copy, Disk, Open, Stats};
@@ -54,8 +55,7 @@ pub(crate) struct Tier {
     pub(super) writes: Jobs<Write>,
     pub(super) journal: Journal,
     pub(super) start: Start,
-    /// What was purged may still lie on disk, and will until the next start: the journal is not shortened.
-    keeps_journal: AtomicBool,
+    pub(super) owed: Mutex<Owed>,
     /// Of responses that wait to be written: how many, and their content.
     waiting: Mutex<(usize, u64)>,
     pub(super) queue: Mutex<Queue>,
@@ -112,7 +112,7 @@ impl Tier {
             writes: Jobs::held(),
             journal: Journal::default(),
             start: disk.start,
-            keeps_journal: AtomicBool::new(false),
+            owed: Mutex::default(),
             waiting: Mutex::default(),
             queue: Mutex::default(),
             open: Mutex::default(),
@@ -169,14 +169,6 @@ impl Tier {
     /// Everything was tested against the purges up to `number`, and the removal of what they took away was asked for.
     pub(crate) fn shorten_journal(&self, number: u64) {
         self.writes.put(Write::ShortenJournal(number));
-    }
-
-    pub(super) fn keep_journal(&self) {
-        self.keeps_journal.store(true, Relaxed);
-    }
-
-    pub(super) fn keeps_journal(&self) -> bool {
-        self.keeps_journal.load(Relaxed)
     }
 
     /// Takes nothing more on, and ends once what waits is written, or it has taken long enough.

@@ -41,7 +41,7 @@ impl Tier {
                 Write::Remove(name) => self.remove(name),
                 Write::ShortenJournal(number) => {
                     self.writes.wait_for_earlier();
-                    if !self.keeps_journal() {
+                    if self.settle_owed() {
                         self.journal.shorten(number);
                     }
                 }
@@ -157,14 +157,14 @@ impl Tier {
         self.directory().publish(record.number, name)
     }
 
-    /// Writes a newer head beside a copy. Where that fails the older one counts after a start: it was true as well, and
-    /// is stale sooner.
-    fn write_head(&self, copy: &Copy, head: Arc<Head>, position: Position) {
+    /// Writes a newer head beside a copy. Where that fails the older one counts after a start: it was true as well. A soft
+    /// purge that it does not tell of the journal goes on telling.
+    pub(super) fn write_head(&self, copy: &Arc<Copy>, head: Arc<Head>, position: Position) {
         if copy.is_gone() {
             return;
         }
         if self.is_paused() {
-            return self.keep_journal();
+            return self.owe_head(copy);
         }
         let number = self.next_number();
         let written =
@@ -180,7 +180,7 @@ impl Tier {
             Err(error) => {
                 self.directory().discard(number);
                 if !copy.is_gone() {
-                    self.keep_journal();
+                    self.owe_head(copy);
                     self.write_failed(&error);
                 }
             }
@@ -192,7 +192,7 @@ impl Tier {
 
     pub(super) fn remove(&self, name: Name) {
         if let Err(error) = self.directory().remove(name) {
-            self.keep_journal();
+            self.owe_removal(name);
             self.failed("a file cannot be removed from the disk", &error);
         }
     }

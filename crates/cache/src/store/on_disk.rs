@@ -68,6 +68,12 @@ impl Cache {
         Some(stored)
     }
 
+    /// What the index has that a copy is of.
+    pub(crate) fn stored_of(&self, copy: &Copy) -> Option<Arc<Stored>> {
+        let (key, content) = (copy.key(), copy.content()?);
+        lock(self.shard(key.digest)).slot(key)?.find(&content).cloned()
+    }
+
     /// Puts what was found on disk into the index. False if that has something newer, or it was purged.
     pub(crate) fn restore(&self, head: Arc<Head>, position: Position, copy: &Arc<Copy>) -> bool {
         let elsewhere = head.length.filter(|_| head.sliced);
@@ -105,9 +111,7 @@ impl Cache {
     /// Brings small content, read from the disk, back to memory, if there is room.
     pub(crate) fn raise(&self, copy: &Copy, content: &Arc<Content>, bytes: &[u8]) {
         self.make_room(bytes.len() as u64);
-        let key = copy.key();
-        let stored = lock(self.shard(key.digest)).slot(key).and_then(|slot| slot.find(content).cloned());
-        if let Some(stored) = stored
+        if let Some(stored) = self.stored_of(copy)
             && content.raise(&self.arena, bytes).is_ok()
         {
             content.reside();

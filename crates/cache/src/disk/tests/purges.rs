@@ -290,3 +290,47 @@ fn a_journal_that_cannot_be_written_costs_what_is_on_disk_and_no_purge() {
     }
     cache.stop_disk();
 }
+
+#[test]
+fn what_could_not_be_removed_is_tried_again_and_in_the_journal_until_then() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    store_tagged(&cache, "h/a", "x");
+    let file = place.file();
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    cache.purge(url("h/a"), None).unwrap();
+    wait("failed", || stats(&cache).errors == 1);
+    lengthen_journal(&cache, &place);
+    cache.sweep();
+    wait("tried again", || stats(&cache).errors == 2);
+    fs::remove_dir(&file).unwrap();
+    // No walk since has found it gone.
+    assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
+    cache.sweep();
+    wait("shortened", || journal_bytes(&place) < 100);
+    cache.stop_disk();
+}
+
+#[test]
+fn a_soft_purge_that_could_not_be_told_to_a_file_is_tried_again() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    store_tagged(&cache, "h/a", "x");
+    let unfinished = place.0.join("v1/tmp");
+    fs::remove_dir(&unfinished).unwrap();
+    fs::write(&unfinished, b"in the way").unwrap();
+    cache.purge(tag("x"), Some(now_ms())).unwrap();
+    lengthen_journal(&cache, &place);
+    cache.sweep();
+    // The head, and once more before the journal would be shortened.
+    wait("failed", || stats(&cache).errors == 2);
+    assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
+    fs::remove_file(&unfinished).unwrap();
+    cache.sweep();
+    wait("shortened", || journal_bytes(&place) < 100);
+    cache.stop_disk();
+    let cache = place.open(GIB);
+    assert!(matches!(look_up(&cache, "h/a"), Lookup::Refresh(..)), "its file tells");
+    cache.stop_disk();
+}
