@@ -93,9 +93,8 @@ impl<J> Jobs<J> {
         self.changed.notify_all();
     }
 
-    /// Forgets what waits, and tells how much that was. Dropped without the lock: a job's end may put in another.
-    pub(super) fn forget(&self) -> usize {
-        let forgotten = std::mem::take(&mut lock(&self.state).waiting);
-        forgotten.len()
+    /// Gives up what waits.
+    pub(super) fn forget(&self) -> VecDeque<J> {
+        std::mem::take(&mut lock(&self.state).waiting)
     }
 }

@@ -20,7 +20,7 @@ use super::{Disk, Stats};
 mod purges;
 
 use crate::arena::SLAB_BYTES;
-use crate::fill::{Failure, Progress};
+use crate::fill::{Failure, Progress, Settled};
 use crate::freshness::Freshness;
 use crate::storage::Selection;
 use crate::store::{Cache, Fill, Head, Lookup, Stored};
@@ -564,6 +564,20 @@ fn what_waits_to_be_written_is_bounded() {
     cache.start_disk(PATIENCE).unwrap();
     wait("written", || stats(&cache).responses == most);
     cache.stop_disk();
+}
+
+#[test]
+fn what_was_not_written_before_the_end_can_leave_memory() {
+    let place = Place::new();
+    let disk = Disk::open(&place.0, GIB).unwrap();
+    let cache = Cache::with_disk(4 * SLAB_BYTES as u64, Some(disk)).unwrap();
+    fill(&cache, "before", b"content");
+    assert_eq!(hit(&cache, "before").content.settle(), Settled::Awaited);
+    cache.stop_disk();
+    fill(&cache, "after", b"content");
+    for key in ["before", "after"] {
+        assert_eq!(hit(&cache, key).content.settle(), Settled::No, "{key}");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::owed::Owed;
 use super::queue::Queue;
 use super::record::{BLOCK_BYTES, CONTENT_BYTES_MAX};
 use super::{Copy, Disk, Open, Stats};
+use crate::fill::Backing;
 use crate::store::{Cache, Head, Stored};
 use crate::sync::lock;
 
@@ -178,6 +179,7 @@ impl Tier {
         let waited =
             self.changed.wait_timeout_while(threads, STOP_TIME_MAX * 2, |threads| threads.running > 0);
         drop(waited);
+        self.forget_writes();
         // A thread that still waits for the disk writes under a name that nobody reads.
         self.directory.unlock();
     }
@@ -187,7 +189,7 @@ impl Tier {
         lock(&self.threads).stop_at.get_or_insert_with(|| Instant::now() + STOP_TIME_MAX);
         self.stopping.store(true, Relaxed);
         self.reads.close();
-        self.reads.forget();
+        drop(self.reads.forget());
         self.writes.let_go();
         self.writes.close();
         self.journal.close();
@@ -246,6 +248,19 @@ impl Tier {
             *waiting = (responses + 1, bytes + length);
             drop(waiting);
             if !self.writes.put(Write::Response(stored.clone())) {
+                stored.content.set_backing(Backing::None);
+                self.waited(length);
+            }
+        }
+    }
+
+    /// Gives up what waits to be written: memory alone has it.
+    pub(super) fn forget_writes(&self) {
+        for job in self.writes.forget() {
+            if let Write::Response(stored) = job
+                && let Some(length) = stored.own_bytes()
+            {
+                stored.content.set_backing(Backing::None);
                 self.waited(length);
             }
         }

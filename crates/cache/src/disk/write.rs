@@ -47,7 +47,7 @@ impl Tier {
                 }
             }
             if self.is_over() {
-                self.writes.forget();
+                self.forget_writes();
             }
         }
     }
