@@ -156,6 +156,16 @@ impl Standing {
         self.number
     }
 
+    /// Whether it was tested against all purges that were written down up to this number.
+    pub(crate) fn is_tested(&self, number: u64) -> bool {
+        self.checked.load(Acquire) >= number
+    }
+
+    /// Whether it was found to be gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.checked.load(Acquire) == GONE
+    }
+
     /// For another head of the same content.
     pub(crate) fn again(&self) -> Self {
         Self { stale_ms: self.stale_ms.load(Relaxed).into(), ..Self::new(self.number) }
@@ -310,6 +320,12 @@ impl Purges {
 
     fn read(&self) -> RwLockReadGuard<'_, List> {
         self.list.read().unwrap_or_else(PoisonError::into_inner)
+    /// Has all who would test anything wait.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized {
+        self.write()
+    }
+
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, List> {

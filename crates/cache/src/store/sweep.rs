@@ -1,12 +1,13 @@
 //! Purges, and the walk over all that is stored that frees what they took away.
 //!
 //! A purge of a URL is done when it returns. That of a tag, and a ban, are in force when they return, and done when a
-//! walk has come round. A walk holds one shard at a time, and frees what it found with none held.
+//! walk has come round. A walk holds one shard at a time, and tests and frees what it found there with none held: a ban
+//! may take its time over each response.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Cache, Head, Stored};
+use super::{Cache, Head, Shard, Stored};
 use crate::disk::journal::{Entry, Ticket};
 use crate::purge::{Ban, Purge, TooMany, What};
 use crate::sync::lock;
@@ -179,13 +180,23 @@ impl Cache {
     pub fn sweep(&self) {
         let knows_all = self.purges.knows_all();
         let mut tested = self.purges.number();
+        let latest = self.purges.latest();
         for shard in &self.shards {
-            if self.sweeper.is_to_end() {
-                return;
+            // The outcome is noted in each. What comes meanwhile is tested as it comes.
+            for stored in untested(shard, latest) {
+                if self.sweeper.is_to_end() {
+                    return;
+                }
+                stored.is_spared(&self.purges);
             }
             let mut gone: Vec<Arc<Stored>> = Vec::new();
             lock(shard).slots.retain(|slot| {
-                gone.extend(slot.variants.extract_if(.., |stored| !stored.is_spared(&self.purges)));
+                let is_gone = |stored: &mut Arc<Stored>| {
+                    // Under a head that came meanwhile it may have to be tested anew.
+                    stored.standing.is_gone()
+                        || !stored.standing.is_tested(latest) && !stored.is_spared(&self.purges)
+                };
+                gone.extend(slot.variants.extract_if(.., is_gone));
                 slot.variants.iter().for_each(|stored| stored.tell_disk());
                 // Its response is older than the purges that came since it began.
                 tested = tested.min(slot.pending.as_ref().map_or(u64::MAX, |pending| pending.number));
@@ -198,4 +209,12 @@ impl Cache {
             self.disk.iter().for_each(|tier| tier.shorten_journal(tested));
         }
     }
+}
+
+/// What of a shard was not tested yet against all purges up to the number `latest`. The index has so many shards that
+/// this is few.
+fn untested(shard: &Mutex<Shard>, latest: u64) -> Vec<Arc<Stored>> {
+    let shard = lock(shard);
+    let stored = shard.slots.iter().flat_map(|slot| &slot.variants);
+    stored.filter(|stored| !stored.standing.is_tested(latest)).cloned().collect()
 }

@@ -1,12 +1,17 @@
 //! Purges: what they take away at once, what of it comes back, and that its memory does not stay.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::ban::Expression;
 use crate::disk::journal::Entry;
 use crate::purge::{Ban, Purge, What};
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A head with tags, fresh for a minute and then good enough for another while it is refreshed.
 fn tagged(tags: &str) -> Head {
@@ -265,4 +270,42 @@ fn the_walk_is_woken_by_a_purge_and_by_what_came_in_meanwhile() {
     until(&|| cache.purges_in_force() == 0);
     cache.end_sweeps();
     walking.join().unwrap();
+}
+
+#[test]
+fn a_response_is_tested_with_nobody_held_up() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    store_tagged(&cache, "h/tested", "x");
+    let of_its_shard = |key: &str| {
+        let [a, b] = ["h/tested", key].map(|key| std::ptr::from_ref(cache.shard(cache.digest(key))));
+        std::ptr::eq(a, b)
+    };
+    let beside = (0..).map(|number| format!("h/{number}")).find(|key| of_its_shard(key)).unwrap();
+    store_tagged(&cache, &beside, "x");
+    cache.purge(ban("obj.status == 404"), None).unwrap();
+    assert!(is_hit(&cache, "h/tested"));
+    let digest = cache.digest(&beside);
+    let untested =
+        lock(cache.shard(digest)).slots.find(digest, |slot| *slot.key.text == *beside).unwrap().variants[0]
+            .clone();
+    thread::scope(|scope| {
+        // No test goes on while this is held.
+        let list = cache.purges.hold();
+        let walk = scope.spawn(|| cache.sweep());
+        let begun = Instant::now();
+        while Arc::strong_count(&untested) == 2 {
+            assert!(begun.elapsed() < PATIENCE, "the walk holds its shard in the test");
+            thread::yield_now();
+        }
+        let (told, tells) = mpsc::channel();
+        scope.spawn({
+            let cache = &cache;
+            move || told.send(is_hit(cache, "h/tested")).unwrap()
+        });
+        let is_hit = tells.recv_timeout(PATIENCE);
+        drop(list);
+        assert_eq!(is_hit, Ok(true));
+        walk.join().unwrap();
+    });
+    assert_eq!((cache.stored(), cache.purges_in_force()), (2, 0));
 }
