@@ -191,7 +191,9 @@ impl Purges {
     /// The number of a fetch of `key` that is about to begin, by one who saw `number` before looking for it.
     pub(crate) fn number_of_fetch(&self, key: &str, number: u64) -> u64 {
         if is_derived(key) && !self.has_derived.load(Relaxed) {
-            // Purges of URLs from here on are written down; those before were before it.
+            // Purges of URLs from here on are written down; those before were before it. Under the lock: none has looked
+            // at the flag and not got its number yet.
+            let _list = self.write();
             self.has_derived.store(true, SeqCst);
             return self.number();
         }
@@ -318,14 +320,14 @@ impl Purges {
         list.urls.len() + list.tags.len() + list.bans.len()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, List> {
-        self.list.read().unwrap_or_else(PoisonError::into_inner)
     /// Has all who would test anything wait.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized {
         self.write()
     }
 
+    fn read(&self) -> RwLockReadGuard<'_, List> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, List> {
@@ -433,6 +435,8 @@ fn is_derived(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -447,6 +451,34 @@ mod tests {
         purges.forget(PURGES_MAX as u64);
         assert_eq!(purges.written_down(), 1);
         enter(b"one more").unwrap();
+    }
+
+    #[test]
+    fn a_purge_that_the_first_derived_fetch_may_be_older_than_is_written_down() {
+        // Two threads that come to each as nearly at once as can be had.
+        let all: Vec<_> = (0..1_000).map(|_| (AtomicU64::new(0), Purges::default())).collect();
+        let meet = |arrived: &AtomicU64| {
+            arrived.fetch_add(1, SeqCst);
+            while arrived.load(SeqCst) < 2 {
+                std::hint::spin_loop();
+            }
+        };
+        let fetches: Vec<u64> = thread::scope(|scope| {
+            scope.spawn(|| {
+                for (arrived, purges) in &all {
+                    meet(arrived);
+                    purges.enter(What::Url("h/a".into()), None).unwrap();
+                }
+            });
+            let fetch = |(arrived, purges): &(AtomicU64, Purges)| {
+                meet(arrived);
+                purges.number_of_fetch("h/a x", 0)
+            };
+            all.iter().map(fetch).collect()
+        });
+        let lost =
+            all.iter().zip(fetches).filter(|((_, purges), fetch)| *fetch == 0 && purges.written_down() == 0);
+        assert_eq!(lost.count(), 0, "of {}: older than a purge that is not written down", all.len());
     }
 
     #[test]
