@@ -30,7 +30,7 @@ pub mod tags;
 mod waiters;
 mod window;
 
-pub use arena::Arena;
+pub use arena::{Arena, SLAB_BYTES};
 pub use ban::{Expression, ExpressionError};
 #[cfg(not(loom))]
 pub use disk::Disk;

@@ -15,7 +15,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use thalweg_http::Fields;
@@ -103,6 +103,8 @@ pub struct Stored {
     key: Key,
     frequency: Frequency,
     standing: Standing,
+    /// How often a policy has found it.
+    hits: AtomicU64,
 }
 
 /// What a look-up comes to.
@@ -342,11 +344,17 @@ impl Stored {
     /// The same content under another head.
     fn with_head(&self, head: Head, standing: Standing) -> Arc<Self> {
         let (content, key, frequency) = (self.content.clone(), self.key.clone(), Frequency::default());
-        Arc::new(Self { head: Arc::new(head), content, key, standing, frequency })
+        let hits = AtomicU64::new(self.hits.load(Relaxed));
+        Arc::new(Self { head: Arc::new(head), content, key, standing, frequency, hits })
     }
 
     fn made_s(&self) -> u64 {
         made_s(&self.head.fields)
+    }
+
+    /// Counts a hit, and says how many there have been.
+    pub fn count_hit(&self) -> u64 {
+        self.hits.fetch_add(1, Relaxed) + 1
     }
 
     fn found(&self) -> Progress {

@@ -32,7 +32,7 @@ fn names<'a>(value: &'a [u8], separators: &'a [u8]) -> impl Iterator<Item = &'a 
 }
 
 /// Whether a response with `fields` has more tags, or longer ones, than are kept.
-pub(crate) fn has_too_many_tags(fields: &Fields) -> bool {
+pub fn has_too_many_tags(fields: &Fields) -> bool {
     let mut count = 0;
     tags([fields]).any(|tag| {
         count += 1;

@@ -10,12 +10,16 @@ use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::{CacheStatus, Forward};
 use thalweg_http::{Method, RequestHead};
+use thalweg_policy::step::Action;
+use thalweg_policy::Sub;
 use thalweg_record::CacheResult;
+use tokio::net::TcpStream;
 
 use crate::content::Content;
 use crate::fetch;
 use crate::interim::{Asker, head_of};
 use crate::now_ms;
+use crate::policy::{Heads, Instead, Transaction};
 use crate::request::write_key;
 use crate::slices::{self, Opened, Sliced};
 use crate::upload::Upload;
@@ -35,6 +39,8 @@ pub(crate) struct Found {
     pub(crate) own: bool,
     /// The backend answered this very request: its conditions and range are not ours to apply.
     pub(crate) verbatim: bool,
+    /// A policy has made the head all that the client is told; with the reason phrase, if it is another.
+    pub(crate) told: Option<Option<String>>,
     /// `None` if it is a hit.
     forwarded: Option<Forwarded>,
 }
@@ -77,7 +83,7 @@ impl Found {
         let content = Content::Fill(stored.content.reader(0));
         let freshness = stored.freshness();
         let (own, verbatim, forwarded) = (false, false, None);
-        Self { head: stored.head.clone(), content, cache, freshness, own, verbatim, forwarded }
+        Self { head: stored.head.clone(), content, cache, freshness, own, verbatim, told: None, forwarded }
     }
 
     /// Stale, because the backend failed (RFC 5861 §4).
@@ -95,7 +101,7 @@ impl Found {
     fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forwarded: Forwarded) -> Self {
         let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
         let (freshness, content) = (head.freshness, Content::Fill(content));
-        Self { head, content, cache, freshness, own: true, verbatim: false, forwarded: Some(forwarded) }
+        Self { head, content, cache, freshness, own: true, verbatim: false, told: None, forwarded: Some(forwarded) }
     }
 
     /// The same, with its content from slices; `opened` is where the first one was found.
@@ -158,31 +164,105 @@ impl Refusal {
     }
 }
 
-/// Finds or fetches what answers `request`.
+/// A request that looks for its answer.
+pub(crate) struct Ask<'a> {
+    /// As it came.
+    pub(crate) request: &'a RequestHead,
+    /// The policy that it runs through.
+    pub(crate) policy: Option<Policed<'a>>,
+}
+
+/// A request's way through a policy, and the connection it came on.
+pub(crate) struct Policed<'a> {
+    pub(crate) transaction: &'a mut Transaction,
+    pub(crate) stream: &'a TcpStream,
+}
+
+impl Ask<'_> {
+    /// The request as it is by now.
+    fn head(&self) -> &RequestHead {
+        self.policy.as_ref().map_or(self.request, |policy| &policy.transaction.req)
+    }
+
+    /// Whether what was found answers the request; else it is passed.
+    fn hit(&mut self, worker: &Worker, stored: &Stored) -> Result<bool, Instead> {
+        let Some(Policed { transaction, stream }) = &mut self.policy else { return Ok(true) };
+        match transaction.hit(stored, stream, worker.cache()) {
+            Action::Deliver => Ok(true),
+            Action::Pass => Ok(false),
+            action => Err(Instead::Action(action)),
+        }
+    }
+
+    /// Whether what is missing is fetched to be stored; else the request is passed.
+    fn miss(&mut self, worker: &Worker) -> Result<bool, Instead> {
+        match self.run(worker, Sub::Miss) {
+            None | Some(Action::Fetch) => Ok(true),
+            Some(Action::Pass) => Ok(false),
+            Some(action) => Err(Instead::Action(action)),
+        }
+    }
+
+    fn passed(&mut self, worker: &Worker) -> Result<(), Instead> {
+        match self.run(worker, Sub::Pass) {
+            None | Some(Action::Fetch) => Ok(()),
+            Some(action) => Err(Instead::Action(action)),
+        }
+    }
+
+    /// What the policy says at this step, if it says anything.
+    fn run(&mut self, worker: &Worker, sub: Sub) -> Option<Action> {
+        let Policed { transaction, stream } = self.policy.as_mut().filter(|it| it.transaction.says(sub))?;
+        Some(transaction.run(sub, Heads::default(), stream, worker.cache()))
+    }
+
+    /// The fetch as the policy has its say in it.
+    fn fetch(&self, request: fetch::Request, is_pass: bool) -> fetch::Request {
+        match &self.policy {
+            Some(policy) => request.under(policy.transaction.fetching(is_pass)),
+            None => request,
+        }
+    }
+
+    /// What the request says of caching, where that counts. Under a policy that is the policy's to say.
+    fn asked(&self, worker: &Worker) -> RequestCacheControl {
+        match &self.policy {
+            Some(policy) => policy.transaction.asked(),
+            None => asked(worker, self.request),
+        }
+    }
+
+    /// Whether it does not wait for a fetch of somebody else.
+    fn ignores_busy(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.transaction.client.hash_ignore_busy)
+    }
+}
+
+/// Finds or fetches what answers a request.
 pub(crate) async fn answer(
     worker: &Arc<Worker>,
     key: &str,
-    request: &RequestHead,
+    ask: &mut Ask<'_>,
     client: Asker<'_>,
-) -> Result<Found, Refusal> {
+) -> Result<Found, Instead> {
     let mut slices = true;
     for _ in 0..WAITS_MAX {
-        let found = find(worker, key, request, client, &mut slices).await?;
-        let Some(mut sliced) = Sliced::instead(worker, key, request, client.ip, &found, slices) else {
+        let found = find(worker, key, ask, client, &mut slices).await?;
+        let Some(mut sliced) = Sliced::instead(worker, key, ask.head(), client.ip, &found, slices) else {
             return Ok(found);
         };
-        if asked(worker, request).only_if_cached && !sliced.is_stored(&found.head) {
-            return Err(Refusal::own(504, "nothing stored answers the request"));
+        if ask.asked(worker).only_if_cached && !sliced.is_stored(&found.head) {
+            return Err(Refusal::own(504, "nothing stored answers the request").into());
         }
         match sliced.open_first(&found.head).await {
             Ok(opened) => return Ok(found.sliced(sliced, opened)),
             // What was found is not at the backend any more, or not in slices.
             Err(Failure::NotSliced(_)) => slices &= found.head.sliced,
             Err(Failure::Unreadable) => {}
-            Err(failure) => return Err(Refusal::failed(&failure, Forward::Partial)),
+            Err(failure) => return Err(Refusal::failed(&failure, Forward::Partial).into()),
         }
     }
-    pass(worker, request, client, Forward::Miss).await
+    pass(worker, ask, client, Forward::Miss).await
 }
 
 /// What the request says of caching, where that counts.
@@ -199,17 +279,25 @@ fn asked(worker: &Worker, request: &RequestHead) -> RequestCacheControl {
 async fn find(
     worker: &Arc<Worker>,
     key: &str,
-    request: &RequestHead,
+    ask: &mut Ask<'_>,
     client: Asker<'_>,
     slices: &mut bool,
-) -> Result<Found, Refusal> {
-    let asked = asked(worker, request);
+) -> Result<Found, Instead> {
+    let asked = ask.asked(worker);
     for _ in 0..WAITS_MAX {
-        match worker.cache().look_up(key, &request.fields, &asked, now_ms()) {
-            Lookup::Hit(stored) => return Ok(Found::stored(&stored, CacheResult::Hit)),
-            Lookup::Joined(stored) => return Ok(Found::joined(&stored)),
+        match worker.cache().look_up(key, &ask.head().fields, &asked, now_ms()) {
+            Lookup::Hit(stored) if ask.hit(worker, &stored)? => {
+                return Ok(Found::stored(&stored, CacheResult::Hit));
+            }
+            Lookup::Joined(stored) if ask.hit(worker, &stored)? => return Ok(Found::joined(&stored)),
+            Lookup::Hit(_) | Lookup::Joined(_) => return pass(worker, ask, client, Forward::Bypass).await,
             Lookup::Miss(fill, mut content) => {
                 let forward = fill.forward();
+                if !ask.miss(worker)? {
+                    drop(fill);
+                    return pass(worker, ask, client, forward).await;
+                }
+                let request = ask.head();
                 let wanted = match slices::cold(worker, request).filter(|_| *slices) {
                     Some(slice) => {
                         // Once: what comes is in slices then, or the backend has none.
@@ -221,6 +309,7 @@ async fn find(
                     None => fetch::Request::whole(request),
                 };
                 let is_slice = wanted.is_slice();
+                let wanted = ask.fetch(wanted, false);
                 return match head_of(worker, fill, wanted, &mut content, client).await {
                     Ok(head) => {
                         let status = if is_slice && head.sliced { 206 } else { head.status };
@@ -229,19 +318,28 @@ async fn find(
                     }
                     // The backend has no such slice to give: all of it then.
                     Err(Failure::NotSliced(_)) => continue,
-                    Err(Failure::NotShared) => return pass(worker, request, client, forward).await,
-                    Err(failure) => Err(Refusal::failed(&failure, forward)),
+                    Err(Failure::NotShared) => return pass(worker, ask, client, forward).await,
+                    Err(failure) => Err(Refusal::failed(&failure, forward).into()),
                 };
             }
             Lookup::Refresh(stored, fill) => {
+                let delivers = ask.hit(worker, &stored)?;
                 if let Some(fill) = fill {
-                    refresh(worker, fill, request, &stored, client.ip);
+                    refresh(worker, fill, ask, &stored, client.ip);
+                }
+                if !delivers {
+                    return pass(worker, ask, client, Forward::Bypass).await;
                 }
                 return Ok(Found::stored(&stored, CacheResult::Stale));
             }
             Lookup::Stale(fill, mut content, stale) => {
                 let forward = fill.forward();
-                let (validation, told) = fetch::Request::validation(request, stale.clone());
+                if !ask.miss(worker)? {
+                    drop(fill);
+                    return pass(worker, ask, client, forward).await;
+                }
+                let (validation, told) = fetch::Request::validation(ask.head(), stale.clone());
+                let validation = ask.fetch(validation, false);
                 return match head_of(worker, fill, validation, &mut content, client).await {
                     Ok(head) => {
                         let forwarded = forwarded(worker, key, &head, forward, head.status);
@@ -253,24 +351,25 @@ async fn find(
                             let forwarded = Some(Forwarded::new(forward, Some(304)));
                             Ok(Found { own: true, forwarded, ..found })
                         }
-                        Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward)),
+                        Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward).into()),
                     },
                     Err(failure) if stale.freshness().serves_on_error(now_ms()) => {
                         Ok(Found::in_need(&stale, &failure))
                     }
-                    Err(failure) => Err(Refusal::failed(&failure, forward)),
+                    Err(failure) => Err(Refusal::failed(&failure, forward).into()),
                 };
             }
-            Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request")),
-            Lookup::Wait(content, number) => match joined(worker, key, request, content, number).await? {
+            Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request").into()),
+            Lookup::Wait(..) if ask.ignores_busy() => return pass(worker, ask, client, Forward::Miss).await,
+            Lookup::Wait(content, number) => match joined(worker, key, ask.head(), content, number).await? {
                 Joined::Found(found) => return Ok(found),
                 Joined::LookAgain => {}
-                Joined::NotShared => return pass(worker, request, client, Forward::Miss).await,
+                Joined::NotShared => return pass(worker, ask, client, Forward::Miss).await,
             },
-            Lookup::Pass => return pass(worker, request, client, Forward::Bypass).await,
+            Lookup::Pass => return pass(worker, ask, client, Forward::Bypass).await,
         }
     }
-    pass(worker, request, client, Forward::Miss).await
+    pass(worker, ask, client, Forward::Miss).await
 }
 
 /// What became of a request that had a response fetched for `why`.
@@ -281,13 +380,14 @@ fn forwarded(worker: &Worker, key: &str, head: &Arc<Head>, why: Forward, status:
 }
 
 /// Fetches anew, or asks about, what is being served stale meanwhile.
-fn refresh(worker: &Arc<Worker>, fill: Fill, request: &RequestHead, stored: &Arc<Stored>, client: IpAddr) {
+fn refresh(worker: &Arc<Worker>, fill: Fill, ask: &Ask<'_>, stored: &Arc<Stored>, client: IpAddr) {
     let request = if stored.is_complete() {
-        fetch::Request::validation(request, stored.clone()).0
+        fetch::Request::validation(ask.head(), stored.clone()).0
     } else {
-        fetch::Request::whole(request)
+        fetch::Request::whole(ask.head())
     };
-    worker.spawn(fetch::run(worker.clone(), fill, request.behind(), client));
+    let request = ask.fetch(request, false).behind();
+    worker.spawn(fetch::run(worker.clone(), fill, request, client));
 }
 
 /// What became of waiting for somebody else's fetch.
@@ -313,6 +413,7 @@ async fn joined(
         cache: CacheResult::Join,
         own: false,
         verbatim: false,
+        told: None,
         forwarded: Some(Forwarded::collapsed(Forward::Miss, None)),
     };
     match content.head().await {
@@ -341,13 +442,17 @@ async fn joined(
 }
 
 /// Hands the request on as it is, and its response to this client alone.
-fn pass<'a>(
+pub(crate) fn pass<'a>(
     worker: &'a Arc<Worker>,
-    request: &RequestHead,
+    ask: &mut Ask<'_>,
     client: Asker<'a>,
     forward: Forward,
-) -> Pin<Box<dyn Future<Output = Result<Found, Refusal>> + Send + 'a>> {
-    let mut passed = fetch::Request::verbatim(request);
+) -> Pin<Box<dyn Future<Output = Result<Found, Instead>> + Send + 'a>> {
+    if let Err(instead) = ask.passed(worker) {
+        return Box::pin(std::future::ready(Err(instead)));
+    }
+    let request = ask.head();
+    let mut passed = ask.fetch(fetch::Request::verbatim(request), true);
     if request.method == Method::Head {
         let mut key = String::new();
         write_key(&request.authority, request.target.as_str(), &mut key);
@@ -357,13 +462,17 @@ fn pass<'a>(
 }
 
 /// Hands on a request that may change something (RFC 9110 §9.2.1), with its content.
-pub(crate) async fn change(
-    worker: &Arc<Worker>,
-    request: &RequestHead,
+pub(crate) fn change<'a>(
+    worker: &'a Arc<Worker>,
+    ask: &mut Ask<'_>,
     content: Option<Upload>,
-    client: Asker<'_>,
-) -> Result<Found, Refusal> {
-    hand_on(worker, fetch::Request::change(request, content), client, Forward::Method).await
+    client: Asker<'a>,
+) -> Pin<Box<dyn Future<Output = Result<Found, Instead>> + Send + 'a>> {
+    if let Err(instead) = ask.passed(worker) {
+        return Box::pin(std::future::ready(Err(instead)));
+    }
+    let request = ask.fetch(fetch::Request::change(ask.head(), content), true);
+    hand_on(worker, request, client, Forward::Method)
 }
 
 /// Boxed, as it is not on the way of a hit: idle connections are to be small.
@@ -372,7 +481,7 @@ fn hand_on<'a>(
     request: fetch::Request,
     client: Asker<'a>,
     forward: Forward,
-) -> Pin<Box<dyn Future<Output = Result<Found, Refusal>> + Send + 'a>> {
+) -> Pin<Box<dyn Future<Output = Result<Found, Instead>> + Send + 'a>> {
     let (fill, mut content) = worker.cache().pass();
     Box::pin(async move {
         match head_of(worker, fill, request, &mut content, client).await {
@@ -381,7 +490,7 @@ fn hand_on<'a>(
                 let found = Found::fetched(head, content, forwarded);
                 Ok(Found { cache: CacheResult::Pass, verbatim: true, ..found })
             }
-            Err(failure) => Err(Refusal::failed(&failure, forward)),
+            Err(failure) => Err(Refusal::failed(&failure, forward).into()),
         }
     })
 }

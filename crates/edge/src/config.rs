@@ -34,6 +34,8 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Where the request log goes.
     pub log: LogTo,
+    /// The policy that requests run through, if any: a file of VCL.
+    pub policy: Option<PathBuf>,
     /// What is stored, and for how long.
     pub rules: Rules,
     /// Bytes of the slices in which content is fetched that is too large to be stored whole, or that is asked for far from
@@ -130,6 +132,7 @@ impl Default for Config {
             purge_from: IpPrefix::LOOPBACK.into(),
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogTo::Off,
+            policy: None,
             rules: Rules::default(),
             slice_bytes: 4 << 20,
             abandoned_fills: AbandonedFills::default(),

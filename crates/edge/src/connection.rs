@@ -13,9 +13,10 @@ use std::time::Instant;
 
 use thalweg_cache::TooMany;
 use thalweg_http::cache_status::CacheStatus;
-use thalweg_http::{Fields, Framing, Method, RequestHead, framing};
+use thalweg_http::{Framing, Method, RequestHead, framing};
 use thalweg_record::CacheResult;
 use thalweg_tcp::congestion;
+use thalweg_policy::task::Session;
 use tokio::net::TcpStream;
 
 use crate::answer::Refusal;
@@ -24,11 +25,14 @@ use crate::purge::{self, Order};
 use crate::request::{Read, RequestLine, Requests, write_key};
 use crate::sent::Sent;
 use crate::worker::Worker;
-use own::Own;
+use policed::Turn;
+use own::{Own, own_fields};
 
 mod change;
 mod content;
 mod own;
+mod pipe;
+mod policed;
 mod reply;
 
 /// Whether the connection goes on.
@@ -55,6 +59,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, stream: TcpStream, client: Socket
         request: RequestHead::default(),
         key: String::new(),
         out: Vec::new(),
+        session: None,
     };
     while let Ok(Next::Request) = connection.exchange().await {}
 }
@@ -68,6 +73,8 @@ struct Connection {
     request: RequestHead,
     key: String,
     out: Vec<u8>,
+    /// What policies know of it, once one has run.
+    session: Option<Box<Session>>,
 }
 
 impl Connection {
@@ -89,9 +96,13 @@ impl Connection {
         let begun = Instant::now();
         let _busy = self.worker.busy();
         self.request.fields.remove_nominated();
-        let checked = self.check_request().await;
+        let policy = self.worker.policies().active();
+        let checked = self.check_request(policy.is_some()).await;
         let mut out = std::mem::take(&mut self.out);
         let sent = match checked {
+            Ok(framing) if let Some(policy) = policy => {
+                Box::pin(self.policed(policy, framing, &mut out)).await
+            }
             Ok(Framing::None) if is_read(self.request.method) => {
                 self.write_key();
                 let after = self.after();
@@ -105,7 +116,10 @@ impl Connection {
                 self.purge(&mut out).await
             }
             // Boxed: what is rare is not to make every connection larger.
-            Ok(framing) => Box::pin(self.change(framing, &mut out)).await,
+            Ok(framing) => match Box::pin(self.change(framing, None, &mut out)).await {
+                Turn::Sent(sent) => sent,
+                Turn::Restart => unreachable!("only a policy restarts"),
+            },
             Err((refusal, after)) => self.refuse(&refusal, after, &mut out).await,
         };
         self.out = out;
@@ -129,20 +143,20 @@ impl Connection {
 
     /// What can be said of a request without looking for its answer; else what delimits its content. That of GET and
     /// HEAD is read and ignored.
-    async fn check_request(&mut self) -> Result<Framing, (Refusal, Next)> {
+    async fn check_request(&mut self, is_policed: bool) -> Result<Framing, (Refusal, Next)> {
         let framing = framing::request_framing(&self.request).map_err(|error| {
             (Refusal::own(error.status(), "the length of the request is in doubt"), Next::Close)
         })?;
         let (method, after) = (self.request.method, self.after());
         let next = if framing == Framing::None { after } else { Next::Close };
-        if matches!(method, Method::Options | Method::Trace) {
+        if matches!(method, Method::Options | Method::Trace) && !is_policed {
             return Err((Refusal::own(405, "the method is not allowed here"), next));
         }
         if self.worker.node().has_seen(&self.request.fields) {
             tracing::warn!(host = self.request.authority.as_str(), target = %self.request.target, "request loop");
             return Err((Refusal::own(508, "the request has come through this node before"), next));
         }
-        let is_read = is_read(method) || method == Method::Purge;
+        let is_read = is_read(method) || method == Method::Purge && !is_policed;
         if is_read {
             let time_max = self.worker.timeouts().head;
             let expects = self.request.fields.contains("expect");
@@ -153,7 +167,7 @@ impl Connection {
             let next = if is_read { after } else { next };
             return Err((Refusal::own(421, "this host is not served here"), next));
         }
-        if self.request.method == Method::Purge && !self.may_purge() {
+        if self.request.method == Method::Purge && !is_policed && !self.may_purge() {
             return Err((Refusal::own(403, "this address may not purge"), after));
         }
         Ok(if is_read { Framing::None } else { framing })
@@ -173,8 +187,14 @@ impl Connection {
         let order = Order::from_request(&self.request.fields, &self.key);
         match order.carry_out(self.worker.cache()).await {
             Ok(count) => {
-                let own = Own { status: 200, content_type: "application/json", content: purge::done(count) };
-                let sent = self.send_own(own, Fields::new(), CacheStatus::default(), next, out).await;
+                let own = Own {
+                    status: 200,
+                    fields: own_fields("application/json"),
+                    content: purge::done(count).into_bytes(),
+                    cache_status: Some(CacheStatus::default()),
+                    ..Own::default()
+                };
+                let sent = self.send_own(own, next, out).await;
                 Sent { cache: CacheResult::Purge, ..sent }
             }
             Err(TooMany) => self.refuse(&Refusal::own(503, "too many purges are in force"), next, out).await,

@@ -19,12 +19,14 @@ use crate::backend::{ConnectError, Wanted};
 use crate::exchange::{Exchange, ExchangeError, Outgoing};
 use crate::hops::{Node, via};
 use crate::now_ms;
+use crate::policy::Fetching;
 use crate::request::write_key;
 use crate::slices;
 use crate::upload::Upload;
 use crate::worker::Worker;
 
 mod content;
+mod policed;
 
 /// Fields of a client's request that are about the client's own copy or part, not about what is fetched to be
 /// stored (RFC 9111 §4.3.1).
@@ -46,6 +48,8 @@ pub(crate) struct Request {
     content: Option<Upload>,
     /// It refreshes what is served stale: nobody reads it from the start.
     behind: bool,
+    /// The policy that has its say.
+    policy: Option<Box<Fetching>>,
     /// Who hears of interim responses.
     pub(crate) interim: Option<mpsc::Sender<ResponseHead>>,
 }
@@ -61,6 +65,7 @@ impl Request {
             known: None,
             content: None,
             behind: false,
+            policy: None,
             interim: None,
             slice: None,
         }
@@ -95,6 +100,7 @@ impl Request {
             known: None,
             content: None,
             behind: false,
+            policy: None,
             interim: None,
             slice: None,
         }
@@ -102,7 +108,18 @@ impl Request {
 
     /// The same, on behalf of nobody who waits for it.
     pub(crate) fn behind(self) -> Self {
-        Self { behind: true, ..self }
+        Self { behind: true, policy: self.policy.map(Fetching::behind), ..self }
+    }
+
+    /// The same, under a policy.
+    pub(crate) fn under(self, policy: Box<Fetching>) -> Self {
+        let policy = if self.behind { policy.behind() } else { policy };
+        Self { policy: Some(policy), ..self }
+    }
+
+    /// Whether it can be sent once more: content goes out once.
+    fn is_repeatable(&self) -> bool {
+        self.content.is_none() && self.head.method.is_idempotent()
     }
 
     /// A request that may change something, with its content.
@@ -166,6 +183,9 @@ impl Request {
 
 /// Fetches and fills. Whatever happens, the fill ends.
 pub(crate) async fn run(worker: Arc<Worker>, fill: Fill, mut request: Request, client: std::net::IpAddr) {
+    if let Some(policy) = request.policy.take() {
+        return policed::run(worker, fill, request, policy, client).await;
+    }
     let asked_ms = now_ms();
     let mut started = start(&worker, &mut request, client).await;
     if let (Ok(exchange), Some((stale, _))) = (&started, &request.stale)

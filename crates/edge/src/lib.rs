@@ -7,6 +7,7 @@
 //! - [`request`]: requests as they come: heads, content that is handed on or read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
 //! - [`purge`]: what is no longer to be served, as clients and the admin interface ask for it.
+//! - [`policy`]: VCL programs, and a request's way through one.
 //! - [`fetch`]: the exchange with a backend that fills a `FillBuffer`; it outlives the client that caused it.
 //! - [`upload`] and [`interim`]: between the two connections: a request's content one way, interim responses the other.
 //! - [`hops`]: by which nodes a message came, and that it does not go in a circle.
@@ -30,6 +31,7 @@ mod hops;
 mod interim;
 mod log;
 mod multipart;
+mod policy;
 mod prefix;
 mod purge;
 mod reply;
@@ -45,6 +47,7 @@ pub use admin::record_stream;
 pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, Timeouts};
 pub use log::Records;
+pub use policy::{LoadError, Policies, Told};
 pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};
 pub use thalweg_cache::rules::Rules;

@@ -98,13 +98,16 @@ pub(crate) enum Delimited {
 #[derive(Debug)]
 pub(crate) struct ReplyHead<'a> {
     pub(crate) status: u16,
+    /// If it is not that of the status.
+    pub(crate) reason: Option<&'a str>,
     pub(crate) fields: &'a Fields,
     /// For this client alone.
     pub(crate) own: Option<&'a Fields>,
     pub(crate) age_s: Option<u64>,
     pub(crate) delimited: Delimited,
     pub(crate) content_range: Option<&'a str>,
-    pub(crate) cache_status: CacheStatus<'a>,
+    /// Unless the fields have it.
+    pub(crate) cache_status: Option<CacheStatus<'a>>,
     pub(crate) version: Version,
     pub(crate) keep_alive: bool,
 }
@@ -116,7 +119,7 @@ impl ReplyHead<'_> {
         out.extend_from_slice(b"HTTP/1.1 ");
         number::write(out, u64::from(self.status));
         out.push(b' ');
-        out.extend_from_slice(status::reason(self.status).as_bytes());
+        out.extend_from_slice(self.reason.unwrap_or_else(|| status::reason(self.status)).as_bytes());
         out.extend_from_slice(b"\r\n");
         if self.status == 304 {
             self.write_fields_of_304(out);
@@ -135,7 +138,9 @@ impl ReplyHead<'_> {
         if let Some(content_range) = self.content_range {
             line(out, b"Content-Range: ", |out| out.extend_from_slice(content_range.as_bytes()));
         }
-        line(out, b"Cache-Status: ", |out| self.cache_status.write(CACHE_NAME, out));
+        if let Some(cache_status) = &self.cache_status {
+            line(out, b"Cache-Status: ", |out| cache_status.write(CACHE_NAME, out));
+        }
         match (self.keep_alive, self.version) {
             (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
             (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),

@@ -108,6 +108,11 @@ impl Requests {
         .await
     }
 
+    /// What has been read and not understood.
+    pub(crate) fn take(&mut self) -> BytesMut {
+        mem::take(&mut self.input)
+    }
+
     /// The head of the next request, into `request`.
     pub(crate) async fn read(
         &mut self,

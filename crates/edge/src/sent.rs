@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_cache::Piece;
 use thalweg_http::{RequestHead, Version};
+use thalweg_policy::task::Line;
 use thalweg_record::{CacheResult, Cut, Protocol, ResponseRecord, TcpState};
 use thalweg_tcp::congestion;
 use thalweg_tcp::info::TcpInfo;
@@ -23,6 +24,8 @@ pub(crate) struct Sent {
     pub(crate) first_byte: Option<Instant>,
     pub(crate) cut: Option<Cut>,
     pub(crate) next: Next,
+    /// What the policy has logged.
+    pub(crate) lines: Vec<Line>,
 }
 
 impl Sent {

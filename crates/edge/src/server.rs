@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -18,12 +18,15 @@ use crate::backend::Backends;
 use crate::config::{Config, DiskPlace, LogTo};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
+use crate::policy::{LoadError, Policies};
 use crate::worker::{Shared, Worker};
 
 /// Connections that wait to be accepted, for each worker; the kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 /// How long clients wait, before the first is served, for what lies on disk to be found.
 const DISK_WAIT_MAX: Duration = Duration::from_millis(300);
+/// The name of the policy that the edge begins with, as in Varnish.
+const FIRST_POLICY: &str = "boot";
 /// How long the admin interface's last responses may take once the edge has ended.
 const ADMIN_STOP_TIME_MAX: Duration = Duration::from_millis(200);
 
@@ -42,6 +45,8 @@ pub enum BindError {
     Disk(PathBuf, io::Error),
     /// The congestion control of client connections.
     CongestionControl(thalweg_tcp::Error),
+    /// The policy.
+    Policy(LoadError),
 }
 
 impl fmt::Display for BindError {
@@ -63,6 +68,7 @@ impl fmt::Display for BindError {
                 write!(f, "cannot store responses in {}: {error}", directory.display())
             }
             Self::CongestionControl(error) => error.fmt(f),
+            Self::Policy(error) => error.fmt(f),
         }
     }
 }
@@ -111,7 +117,11 @@ impl Edge {
             log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
         let backends = Backends::new(&config.backends);
         let (node, connections) = (Node::new(), Arc::default());
-        let shared = Arc::new(Shared { config, cache, backends, node, log, connections });
+        let policies = Arc::new(Policies::default());
+        if let Some(path) = &config.policy {
+            load_first(&policies, path).map_err(BindError::Policy)?;
+        }
+        let shared = Arc::new(Shared { config, cache, backends, node, log, policies, connections });
         Ok(Self { shared, listeners, admin, log: writer, address })
     }
 
@@ -288,4 +298,13 @@ fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// The policy that the edge begins with.
+fn load_first(policies: &Policies, path: &Path) -> Result<(), LoadError> {
+    let warnings = policies.load(FIRST_POLICY, path)?;
+    if !warnings.faults.is_empty() {
+        tracing::warn!("{warnings}");
+    }
+    policies.activate(FIRST_POLICY)
 }

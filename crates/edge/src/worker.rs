@@ -15,6 +15,7 @@ use crate::connection;
 use crate::exchange::Exchange;
 use crate::hops::Node;
 use crate::log::Log;
+use crate::policy::Policies;
 
 /// How long responses may take to end once the edge is to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) backends: Backends,
     pub(crate) node: Node,
     pub(crate) log: Log,
+    pub(crate) policies: Arc<Policies>,
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
@@ -57,6 +59,10 @@ impl Worker {
 
     pub(crate) fn node(&self) -> &Node {
         &self.shared.node
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.shared.policies
     }
 
     pub(crate) fn log(&self) -> &Log {

@@ -108,7 +108,7 @@ fn cache_colour(cache: CacheResult) -> &'static str {
     match cache {
         CacheResult::Hit | CacheResult::Join | CacheResult::Validated => GREEN,
         CacheResult::Miss | CacheResult::Pass | CacheResult::Stale => YELLOW,
-        CacheResult::Purge => DIM,
+        CacheResult::Purge | CacheResult::Synth | CacheResult::Pipe => DIM,
         CacheResult::Error => RED,
     }
 }

@@ -121,6 +121,10 @@ words! {
         Pass = "pass",
         /// A purge, which the edge did.
         Purge = "purge",
+        /// The policy answered by itself.
+        Synth = "synth",
+        /// The connection was handed through to the backend.
+        Pipe = "pipe",
         /// The edge answered by itself: a bad request, or no backend that would do.
         Error = "error",
     }

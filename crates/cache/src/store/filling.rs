@@ -1,7 +1,7 @@
 //! A fill and its place in the index: the right, and the duty, to fetch what was looked up.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::Acquire, fence};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, fence};
 
 use bytes::Bytes;
 use thalweg_http::Fields;
@@ -101,6 +101,7 @@ impl Fill {
                     content: self.place.content.clone(),
                     key,
                     frequency: Frequency::default(),
+                    hits: AtomicU64::new(0),
                     standing: Standing::new(number),
                 });
                 // Found by others from here on; they wait for the head below for an instant at most. If it was
@@ -129,7 +130,8 @@ impl Fill {
         let head = Arc::new(Head { sliced: true, length: Some(length), ..head });
         let content = self.place.content.clone();
         let (standing, frequency) = (Standing::new(number), Frequency::default());
-        let stored = Stored { head: head.clone(), content: content.clone(), key, standing, frequency };
+        let hits = AtomicU64::new(0);
+        let stored = Stored { head: head.clone(), content: content.clone(), key, standing, frequency, hits };
         let stored = Arc::new(stored);
         cache.admit(&stored, &content, None);
         self.writer.complete_elsewhere(head, length);

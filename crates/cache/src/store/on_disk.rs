@@ -81,7 +81,7 @@ impl Cache {
         copy.bind(&content);
         let key = copy.key().clone();
         let (standing, frequency) = (Standing::at(position), Frequency::default());
-        let stored = Arc::new(Stored { head, content, key, standing, frequency });
+        let stored = Arc::new(Stored { head, content, key, standing, frequency, hits: Default::default() });
         let mut shard = lock(self.shard(stored.key.digest));
         // With the shard held: no purge of its URL comes between the test and its entry.
         if !self.purges.spares_found(&stored.key.text, &stored.head, &stored.standing) {

@@ -8,42 +8,64 @@ use std::pin::{Pin, pin};
 
 use thalweg_http::{Framing, Version};
 
+use super::policed::Turn;
 use super::{Connection, Next};
-use crate::answer::{Found, Refusal, change};
+use crate::answer::{Ask, Found, Refusal, change};
+use crate::policy::{Instead, Transaction};
 use crate::reply::Part;
 use crate::request::{Requests, Unsent};
-use crate::sent::Sent;
 use crate::upload;
 
+const SENT_ALREADY: Refusal = Refusal::own(503, "a request whose content was sent cannot restart");
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Connection {
     /// Passes the request on, with content that `framing` delimits, and its response back.
-    pub(super) async fn change(&mut self, framing: Framing, out: &mut Vec<u8>) -> Sent {
+    pub(super) async fn change(
+        &mut self,
+        framing: Framing,
+        policy: Option<&mut Transaction>,
+        out: &mut Vec<u8>,
+    ) -> Turn {
         let mut requests = std::mem::take(&mut self.requests);
-        let sent = self.exchange_content(&mut requests, framing, out).await;
+        let turn = self.exchange_content(&mut requests, framing, policy, out).await;
         self.requests = requests;
-        sent
+        turn
     }
 
-    async fn exchange_content(&self, requests: &mut Requests, framing: Framing, out: &mut Vec<u8>) -> Sent {
+    async fn exchange_content(
+        &self,
+        requests: &mut Requests,
+        framing: Framing,
+        mut policy: Option<&mut Transaction>,
+        out: &mut Vec<u8>,
+    ) -> Turn {
         let expects = match self.expects() {
             Ok(expects) => expects,
-            Err(refusal) => return self.refuse(&refusal, Next::Close, out).await,
+            Err(refusal) => return Turn::Sent(self.refuse(&refusal, Next::Close, out).await),
         };
         let (source, content) = upload::channel(framing).unzip();
-        let mut answered = pin!(change(&self.worker, &self.request, content, self.asker()));
+        let answered = match policy.as_deref_mut() {
+            Some(transaction) => change(&self.worker, &mut self.ask(transaction), content, self.asker()),
+            None => {
+                let mut ask = Ask { request: &self.request, policy: None };
+                change(&self.worker, &mut ask, content, self.asker())
+            }
+        };
+        let mut answered = pin!(answered);
         let Some(mut source) = source else {
-            return self.answer_change(answered.await, self.after(), out).await;
+            return self.answer_change(answered.await, policy, self.after(), out).await;
         };
         // Nothing else is written before: interim responses come after the backend has the head.
         let refused = tokio::select! {
             biased;
             wanted = source.is_wanted() => wanted.is_err(),
-            answered = &mut answered => return self.answer_change(answered, Next::Close, out).await,
+            answered = &mut answered => {
+                return self.answer_change(answered, policy, Next::Close, out).await;
+            }
         };
         if refused {
-            return self.answer_change(answered.await, Next::Close, out).await;
+            return self.answer_change(answered.await, policy, Next::Close, out).await;
         }
         if expects && !requests.has_more() {
             self.asker().tell(&self.worker, CONTINUE).await;
@@ -56,24 +78,45 @@ impl Connection {
             && let Some(Err(Unsent::Refused(refusal))) = &uploaded
         {
             // It ended the fetch.
-            answered = Err(refusal.clone());
+            answered = Err(refusal.clone().into());
         }
         let next =
             if answered.is_ok() || matches!(uploaded, Some(Ok(()))) { self.after() } else { Next::Close };
-        let mut sent = beside(self.answer_change(answered, next, out), upload.as_mut(), &mut uploaded).await;
+        let answer = self.answer_change(answered, policy, next, out);
+        let mut sent = match beside(answer, upload.as_mut(), &mut uploaded).await {
+            Turn::Sent(sent) => sent,
+            Turn::Restart => self.refuse(&SENT_ALREADY, Next::Close, out).await,
+        };
         if uploaded.is_none() && sent.next == Next::Request {
             uploaded = Some(upload.await);
         }
         if !matches!(uploaded, Some(Ok(()))) {
             sent.next = Next::Close;
         }
-        sent
+        Turn::Sent(sent)
     }
 
-    async fn answer_change(&self, answered: Result<Found, Refusal>, next: Next, out: &mut Vec<u8>) -> Sent {
-        match answered {
-            Ok(found) => self.reply(found, Part::Whole, next, out).await,
-            Err(refusal) => self.refuse(&refusal, next, out).await,
+    async fn answer_change(
+        &self,
+        answered: Result<Found, Instead>,
+        policy: Option<&mut Transaction>,
+        next: Next,
+        out: &mut Vec<u8>,
+    ) -> Turn {
+        let Some(transaction) = policy else {
+            return Turn::Sent(match answered {
+                Ok(found) => self.reply(found, Part::Whole, next, out).await,
+                Err(Instead::Refusal(refusal)) => self.refuse(&refusal, next, out).await,
+                Err(Instead::Action(_)) => unreachable!("only a policy acts"),
+            });
+        };
+        let delivered = match answered {
+            Ok(mut found) => self.delivered(transaction, &mut found).map(|()| found),
+            Err(instead) => Err(instead),
+        };
+        match delivered {
+            Ok(found) => Turn::Sent(self.reply(found, Part::Whole, next, out).await),
+            Err(instead) => self.instead(transaction, instead, next, out).await,
         }
     }
 

@@ -13,16 +13,20 @@ use crate::send::Sender;
 use crate::sent::Sent;
 
 /// A response that the edge makes itself.
+#[derive(Default)]
 pub(super) struct Own {
     pub(super) status: u16,
-    pub(super) content_type: &'static str,
-    pub(super) content: String,
+    /// If it is not that of the status.
+    pub(super) reason: Option<String>,
+    pub(super) fields: Fields,
+    pub(super) content: Vec<u8>,
+    pub(super) cache_status: Option<CacheStatus<'static>>,
 }
 
 impl Connection {
     /// A response of our own.
     pub(super) async fn refuse(&self, refusal: &Refusal, next: Next, out: &mut Vec<u8>) -> Sent {
-        let mut fields = Fields::new();
+        let mut fields = own_fields("text/plain; charset=utf-8");
         // Players come from other origins. An error says nothing that any client could not be told, and a player
         // that cannot read the status cannot tell a bad range from a dead edge.
         fields.push("Access-Control-Allow-Origin", "*");
@@ -36,37 +40,34 @@ impl Connection {
             detail: Some(refusal.reason),
             ..CacheStatus::default()
         };
-        let own = Own { status: refusal.status, content_type: "text/plain; charset=utf-8", content };
-        self.send_own(own, fields, cache_status, next, out).await
+        let content = content.into_bytes();
+        let cache_status = Some(cache_status);
+        let own = Own { status: refusal.status, reason: None, fields, content, cache_status };
+        self.send_own(own, next, out).await
     }
 
-    pub(super) async fn send_own(
-        &self,
-        own: Own,
-        mut fields: Fields,
-        cache_status: CacheStatus<'static>,
-        next: Next,
-        out: &mut Vec<u8>,
-    ) -> Sent {
-        let Own { status, content_type, content } = own;
-        fields.push("Date", date::format(now_ms() / 1000));
-        fields.push("Content-Type", content_type);
-        fields.push("Cache-Control", "no-store");
+    pub(super) async fn send_own(&self, own: Own, next: Next, out: &mut Vec<u8>) -> Sent {
+        let Own { status, reason, fields, content, cache_status } = own;
+        let has_content = self.request.method != Method::Head && !status::is_bodyless(status);
         let head = ReplyHead {
             status,
+            reason: reason.as_deref(),
             fields: &fields,
             own: None,
             age_s: None,
-            delimited: Delimited::Length(content.len() as u64),
+            delimited: if status::is_bodyless(status) {
+                Delimited::None
+            } else {
+                Delimited::Length(content.len() as u64)
+            },
             content_range: None,
             cache_status,
             version: self.request.version,
             keep_alive: next == Next::Request,
         };
         head.write(out);
-        let has_content = self.request.method != Method::Head;
         if has_content {
-            out.extend_from_slice(content.as_bytes());
+            out.extend_from_slice(&content);
         }
         let mut sender = Sender::new(&self.stream, self.worker.timeouts().send_stall);
         let result = sender.bytes(out, false).await;
@@ -76,8 +77,18 @@ impl Connection {
             cache: CacheResult::Error,
             bytes: if has_content && cut.is_none() { content.len() as u64 } else { 0 },
             first_byte: sender.first_byte(),
-            cut,
             next: if cut.is_none() { next } else { Next::Close },
+            cut,
+            lines: Vec::new(),
         }
     }
+}
+
+/// The fields that each response of our own has.
+pub(super) fn own_fields(content_type: &str) -> Fields {
+    let mut fields = Fields::new();
+    fields.push("Date", date::format(now_ms() / 1000));
+    fields.push("Content-Type", content_type);
+    fields.push("Cache-Control", "no-store");
+    fields
 }

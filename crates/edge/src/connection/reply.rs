@@ -10,10 +10,11 @@ use thalweg_record::CacheResult;
 
 use super::content::{cut_of, send_content, send_parts};
 use super::{Connection, Next};
-use crate::answer::{Found, Refusal, answer};
+use crate::answer::{Ask, Found, Refusal, answer};
 use crate::content::Content;
 use crate::multipart::Multipart;
 use crate::now_ms;
+use crate::policy::Instead;
 use crate::reply::{Delimited, Part, ReplyHead, part};
 use crate::send::Sender;
 use crate::sent::Sent;
@@ -67,7 +68,12 @@ impl Connection {
         let mut looks = 0;
         loop {
             looks += 1;
-            let mut found = answer(&self.worker, &self.key, &self.request, self.asker()).await?;
+            let mut ask = Ask { request: &self.request, policy: None };
+            let mut found = match answer(&self.worker, &self.key, &mut ask, self.asker()).await {
+                Ok(found) => found,
+                Err(Instead::Refusal(refusal)) => return Err(refusal),
+                Err(Instead::Action(_)) => unreachable!("only a policy acts"),
+            };
             let chosen = match self.choose(&mut found).await {
                 Ok(part) => self.ready(&mut found, &part).await.map(|()| part),
                 Err(failure) => Err(failure),
@@ -103,7 +109,7 @@ impl Connection {
         let next = if delimited == Delimited::Close { Next::Close } else { after };
         self.write_head(&found, &selected, (delimited, next), out);
         let (status, content) = (selected.status, selected.content);
-        let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next };
+        let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next, lines: Vec::new() };
         if delimited == Delimited::Close {
             self.set_reset_on_close(true);
         }
@@ -146,14 +152,17 @@ impl Connection {
         out: &mut Vec<u8>,
     ) {
         let now_ms = now_ms();
+        // A policy has seen Age and Cache-Status, and they are what it has made of them.
+        let told = found.told.as_ref();
         let head = ReplyHead {
             status: selected.status,
+            reason: told.and_then(|reason| reason.as_deref()).filter(|_| selected.status == found.head.status),
             fields: selected.fields.as_ref().unwrap_or(&found.head.fields),
             own: found.own.then_some(&found.head.withheld),
-            age_s: found.age_s(now_ms),
+            age_s: if told.is_some() { None } else { found.age_s(now_ms) },
             delimited,
             content_range: selected.content_range.as_deref(),
-            cache_status: found.status(now_ms),
+            cache_status: if told.is_some() { None } else { Some(found.status(now_ms)) },
             version: self.request.version,
             keep_alive: next == Next::Request,
         };
@@ -180,7 +189,7 @@ impl Connection {
     }
 
     /// Which part of what was found answers the request; waits where that cannot be known yet.
-    async fn choose(&self, found: &mut Found) -> Result<Part, Failure> {
+    pub(super) async fn choose(&self, found: &mut Found) -> Result<Part, Failure> {
         if found.verbatim {
             return Ok(Part::Whole);
         }

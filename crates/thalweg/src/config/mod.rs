@@ -140,10 +140,10 @@ fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
 }
 
 fn check_edge(edge: &Edge, place: Place, has_origin: bool, faults: &mut Vec<Fault>) {
-    if edge.backends.is_none() && !has_origin {
+    if edge.backends.is_none() && !has_origin && edge.policy.is_none() {
         let message = match place {
-            Place::File { .. } => "the edge has no backend: set backends, or write [origin]",
-            _ => "the edge has no backend: give --backend http://HOST:PORT",
+            Place::File { .. } => "the edge has no backend: set backends or policy, or write [origin]",
+            _ => "the edge has no backend: give --backend http://HOST:PORT, or a --policy that has one",
         };
         faults.push(Fault { place, setting: None, message: message.to_owned() });
     }

@@ -24,6 +24,9 @@ section! {
         backends: Vec<BackendUrl> = unset("the origin of the same file");
         /// The hosts that are served; requests for others are answered with 421.
         hosts: Vec<HostName> = unset("any host");
+        /// The policy that requests run through: a file of VCL, with what it includes beside it. It can declare backends
+        /// of its own.
+        policy: PathBuf = unset("the caching rules alone");
         /// Memory for stored content.
         memory: Size = default("1GiB"), within("16MiB", "16TiB");
         /// Files for stored content that outlive the process, in a directory that no other process uses, and how much

@@ -1,0 +1,283 @@
+//! A request under a policy: the client's side of the steps that vcl-step(7) draws.
+//!
+//! ```text
+//! recv ─ hash ─ look-up ─ hit ──────────────┐
+//!  │               └───── miss ─ fetch ─────┤
+//!  ├─ pass ─ fetch ─────────────────────────┼─ deliver ─ reply
+//!  ├─ purge ────┐                           │
+//!  ├─ synth ────┴─ synth ─ reply            │
+//!  └─ pipe ─ the connection, handed through └─ restart: again, a few times
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use thalweg_cache::{Failure, Head};
+use thalweg_http::cache_status::Forward;
+use thalweg_http::{Fields, Framing, ResponseHead, Version, date};
+use thalweg_policy::Sub;
+use thalweg_policy::step::Action;
+use thalweg_policy::task::Session;
+use thalweg_record::CacheResult;
+
+use super::own::Own;
+use super::{Connection, Next, is_read};
+use crate::CACHE_NAME;
+use crate::answer::{Ask, Found, Policed, Refusal, answer, pass};
+use crate::now_ms;
+use crate::policy::{Heads, Instead, Loaded, Transaction};
+use crate::purge::Order;
+use crate::sent::Sent;
+
+/// Other policies that one request may be sent through by `return (vcl(…))`.
+const POLICIES_MAX: usize = 4;
+/// How often one request looks for its answer, where what it finds cannot be read.
+const LOOKS_MAX: usize = 4;
+
+/// Numbers of requests.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+const FAILED: Refusal = Refusal::own(503, "the policy failed");
+const RESTARTED: Refusal = Refusal::own(503, "the policy restarted the request too often");
+
+/// What a turn from `vcl_recv` on has come to.
+pub(super) enum Turn {
+    Sent(Sent),
+    Restart,
+}
+
+impl Connection {
+    /// Answers a request as its policy says. What is left of `self.request` is the request as it came.
+    pub(super) async fn policed(&mut self, loaded: Arc<Loaded>, framing: Framing, out: &mut Vec<u8>) -> Sent {
+        let session = self.session.take().unwrap_or_else(|| Box::new(self.new_session()));
+        let mut transaction =
+            Transaction::new(loaded, &self.request, session, NUMBER.fetch_add(1, Relaxed));
+        let received = std::mem::take(&mut self.request);
+        self.request = received.clone();
+        let sent = loop {
+            match self.turn(&mut transaction, framing, out).await {
+                Turn::Sent(sent) => break sent,
+                Turn::Restart if transaction.restart() => {}
+                Turn::Restart => {
+                    break self.refuse(&RESTARTED, self.after_own(framing), out).await;
+                }
+            }
+        };
+        self.request = received;
+        let (session, lines) = transaction.end();
+        self.session = Some(session);
+        Sent { lines, ..sent }
+    }
+
+    fn new_session(&self) -> Session {
+        let local = self.stream.local_addr().unwrap_or(self.client);
+        let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Session {
+            client: self.client,
+            remote: self.client,
+            server: local,
+            local,
+            identity: hostname.clone(),
+            hostname,
+            endpoint: self.worker.config().listen.to_string(),
+            socket: "a0".into(),
+            xid: NUMBER.fetch_add(1, Relaxed),
+            ..Session::default()
+        }
+    }
+
+    /// After an answer that left the request's content, if there is any, unread.
+    fn after_own(&self, framing: Framing) -> Next {
+        if framing == Framing::None || is_read(self.request.method) { self.after() } else { Next::Close }
+    }
+
+    async fn turn(&mut self, transaction: &mut Transaction, framing: Framing, out: &mut Vec<u8>) -> Turn {
+        let action = self.received(transaction);
+        let has_content = !matches!(framing, Framing::None) && !is_read(self.request.method);
+        let found = match action {
+            Action::Hash if is_read(transaction.req.method) && !has_content => {
+                self.looked_up(transaction).await
+            }
+            // An answer to what may change something is for this client alone.
+            Action::Hash | Action::Pass if !is_read(transaction.req.method) || has_content => {
+                self.request.clone_from(&transaction.req);
+                return self.change(framing, Some(transaction), out).await;
+            }
+            Action::Hash | Action::Pass => {
+                let mut ask = self.ask(transaction);
+                pass(&self.worker, &mut ask, self.asker(), Forward::Bypass).await
+            }
+            Action::Pipe => return self.pipe(transaction, out).await,
+            Action::Purge => match self.purged(transaction).await {
+                Ok(action) => Err(Instead::Action(action)),
+                Err(refusal) => Err(Instead::Refusal(refusal)),
+            },
+            action => Err(Instead::Action(action)),
+        };
+        let after = self.after_own(framing);
+        let delivered = match found {
+            Ok(mut found) => self.delivered(transaction, &mut found).map(|()| found),
+            Err(instead) => Err(instead),
+        };
+        // Conditions and ranges count as the policy has left them.
+        self.request.clone_from(&transaction.req);
+        let mut found = match delivered {
+            Ok(found) => found,
+            Err(instead) => return self.instead(transaction, instead, after, out).await,
+        };
+        Turn::Sent(match self.choose(&mut found).await {
+            Ok(chosen) => self.reply(found, chosen, after, out).await,
+            Err(failure) => self.refuse(&Refusal::failed(&failure, Forward::UriMiss), after, out).await,
+        })
+    }
+
+    pub(super) fn ask<'a>(&'a self, transaction: &'a mut Transaction) -> Ask<'a> {
+        Ask { request: &self.request, policy: Some(Policed { transaction, stream: &self.stream }) }
+    }
+
+    /// `vcl_recv`, in the policy that is active or another that it names, and `vcl_hash`.
+    fn received(&mut self, transaction: &mut Transaction) -> Action {
+        let mut action = self.run(transaction, Sub::Recv, Heads::default());
+        for _ in 0..POLICIES_MAX {
+            let Action::Vcl(name) = &action else { break };
+            let Some(loaded) = self.worker.policies().labelled(name) else {
+                tracing::warn!(name, "there is no policy of this name");
+                return Action::Fail { reason: None };
+            };
+            transaction.loaded = loaded;
+            action = self.run(transaction, Sub::Recv, Heads::default());
+        }
+        if matches!(action, Action::Hash | Action::Purge) {
+            transaction.client.hash_data.clear();
+            if self.run(transaction, Sub::Hash, Heads::default()) != Action::Lookup {
+                return Action::Fail { reason: None };
+            }
+            transaction.write_key(&mut self.key);
+        }
+        action
+    }
+
+    /// Runs a subroutine of the client's side.
+    fn run(&self, transaction: &mut Transaction, sub: Sub, heads: Heads<'_>) -> Action {
+        transaction.run(sub, heads, &self.stream, self.worker.cache())
+    }
+
+    /// What is stored, or fetched, and can be read.
+    async fn looked_up(&self, transaction: &mut Transaction) -> Result<Found, Instead> {
+        for _ in 0..LOOKS_MAX {
+            let mut ask = self.ask(transaction);
+            let mut found = answer(&self.worker, &self.key, &mut ask, self.asker()).await?;
+            found.content.seek(&(0..u64::MAX));
+            match found.content.ready().await {
+                Ok(()) => return Ok(found),
+                Err(Failure::Unreadable) => {}
+                Err(failure) => return Err(Refusal::failed(&failure, Forward::UriMiss).into()),
+            }
+        }
+        Err(Refusal::failed(&Failure::Unreadable, Forward::UriMiss).into())
+    }
+
+    async fn purged(&self, transaction: &mut Transaction) -> Result<Action, Refusal> {
+        let order = Order::from_request(&Fields::new(), &self.key);
+        if order.carry_out(self.worker.cache()).await.is_err() {
+            return Err(Refusal::own(503, "too many purges are in force"));
+        }
+        Ok(self.run(transaction, Sub::Purge, Heads::default()))
+    }
+
+    /// `vcl_deliver`.
+    pub(super) fn delivered(&self, transaction: &mut Transaction, found: &mut Found) -> Result<(), Instead> {
+        if !transaction.says(Sub::Deliver) {
+            return Ok(());
+        }
+        let obj = ResponseHead {
+            status: found.head.status,
+            version: Version::Http11,
+            fields: found.head.fields.clone(),
+        };
+        let mut resp = shown(found);
+        let heads = Heads { obj: Some(&obj), resp: Some(&mut resp), ..Heads::default() };
+        match self.run(transaction, Sub::Deliver, heads) {
+            Action::Deliver => found.tell(resp, transaction.client.reason.take()),
+            action => return Err(Instead::Action(action)),
+        }
+        Ok(())
+    }
+
+    /// What is done in place of delivering what was found.
+    pub(super) async fn instead(
+        &self,
+        transaction: &mut Transaction,
+        instead: Instead,
+        after: Next,
+        out: &mut Vec<u8>,
+    ) -> Turn {
+        let (status, reason) = match instead {
+            Instead::Refusal(refusal) => (refusal.status, Some(refusal.reason.as_bytes().to_vec())),
+            Instead::Action(Action::Restart) => return Turn::Restart,
+            Instead::Action(Action::Synth { status, reason }) => (status, reason),
+            Instead::Action(_) => return Turn::Sent(self.refuse(&FAILED, after, out).await),
+        };
+        self.synth(transaction, (status, reason), after, out).await
+    }
+
+    /// `vcl_synth`, and the response that it makes.
+    async fn synth(
+        &self,
+        transaction: &mut Transaction,
+        (status, reason): (u16, Option<Vec<u8>>),
+        after: Next,
+        out: &mut Vec<u8>,
+    ) -> Turn {
+        let mut resp = ResponseHead { status, version: Version::Http11, fields: Fields::new() };
+        resp.fields.push("Date", date::format(now_ms() / 1000));
+        let client = &mut transaction.client;
+        client.reason = reason.map(|text| String::from_utf8_lossy(&text).into_owned());
+        client.body = None;
+        let heads = Heads { resp: Some(&mut resp), ..Heads::default() };
+        match self.run(transaction, Sub::Synth, heads) {
+            Action::Deliver => {}
+            Action::Restart => return Turn::Restart,
+            _ => return Turn::Sent(self.refuse(&FAILED, after, out).await),
+        }
+        resp.fields.remove("content-length");
+        resp.fields.remove_hop_by_hop();
+        let own = Own {
+            status: resp.status % 1000,
+            reason: transaction.client.reason.take(),
+            fields: resp.fields,
+            content: transaction.client.body.take().unwrap_or_default(),
+            cache_status: None,
+        };
+        let sent = self.send_own(own, after, out).await;
+        Turn::Sent(Sent { cache: CacheResult::Synth, ..sent })
+    }
+}
+
+/// What was found, as the client would get all of it.
+fn shown(found: &Found) -> ResponseHead {
+    let now_ms = now_ms();
+    let mut fields = found.head.fields.clone();
+    if found.own {
+        for (name, value) in found.head.withheld.iter() {
+            fields.push(name, value);
+        }
+    }
+    if let Some(age_s) = found.age_s(now_ms) {
+        fields.push_number("Age", age_s);
+    }
+    found.status(now_ms).append_to(CACHE_NAME, &mut fields);
+    ResponseHead { status: found.head.status, version: Version::Http11, fields }
+}
+
+impl Found {
+    /// What the policy has made of the head: all that the client is told of it.
+    fn tell(&mut self, resp: ResponseHead, reason: Option<String>) {
+        let ResponseHead { status, mut fields, .. } = resp;
+        fields.remove("content-length");
+        fields.remove_hop_by_hop();
+        let head = Head { status: status % 1000, fields, withheld: Fields::new(), ..Head::clone(&self.head) };
+        self.head = Arc::new(head);
+        self.told = Some(reason);
+    }
+}

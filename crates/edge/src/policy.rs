@@ -1,0 +1,22 @@
+//! Policies: VCL programs, which of them new requests run through, and a request's way through one.
+//!
+//! - [`loaded`]: programs by name, compiled from files, one of them active.
+//! - [`transaction`]: a client's request: what its subroutines work on, and what they have decided.
+//! - [`fetching`]: the same on the backend's side, for a fetch.
+//! - [`host`] and [`socket`]: what a policy may ask of the process and of the client's connection.
+//!
+//! Without a policy none of this is touched: the rules of RFC 9111 alone say what happens.
+//!
+//! **Invariant:** a request, and the fetch it causes, run through the program that was active when the request came.
+//! **Invariant:** whatever a program does ends that one request at most, with 503 and a line in the log.
+
+mod fetching;
+mod host;
+mod loaded;
+mod socket;
+mod transaction;
+
+pub(crate) use fetching::Fetching;
+pub use loaded::{LoadError, Policies, Told};
+pub(crate) use loaded::Loaded;
+pub(crate) use transaction::{Heads, Instead, Transaction};

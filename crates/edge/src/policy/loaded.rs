@@ -1,0 +1,236 @@
+//! Programs by name: loaded from files, one of them active, changed while requests run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use thalweg_policy::source::FILE_BYTES_MAX;
+use thalweg_policy::task::{Alone, Client, Fetch, Kept, Object, Session, Workspace};
+use thalweg_policy::{Action, File, Known, Program, Report, Sub, Task};
+
+use super::socket::NoConnection;
+use crate::now_ms;
+
+/// Policies that are loaded at a time.
+const LOADED_MAX: usize = 100;
+
+/// A policy that was compiled and has begun.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) loaded_ms: u64,
+    pub(crate) program: Program,
+}
+
+/// All policies of an edge.
+#[derive(Debug, Default)]
+pub struct Policies {
+    active: ArcSwapOption<Loaded>,
+    all: Mutex<BTreeMap<String, Arc<Loaded>>>,
+}
+
+/// What is told of a loaded policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// By which it is used and discarded.
+    pub name: String,
+    /// The file it came from.
+    pub path: PathBuf,
+    /// When, in unix milliseconds.
+    pub loaded_ms: u64,
+    /// Whether new requests run through it.
+    pub is_active: bool,
+    /// Requests and fetches that still run through it.
+    pub in_use: usize,
+}
+
+/// Why a policy was not loaded, used or discarded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The file cannot be read.
+    Read(PathBuf, io::Error),
+    /// The faults in it.
+    Faults(Report),
+    /// Its `vcl_init` failed.
+    Init(String),
+    /// There is one of this name.
+    Taken(String),
+    /// There is none of this name.
+    Unknown(String),
+    /// New requests run through it.
+    Active(String),
+    /// As many as there may be are loaded.
+    TooMany,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "cannot read the policy {}: {error}", path.display()),
+            Self::Faults(report) => report.fmt(f),
+            Self::Init(reason) => write!(f, "vcl_init failed: {reason}"),
+            Self::Taken(name) => write!(f, "there is a policy {name:?} already"),
+            Self::Unknown(name) => write!(f, "there is no policy {name:?}"),
+            Self::Active(name) => write!(f, "{name:?} is the active policy: use another before"),
+            Self::TooMany => write!(f, "{LOADED_MAX} policies are loaded: discard one before"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl Loaded {
+    /// Compiles a file and what it includes, and runs its `vcl_init`; with the warnings.
+    fn from_file(name: &str, path: &Path, labels: Vec<String>) -> Result<(Self, Report), LoadError> {
+        let text = read(path).map_err(|error| LoadError::Read(path.to_owned(), error))?;
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        let mut loader = |named: &str, _from: &str| {
+            let path = directory.join(named);
+            let text = read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            Ok(File { name: named.to_owned(), text })
+        };
+        let main = File { name: path.display().to_string(), text };
+        let (mut program, warnings) =
+            thalweg_policy::compile(main, &mut loader, &known(labels)).map_err(LoadError::Faults)?;
+        init(&mut program).map_err(LoadError::Init)?;
+        let loaded = Self { name: name.to_owned(), path: path.to_owned(), loaded_ms: now_ms(), program };
+        Ok((loaded, warnings))
+    }
+}
+
+/// What the machine has that a policy may name.
+fn known(labels: Vec<String>) -> Known {
+    let available = thalweg_tcp::congestion::available().ok();
+    Known {
+        congestion_algorithms: available.map(|names| names.iter().map(ToString::to_string).collect()),
+        labels: Some(labels),
+        resolve: Some(resolve),
+        ..Known::default()
+    }
+}
+
+fn resolve(host: &str) -> Vec<IpAddr> {
+    (host, 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default()
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let bytes = std::fs::read(path)?;
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {FILE_BYTES_MAX} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+fn init(program: &mut Program) -> Result<(), String> {
+    let mut log = Vec::new();
+    let action = program.init(&mut Task {
+        now_s: now_ms() as f64 / 1e3,
+        req: None,
+        bereq: None,
+        beresp: None,
+        obj: None,
+        resp: None,
+        client: &mut Client::default(),
+        fetch: &mut Fetch::default(),
+        object: &Object::default(),
+        session: &mut Session::default(),
+        connection: &mut NoConnection,
+        host: &Alone,
+        log: &mut log,
+        kept: &mut Kept::default(),
+        workspace: &mut Workspace::default(),
+        random: &mut now_ms(),
+    });
+    for line in &log {
+        tracing::info!(tag = ?line.tag, text = line.text, sub = %Sub::Init, "policy");
+    }
+    match action {
+        Ok(Action::Ok) => Ok(()),
+        Ok(Action::Fail { reason }) => {
+            Err(reason.map_or_else(|| "it says so".into(), |text| String::from_utf8_lossy(&text).into_owned()))
+        }
+        Ok(_) => Err("it ended without ok".into()),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+impl Policies {
+    /// The policy that new requests run through.
+    pub(crate) fn active(&self) -> Option<Arc<Loaded>> {
+        self.active.load_full()
+    }
+
+    /// The policy of this name: where `return (vcl(NAME))` leads.
+    pub(crate) fn labelled(&self, name: &str) -> Option<Arc<Loaded>> {
+        self.all().get(name).cloned()
+    }
+
+    /// Loads a policy; new requests do not run through it yet. With the warnings.
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing has changed then.
+    pub fn load(&self, name: &str, path: &Path) -> Result<Report, LoadError> {
+        let labels = {
+            let all = self.all();
+            if all.contains_key(name) {
+                return Err(LoadError::Taken(name.into()));
+            }
+            if all.len() == LOADED_MAX {
+                return Err(LoadError::TooMany);
+            }
+            all.keys().cloned().collect()
+        };
+        let (loaded, warnings) = Loaded::from_file(name, path, labels)?;
+        match self.all().entry(name.to_owned()) {
+            std::collections::btree_map::Entry::Vacant(place) => place.insert(Arc::new(loaded)),
+            std::collections::btree_map::Entry::Occupied(_) => return Err(LoadError::Taken(name.into())),
+        };
+        Ok(warnings)
+    }
+
+    /// Has new requests run through a policy. Those under way keep theirs.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn activate(&self, name: &str) -> Result<(), LoadError> {
+        let loaded = self.labelled(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
+        self.active.store(Some(loaded));
+        Ok(())
+    }
+
+    /// Forgets a policy. Requests under way keep theirs.
+    ///
+    /// # Errors
+    /// When there is none of this name, or new requests run through it.
+    pub fn discard(&self, name: &str) -> Result<(), LoadError> {
+        let mut all = self.all();
+        if self.active().is_some_and(|active| active.name == name) {
+            return Err(LoadError::Active(name.into()));
+        }
+        all.remove(name).map(|_| ()).ok_or_else(|| LoadError::Unknown(name.into()))
+    }
+
+    /// All that are loaded, by name.
+    pub fn list(&self) -> Vec<Told> {
+        let active = self.active();
+        let is_active = |loaded: &Arc<Loaded>| active.as_ref().is_some_and(|active| Arc::ptr_eq(active, loaded));
+        let told = |loaded: &Arc<Loaded>| Told {
+            name: loaded.name.clone(),
+            path: loaded.path.clone(),
+            loaded_ms: loaded.loaded_ms,
+            is_active: is_active(loaded),
+            // Beside the list's own and, of the active one, two more: the place of the active one, and this look.
+            in_use: Arc::strong_count(loaded).saturating_sub(if is_active(loaded) { 3 } else { 1 }),
+        };
+        self.all().values().map(told).collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Loaded>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,219 @@
+//! A client's request under a policy: what its subroutines work on, and what they have decided.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use thalweg_cache::{Cache, Stored};
+use thalweg_http::cache_control::RequestCacheControl;
+use thalweg_http::{RequestHead, ResponseHead, Version};
+use thalweg_policy::step::Action;
+use thalweg_policy::task::{Client, Fetch, Kept, Line, Object, Session, Workspace};
+use thalweg_policy::{Sub, Task};
+use tokio::net::TcpStream;
+
+use super::host::Process;
+use super::socket::ClientSocket;
+use super::{Fetching, Loaded};
+use crate::answer::Refusal;
+use crate::now_ms;
+use crate::request::write_key;
+
+/// Restarts of one request, as Varnish has it.
+const RESTARTS_MAX: u32 = 4;
+/// What a key begins with that a policy has made of something else than URL and host: no host has this in it.
+const OWN_KEY: &str = "vcl:";
+
+/// What comes in place of an answer that was looked for.
+#[derive(Debug)]
+pub(crate) enum Instead {
+    Refusal(Refusal),
+    /// The policy has decided on something else.
+    Action(Action),
+}
+
+impl From<Refusal> for Instead {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refusal(refusal)
+    }
+}
+
+/// Lines of a request and of the fetches it causes, in the order in which they were logged.
+pub(super) type Lines = Arc<Mutex<Vec<Line>>>;
+
+pub(super) fn lock(lines: &Lines) -> MutexGuard<'_, Vec<Line>> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The messages of a step beside the request.
+#[derive(Debug, Default)]
+pub(crate) struct Heads<'a> {
+    pub(crate) bereq: Option<&'a mut RequestHead>,
+    pub(crate) obj: Option<&'a ResponseHead>,
+    pub(crate) resp: Option<&'a mut ResponseHead>,
+}
+
+/// A client's request on its way through a policy.
+pub(crate) struct Transaction {
+    pub(crate) loaded: Arc<Loaded>,
+    /// The request as the policy has made it.
+    pub(crate) req: RequestHead,
+    pub(crate) client: Client,
+    fetch: Fetch,
+    object: Object,
+    session: Box<Session>,
+    lines: Lines,
+    kept: Kept,
+    workspace: Workspace,
+    random: u64,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transaction({} in {})", self.client.xid, self.loaded.name)
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new(loaded: Arc<Loaded>, request: &RequestHead, session: Box<Session>, xid: u64) -> Self {
+        let now_s = now_ms() as f64 / 1e3;
+        let client = Client { time_s: now_s, xid, ..Client::default() };
+        Self {
+            loaded,
+            req: request.clone(),
+            client,
+            fetch: Fetch::default(),
+            object: Object::default(),
+            session,
+            lines: Lines::default(),
+            kept: Kept::default(),
+            workspace: Workspace::default(),
+            random: now_ms() ^ xid.rotate_left(32),
+        }
+    }
+
+    /// The connection's part of it, and what was logged.
+    pub(crate) fn end(self) -> (Box<Session>, Vec<Line>) {
+        let lines = std::mem::take(&mut *lock(&self.lines));
+        (self.session, lines)
+    }
+
+    /// Whether the policy says anything at this step beyond what is built in.
+    pub(crate) fn says(&self, sub: Sub) -> bool {
+        self.loaded.program.is_written(sub)
+    }
+
+    /// Runs a subroutine. Whatever goes wrong in it is [`Action::Fail`].
+    pub(crate) fn run(
+        &mut self,
+        sub: Sub,
+        heads: Heads<'_>,
+        stream: &TcpStream,
+        cache: &Arc<Cache>,
+    ) -> Action {
+        let Self { loaded, req, client, fetch, object, session, lines, kept, workspace, random } = self;
+        let result = loaded.program.run(
+            sub,
+            &mut Task {
+                now_s: now_ms() as f64 / 1e3,
+                req: Some(req),
+                bereq: heads.bereq,
+                beresp: None,
+                obj: heads.obj,
+                resp: heads.resp,
+                client,
+                fetch,
+                object,
+                session,
+                connection: &mut ClientSocket { stream },
+                host: &Process { cache },
+                log: &mut lock(lines),
+                kept,
+                workspace,
+                random,
+            },
+        );
+        result.unwrap_or_else(|failure| {
+            tracing::warn!(policy = loaded.name, %sub, %failure, "policy failed");
+            Action::Fail { reason: None }
+        })
+    }
+
+    /// `vcl_hit`, for what was found.
+    pub(crate) fn hit(&mut self, stored: &Stored, stream: &TcpStream, cache: &Arc<Cache>) -> Action {
+        let (freshness, now_ms) = (stored.freshness(), now_ms());
+        self.object = Object {
+            age_s: freshness.age_s(now_ms) as f64,
+            grace_s: freshness.while_revalidate_s as f64,
+            hits: stored.count_hit(),
+            storage: Some("memory".into()),
+            time_s: freshness.born_ms as f64 / 1e3,
+            ttl_s: freshness.ttl_s(now_ms) as f64,
+            ..Object::default()
+        };
+        if !self.says(Sub::Hit) {
+            return Action::Deliver;
+        }
+        let obj = ResponseHead {
+            status: stored.head.status,
+            version: Version::Http11,
+            fields: stored.head.fields.clone(),
+        };
+        self.run(Sub::Hit, Heads { obj: Some(&obj), ..Heads::default() }, stream, cache)
+    }
+
+    /// What the policy asks of the cache; what the client's `Cache-Control` asks does not count.
+    pub(crate) fn asked(&self) -> RequestCacheControl {
+        let seconds = |value: f64| value.clamp(0.0, f64::from(u32::MAX)) as u32;
+        RequestCacheControl {
+            no_cache: self.client.hash_always_miss,
+            max_age: self.client.ttl_s.map(seconds),
+            ..RequestCacheControl::default()
+        }
+    }
+
+    /// Begins again, if that is not once too often.
+    pub(crate) fn restart(&mut self) -> bool {
+        self.client.restarts += 1;
+        let Client { restarts, xid, time_s, identity, .. } = std::mem::take(&mut self.client);
+        self.client = Client { restarts, xid, time_s, identity, ..Client::default() };
+        self.object = Object::default();
+        restarts <= RESTARTS_MAX
+    }
+
+    /// The fetch that this request causes.
+    pub(crate) fn fetching(&self, is_pass: bool) -> Box<Fetching> {
+        let client = Client {
+            backend_hint: self.client.backend_hint,
+            identity: self.client.identity.clone(),
+            xid: self.client.xid,
+            time_s: self.client.time_s,
+            ..Client::default()
+        };
+        Box::new(Fetching::new(self.loaded.clone(), client, self.session.clone(), self.lines.clone(), is_pass))
+    }
+
+    /// The cache key: of what `vcl_hash` has hashed. The built-in one makes the same key as there is without a policy, so
+    /// that a purge by URL finds it.
+    pub(crate) fn write_key(&self, key: &mut String) {
+        let hashed = &self.client.hash_data;
+        let (url, host) = (self.req.target.as_str(), self.req.authority.as_str());
+        let is_plain = !host.is_empty()
+            && hashed
+                .strip_prefix(url.as_bytes())
+                .and_then(|rest| rest.strip_prefix(b"\0"))
+                .and_then(|rest| rest.strip_suffix(b"\0"))
+                .is_some_and(|rest| rest == host.as_bytes());
+        if is_plain {
+            return write_key(&self.req.authority, url, key);
+        }
+        key.clear();
+        key.push_str(OWN_KEY);
+        for byte in hashed {
+            // A space ends a key that others are derived from.
+            match byte {
+                b'!'..=b'~' if *byte != b'%' => key.push(char::from(*byte)),
+                _ => key.push_str(&format!("%{byte:02x}")),
+            }
+        }
+    }
+}
