@@ -1,0 +1,2 @@
+//! What a policy costs a request.
+fn main() {}

@@ -1,0 +1,393 @@
+//! Statements.
+
+use super::{Checker, Symbol, Use};
+use crate::ast::{self, Argument, Declaration, ExpressionKind, Name, Operator, StatementKind};
+use crate::fault::suggest;
+use crate::parse::Item;
+use crate::program::{Does, Expression, Returns, Statement};
+use crate::source::Span;
+use crate::step::{ACTIONS, Action, ActionArguments, Sub, Subs};
+use crate::task::Message;
+use crate::types::Type;
+use crate::value::Value;
+use crate::variables::{self, Variable};
+
+/// Functions of the language itself that are statements.
+const STATEMENT_FUNCTIONS: [&str; 3] = ["ban", "hash_data", "synthetic"];
+
+impl Checker<'_> {
+    /// The bodies of all subroutines; parts of one name one behind the other.
+    pub(super) fn bodies(&mut self, items: &[Item]) {
+        for item in items {
+            let Declaration::Sub { name, body } = &item.declaration else { continue };
+            let Some((Symbol::Sub(index), _)) = self.symbols.get(&name.text) else { continue };
+            self.current = *index as usize;
+            self.version = item.version;
+            let statements = self.block(body);
+            self.program.subs[self.current].body.extend(statements);
+        }
+    }
+
+    /// Notes that `what` stands here, which is allowed in some subroutines only.
+    pub(super) fn used_in(&mut self, span: Span, allowed: Subs, what: impl Into<String>) {
+        if allowed != Subs::ALL {
+            let what = what.into();
+            self.routines[self.current].uses.push(Use { span, allowed, what });
+        }
+    }
+
+    fn block(&mut self, block: &[ast::Statement]) -> Vec<Statement> {
+        let lower = |statement| Some(Statement { span: span_of(statement), does: self.statement(statement)? });
+        block.iter().filter_map(lower).collect()
+    }
+
+    /// One statement; `None` after a fault.
+    fn statement(&mut self, statement: &ast::Statement) -> Option<Does> {
+        match &statement.kind {
+            StatementKind::Set { variable, operator, value } => self.set(variable, *operator, value),
+            StatementKind::Unset(variable) => self.unset(variable),
+            StatementKind::Call(name) => self.call(name),
+            StatementKind::Return(None) => {
+                let name = &self.program.subs[self.current].name;
+                if Sub::named(name).is_some() {
+                    let help = "return (ACTION); says what happens next; return; alone leaves a called subroutine";
+                    self.faults.error_help(statement.span, format!("{name} returns an action"), help);
+                    return None;
+                }
+                Some(Does::Leave)
+            }
+            StatementKind::Return(Some((action, arguments))) => self.returns(action, arguments).map(Does::Return),
+            StatementKind::If { arms, otherwise } => {
+                let mut lowered = Vec::new();
+                for (condition, block) in arms {
+                    // Every arm is read for its faults.
+                    let condition = self.expression(condition, Type::Bool);
+                    let block = self.block(block);
+                    lowered.extend(condition.map(|condition| (condition, block)));
+                }
+                Some(Does::If { arms: lowered, otherwise: self.block(otherwise) })
+            }
+            StatementKind::New { name, class, arguments } => self.new_object(name, class, arguments),
+            StatementKind::Do(expression) => self.action(expression),
+            StatementKind::Block(block) => Some(Does::Block(self.block(block))),
+        }
+    }
+
+    /// The variable called `name`, and what stood for its star.
+    pub(super) fn variable<'n>(&mut self, name: &'n str, span: Span) -> Option<(&'static Variable, &'n str)> {
+        if let Some((variable, part)) = variables::find(name, self.version) {
+            if variable.message.is_some() && !thalweg_http::token::is_token(part.as_bytes()) {
+                self.faults.error(span, format!("{part:?} is no header's name"));
+                return None;
+            }
+            self.warn_of_geo(variable, span);
+            return Some((variable, part));
+        }
+        self.unknown_variable(name, span);
+        None
+    }
+
+    pub(super) fn unknown_variable(&mut self, name: &str, span: Span) {
+        let elsewhere = variables::all().find(|variable| variable.name == name).and_then(Variable::version);
+        let message = format!("unknown variable {name}");
+        if let Some(version) = elsewhere {
+            self.faults.error_help(span, message, format!("it is in VCL {version} alone"));
+            return;
+        }
+        if let Some((before, field)) = name.split_once(".http").filter(|(_, field)| field.len() < 2) {
+            let help = format!("a header has a name: {before}.http.NAME{}", field.replace('.', ""));
+            self.faults.error_help(span, message, help);
+            return;
+        }
+        let version = self.version;
+        let known = variables::all().filter(|variable| variable.is_in(version)).map(|variable| variable.name);
+        let near = crate::fault::nearest(name, known);
+        let scope = name.split_once('.').map_or("", |(scope, _)| scope);
+        let in_scope = variables::all()
+            .map(|variable| variable.name)
+            .filter(|known| !scope.is_empty() && known.starts_with(scope) && known[scope.len()..].starts_with('.'));
+        let help = match near {
+            Some(near) => format!("did you mean {near}?"),
+            None if in_scope.clone().next().is_some() => crate::fault::allowed(in_scope),
+            None => "thalweg check --variables lists what there is".to_owned(),
+        };
+        self.faults.error_help(span, message, help);
+    }
+
+    fn warn_of_geo(&mut self, variable: &Variable, span: Span) {
+        if variable.name.starts_with("client.geo.") && self.known.has_geo == Some(false) {
+            let help = Some("name a MaxMind database in the edge's settings".to_owned());
+            self.faults.warning(span, format!("{} is always unset: there is no database", variable.name), help);
+        }
+    }
+
+    fn set(&mut self, name: &Name, operator: Option<Operator>, value: &ast::Expression) -> Option<Does> {
+        let Some((variable, part)) = self.variable(&name.text, name.span) else {
+            // What it is set to is read for its faults.
+            self.infer(value, None);
+            return None;
+        };
+        let allowed = variable.set_in(self.version);
+        if allowed.is_empty() {
+            let help = if variable.is_in(self.version) && !variable.read.is_empty() { "it can be read" } else { "it can be unset" };
+            self.faults.error_help(name.span, format!("{} cannot be set", name.text), help);
+            return None;
+        }
+        self.used_in(name.span, allowed, format!("{} cannot be set", name.text));
+        let value = match operator {
+            None => self.expression(value, variable.kind)?,
+            Some(operator) => self.changed(variable, part, name.span, operator, value)?,
+        };
+        self.warn_of_algorithm(variable.name, &value, name.span);
+        Some(match variable.message {
+            Some(message) => Does::SetHeader { message, name: part.into(), value },
+            None => Does::Set { variable, value },
+        })
+    }
+
+    /// What `variable += value` sets it to.
+    fn changed(
+        &mut self,
+        variable: &'static Variable,
+        part: &str,
+        span: Span,
+        operator: Operator,
+        value: &ast::Expression,
+    ) -> Option<Expression> {
+        let now = match variable.message {
+            Some(message) => Expression::Field(message, part.into()),
+            None => Expression::Variable(variable),
+        };
+        let kind = variable.kind;
+        if (kind.is_text() || kind == Type::Body) && operator == Operator::Add {
+            let added = self.expression(value, Type::String)?;
+            return Some(Expression::Concat(vec![now, added]));
+        }
+        let right = self.infer(value, Some(kind))?;
+        let (expression, result) =
+            self.arithmetic(operator, span.to(value.span), (now, kind), (right, value.span))?;
+        self.convert(expression, result, kind, value.span)
+    }
+
+    /// Warns of an algorithm that the kernel does not have.
+    pub(super) fn warn_of_algorithm(&mut self, variable: &str, value: &Expression, span: Span) {
+        if variable != "client.socket.congestion_algorithm" {
+            return;
+        }
+        if let Expression::Constant(Value::Text(Some(name))) = value
+            && let Some(known) = &self.known.congestion_algorithms
+        {
+            let name = String::from_utf8_lossy(name);
+            if !known.iter().any(|known| *known == name) {
+                let help = crate::fault::allowed(known.iter().map(String::as_str));
+                let message = format!("congestion control algorithm {name:?} is not available");
+                self.faults.warning(span, message, Some(format!("{help}; requests go on with the default")));
+            }
+        }
+    }
+
+    fn unset(&mut self, name: &Name) -> Option<Does> {
+        let (variable, part) = self.variable(&name.text, name.span)?;
+        if variable.unset.is_empty() {
+            let help = "headers can be unset, and bereq.body";
+            self.faults.error_help(name.span, format!("{} cannot be unset", name.text), help);
+            return None;
+        }
+        self.used_in(name.span, variable.unset, format!("{} cannot be unset", name.text));
+        Some(match variable.message {
+            Some(message) => Does::UnsetHeader { message, name: part.into() },
+            None => Does::Unset(variable),
+        })
+    }
+
+    fn call(&mut self, name: &Name) -> Option<Does> {
+        let Some((Symbol::Sub(callee), _)) = self.symbols.get(&name.text) else {
+            let subs = self.program.subs.iter().map(|sub| sub.name.as_str());
+            let help = suggest(&name.text, subs.filter(|sub| !sub.starts_with("vcl_")).collect::<Vec<_>>());
+            self.faults.error_help(name.span, format!("unknown subroutine {}", name.text), help);
+            return None;
+        };
+        let callee = *callee;
+        if Sub::named(&name.text).is_some() && name.span.file < self.builtin_file {
+            let help = format!("the edge calls {}; put what both need in a subroutine of its own", name.text);
+            self.faults.error_help(name.span, format!("{} cannot be called", name.text), help);
+            return None;
+        }
+        self.routines[self.current].calls.push((callee, name.span));
+        Some(Does::Call(callee))
+    }
+
+    fn new_object(&mut self, name: &Name, class: &Name, arguments: &[Argument]) -> Option<Does> {
+        self.used_in(name.span, Subs::of(&[Sub::Init]), "new is not allowed");
+        let Some((Symbol::Object(object), _)) = self.symbols.get(&name.text) else {
+            if Sub::named(&self.program.subs[self.current].name) != Some(Sub::Init) {
+                let help = "objects are made in vcl_init itself";
+                self.faults.error_help(class.span, "new is not allowed here", help);
+            }
+            return None;
+        };
+        let object = *object;
+        let class = self.program.objects[object as usize].class;
+        let arguments = self.arguments(class.name, class.arguments, arguments, name.span)?;
+        Some(Does::New { object, arguments })
+    }
+
+    /// A function called for what it does.
+    fn action(&mut self, expression: &ast::Expression) -> Option<Does> {
+        let ExpressionKind::Call { name, arguments } = &expression.kind else {
+            let help = "statements are set, unset, call, return, if, new and functions that do something";
+            self.faults.error_help(expression.span, "a value alone does nothing", help);
+            return None;
+        };
+        match name.text.as_str() {
+            "hash_data" | "synthetic" | "ban" => self.statement_function(name, arguments),
+            "regsub" | "regsuball" => {
+                let help = format!("write set req.url = {}(…);", name.text);
+                self.faults.error_help(name.span, format!("{} gives a text that is not used", name.text), help);
+                None
+            }
+            other if !other.contains('.') => {
+                let help = suggest(other, STATEMENT_FUNCTIONS);
+                self.faults.error_help(name.span, format!("unknown function {other}"), help);
+                None
+            }
+            _ => self.infer(expression, Some(Type::Void)).map(|(expression, _)| Does::Do(expression)),
+        }
+    }
+
+    fn statement_function(&mut self, name: &Name, arguments: &[Argument]) -> Option<Does> {
+        let [argument] = arguments else {
+            self.faults.error(name.span, format!("{} takes one argument", name.text));
+            return None;
+        };
+        let value = self.expression(&argument.value, Type::String)?;
+        let what = format!("{} is not allowed", name.text);
+        Some(match name.text.as_str() {
+            "hash_data" => {
+                self.used_in(name.span, Subs::of(&[Sub::Hash]), what);
+                Does::HashData(value)
+            }
+            "ban" => {
+                self.used_in(name.span, Subs::REQUEST, what);
+                Does::Ban(value)
+            }
+            _ => {
+                self.used_in(name.span, Subs::of(&[Sub::Synth, Sub::BackendError]), what);
+                Does::Synthetic(value)
+            }
+        })
+    }
+
+    fn returns(&mut self, action: &Name, arguments: &[Argument]) -> Option<Returns> {
+        let Some(rule) = ACTIONS.iter().find(|rule| rule.name == action.text) else {
+            let sub = Sub::named(&self.program.subs[self.current].name);
+            let known: Vec<&str> = match sub {
+                Some(sub) => sub.actions().map(|rule| rule.name).collect(),
+                None => ACTIONS.iter().map(|rule| rule.name).collect(),
+            };
+            let help = suggest(&action.text, known);
+            self.faults.error_help(action.span, format!("unknown action {}", action.text), help);
+            return None;
+        };
+        self.used_in(action.span, rule.from, format!("{} cannot be returned", rule.name));
+        let mut arguments = arguments.iter().map(|argument| &argument.value);
+        let (first, second) = (arguments.next(), arguments.next());
+        if let Some(more) = arguments.next() {
+            self.faults.error(more.span, format!("{} takes no more arguments", rule.name));
+            return None;
+        }
+        let fixed = |action| Some(Returns::Action(action));
+        match (rule.arguments, first, second) {
+            (ActionArguments::None, None, _) | (ActionArguments::MaybeDuration, None, _) => fixed(plain(rule.name)),
+            (ActionArguments::MaybeReason, None, _) => fixed(Action::Fail { reason: None }),
+            (ActionArguments::MaybeStatusAndReason, None, _) => fixed(Action::Error { status: 503, reason: None }),
+            (ActionArguments::MaybeReason, Some(reason), None) => {
+                Some(Returns::Fail(self.expression(reason, Type::String)?))
+            }
+            (ActionArguments::MaybeDuration, Some(duration), None) => {
+                Some(Returns::PassFor(self.expression(duration, Type::Duration)?))
+            }
+            (ActionArguments::Label, Some(label), None) => self.label(label),
+            (ActionArguments::StatusAndReason, Some(status), reason) => {
+                let (status, reason) = self.status_and_reason(status, reason)?;
+                Some(Returns::Synth { status, reason })
+            }
+            (ActionArguments::MaybeStatusAndReason, Some(status), reason) => {
+                let (status, reason) = self.status_and_reason(status, reason)?;
+                Some(Returns::Error { status, reason })
+            }
+            _ => {
+                let help = match rule.arguments {
+                    ActionArguments::None => "it takes no argument",
+                    ActionArguments::StatusAndReason | ActionArguments::MaybeStatusAndReason => {
+                        "it takes a status and a reason: synth(404, \"Not here\")"
+                    }
+                    ActionArguments::MaybeReason => "it takes a reason",
+                    ActionArguments::Label => "it takes a label: vcl(LABEL)",
+                    ActionArguments::MaybeDuration => "it takes a duration: pass(120s)",
+                };
+                self.faults.error_help(action.span, format!("wrong arguments of {}", rule.name), help);
+                None
+            }
+        }
+    }
+
+    fn status_and_reason(
+        &mut self,
+        status: &ast::Expression,
+        reason: Option<&ast::Expression>,
+    ) -> Option<(Expression, Option<Expression>)> {
+        let lowered = self.expression(status, Type::Int)?;
+        if let Expression::Constant(Value::Int(value)) = lowered
+            && (!(100..=65_535).contains(&value) || value % 1000 < 100)
+        {
+            self.faults.error_help(status.span, format!("{value} is no status"), "a status is from 100 to 999");
+        }
+        let reason = match reason {
+            Some(reason) => Some(self.expression(reason, Type::String)?),
+            None => None,
+        };
+        Some((lowered, reason))
+    }
+
+    fn label(&mut self, label: &ast::Expression) -> Option<Returns> {
+        let ExpressionKind::Name(name) = &label.kind else {
+            self.faults.error(label.span, "expected a label");
+            return None;
+        };
+        if let Some(known) = &self.known.labels
+            && !known.contains(name)
+        {
+            let help = suggest(name, known.iter().map(String::as_str).collect::<Vec<_>>());
+            self.faults.error_help(label.span, format!("unknown label {name}"), help);
+            return None;
+        }
+        Some(Returns::Action(Action::Vcl(name.clone())))
+    }
+
+    /// The message and name of a header that `name` is, for arguments of type HEADER.
+    pub(super) fn header(&mut self, name: &str) -> Option<(Message, Box<str>)> {
+        let (variable, part) = variables::find(name, self.version)?;
+        Some((variable.message?, part.into()))
+    }
+}
+
+fn span_of(statement: &ast::Statement) -> Span {
+    statement.span
+}
+
+fn plain(name: &str) -> Action {
+    match name {
+        "abandon" => Action::Abandon,
+        "deliver" => Action::Deliver,
+        "fetch" => Action::Fetch,
+        "hash" => Action::Hash,
+        "lookup" => Action::Lookup,
+        "ok" => Action::Ok,
+        "pass" => Action::Pass,
+        "pipe" => Action::Pipe,
+        "purge" => Action::Purge,
+        "restart" => Action::Restart,
+        _ => Action::Retry,
+    }
+}

@@ -1,0 +1,101 @@
+//! From where each subroutine is reached, and whether all in it may stand there.
+
+use std::collections::BTreeSet;
+
+use super::Checker;
+use crate::step::Sub;
+
+/// Calls within calls.
+pub(crate) const CALL_DEPTH_MAX: usize = 32;
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Unseen,
+    Open,
+    /// How many calls deep it goes.
+    Done(usize),
+}
+
+impl Checker<'_> {
+    pub(super) fn calls(&mut self) {
+        let mut states = vec![State::Unseen; self.routines.len()];
+        for routine in 0..self.routines.len() {
+            self.depth(routine, &mut states);
+        }
+        if self.faults.has_errors() && states.contains(&State::Open) {
+            return;
+        }
+        let mut reached = BTreeSet::new();
+        for sub in Sub::ALL {
+            let root = self.program.entries[sub as usize] as usize;
+            let mut seen = BTreeSet::from([root]);
+            let mut open = vec![root];
+            while let Some(routine) = open.pop() {
+                self.uses_in(routine, root, sub);
+                for (callee, _) in &self.routines[routine].calls {
+                    if seen.insert(*callee as usize) {
+                        open.push(*callee as usize);
+                    }
+                }
+            }
+            self.program.subs[root].is_written = seen.iter().any(|routine| self.says_anything(*routine));
+            reached.extend(seen);
+        }
+        for routine in 0..self.routines.len() {
+            if !reached.contains(&routine) && !self.routines[routine].is_builtin {
+                let name = &self.program.subs[routine].name;
+                self.faults.warning(self.routines[routine].span, format!("sub {name} is never called"), None);
+            }
+        }
+    }
+
+    /// Whether the policy, and not only the built-in one, has a statement in `routine`.
+    fn says_anything(&self, routine: usize) -> bool {
+        self.program.subs[routine].body.iter().any(|statement| statement.span.file < self.builtin_file)
+    }
+
+    /// How deep the calls of `routine` go; tells a subroutine that comes back to itself.
+    fn depth(&mut self, routine: usize, states: &mut [State]) -> usize {
+        match states[routine] {
+            State::Done(depth) => return depth,
+            State::Open => return 0,
+            State::Unseen => {}
+        }
+        states[routine] = State::Open;
+        let mut depth = 0;
+        for (callee, span) in self.routines[routine].calls.clone() {
+            if states[callee as usize] == State::Open {
+                let name = self.program.subs[callee as usize].name.clone();
+                let help = "there are no loops: a subroutine does not call itself, nor one that leads back to it";
+                self.faults.error_help(span, format!("{name} would call itself"), help);
+                continue;
+            }
+            depth = depth.max(1 + self.depth(callee as usize, states));
+            if depth > CALL_DEPTH_MAX {
+                self.faults.error(span, format!("calls more than {CALL_DEPTH_MAX} deep"));
+                depth = 0;
+            }
+        }
+        states[routine] = State::Done(depth);
+        depth
+    }
+
+    fn uses_in(&mut self, routine: usize, root: usize, sub: Sub) {
+        for used in &self.routines[routine].uses {
+            if used.allowed.contains(sub) {
+                continue;
+            }
+            let way = if routine == root {
+                String::new()
+            } else {
+                format!("; {sub} calls {}", self.program.subs[routine].name)
+            };
+            let help = if used.allowed.is_empty() {
+                format!("nowhere{way}")
+            } else {
+                format!("allowed in: {}{way}", used.allowed)
+            };
+            self.faults.error_help(used.span, format!("{} in {sub}", used.what), help);
+        }
+    }
+}

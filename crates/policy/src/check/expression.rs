@@ -1,0 +1,375 @@
+//! Expressions: what each is, and how it becomes the type that is wanted.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Checker, Symbol};
+use crate::ast::{self, Argument, ExpressionKind, Name, Operator};
+use crate::fault::suggest;
+use crate::program::Expression;
+use crate::regex::Regex;
+use crate::source::Span;
+use crate::task::Backend;
+use crate::types::Type;
+use crate::value::{Value, write_int, write_ip, write_real};
+use crate::variables;
+
+/// Regular expressions of a policy.
+pub(crate) const REGEXES_MAX: usize = 10_000;
+
+type Lowered = (Expression, Type);
+
+pub(super) fn constant(value: Value<'static>) -> Expression {
+    Expression::Constant(value)
+}
+
+impl Checker<'_> {
+    /// `expression` as a value of type `want`.
+    pub(super) fn expression(&mut self, expression: &ast::Expression, want: Type) -> Option<Expression> {
+        let (lowered, kind) = self.infer(expression, Some(want))?;
+        self.convert(lowered, kind, want, expression.span)
+    }
+
+    /// What `expression` is. `want` decides where the same text may be more than one thing.
+    pub(super) fn infer(&mut self, expression: &ast::Expression, want: Option<Type>) -> Option<Lowered> {
+        let span = expression.span;
+        Some(match &expression.kind {
+            ExpressionKind::Text(text) => {
+                (constant(Value::Text(Some(Cow::Owned(text.clone().into_bytes())))), Type::String)
+            }
+            ExpressionKind::Int(value) => (constant(Value::Int(*value)), Type::Int),
+            ExpressionKind::Real(value) => (constant(Value::Real(*value)), Type::Real),
+            ExpressionKind::Duration(value) => (constant(Value::Duration(*value)), Type::Duration),
+            ExpressionKind::Bytes(value) => (constant(Value::Bytes(*value)), Type::Bytes),
+            ExpressionKind::Blob(bytes) => (constant(Value::Blob(Cow::Owned(bytes.clone()))), Type::Blob),
+            ExpressionKind::Name(name) => return self.name(name, span, want),
+            ExpressionKind::Call { name, arguments } => return self.call_expression(name, arguments, span, want),
+            ExpressionKind::Method { of, name, arguments } => {
+                let inner = self.infer(of, None)?;
+                return self.property(inner, of.span, name, arguments);
+            }
+            ExpressionKind::Not(inner) => {
+                let inner = self.expression(inner, Type::Bool)?;
+                (Expression::Not(Box::new(inner)), Type::Bool)
+            }
+            ExpressionKind::Minus(inner) => {
+                let (inner_lowered, kind) = self.infer(inner, want)?;
+                return self.minus(inner_lowered, kind, span);
+            }
+            ExpressionKind::Binary { operator, at, left, right } => {
+                return self.binary(*operator, *at, left, right, want);
+            }
+        })
+    }
+
+    fn name(&mut self, name: &str, span: Span, want: Option<Type>) -> Option<Lowered> {
+        match name {
+            "true" => return Some((constant(Value::Bool(true)), Type::Bool)),
+            "false" => return Some((constant(Value::Bool(false)), Type::Bool)),
+            _ => {}
+        }
+        if let Some(Type::Enum(words)) = want {
+            if let Some(word) = words.iter().find(|word| **word == name) {
+                return Some((constant(Value::Word(word)), Type::Enum(words)));
+            }
+            let help = suggest(name, words.iter().copied());
+            self.faults.error_help(span, format!("{name} is none of the words"), help);
+            return None;
+        }
+        if want == Some(Type::Header)
+            && let Some((message, header)) = self.header(name)
+        {
+            self.variable_read(name, span)?;
+            return Some((Expression::Header(message, header), Type::Header));
+        }
+        if let Some((symbol, _)) = self.symbols.get(name) {
+            let symbol = *symbol;
+            self.used.push(symbol);
+            return self.symbol_value(symbol, name, span);
+        }
+        if let Some(storage) = name.strip_prefix("storage.")
+            && !storage.contains('.')
+        {
+            self.known_storage(storage, span)?;
+            return Some((constant(Value::Storage(Some(Cow::Owned(storage.to_owned())))), Type::Stevedore));
+        }
+        if !name.contains('.') && variables::find(name, self.version).is_none() {
+            let symbols = self.symbols.keys().map(String::as_str);
+            let variables = variables::all().map(|variable| variable.name);
+            let help = match crate::fault::nearest(name, symbols.chain(variables).chain(["true", "false"])) {
+                Some(near) => format!("did you mean {near}?"),
+                None => "a text stands in quotes".to_owned(),
+            };
+            self.faults.error_help(span, format!("unknown name {name}"), help);
+            return None;
+        }
+        self.variable_read(name, span)
+    }
+
+    fn variable_read(&mut self, name: &str, span: Span) -> Option<Lowered> {
+        let (variable, part) = self.variable(name, span)?;
+        if variable.read.is_empty() {
+            self.faults.error(span, format!("{name} cannot be read"));
+            return None;
+        }
+        self.used_in(span, variable.read, format!("{name} cannot be read"));
+        if let Some(message) = variable.message {
+            return Some((Expression::Field(message, part.into()), Type::Header));
+        }
+        if variable.is_pattern() {
+            self.known_storage(part, span)?;
+            return Some((Expression::Storage { name: part.into(), variable }, variable.kind));
+        }
+        if variable.name == "beresp.backend.name" {
+            return Some((Expression::Concat(vec![Expression::Variable(variable)]), Type::String));
+        }
+        Some((Expression::Variable(variable), variable.kind))
+    }
+
+    fn known_storage(&mut self, name: &str, span: Span) -> Option<()> {
+        if self.known.storages.iter().any(|known| known == name) {
+            return Some(());
+        }
+        let help = suggest(name, self.known.storages.iter().map(String::as_str).collect::<Vec<_>>());
+        self.faults.error_help(span, format!("unknown storage {name}"), help);
+        None
+    }
+
+    fn symbol_value(&mut self, symbol: Symbol, name: &str, span: Span) -> Option<Lowered> {
+        match symbol {
+            Symbol::Backend(index) => Some((constant(Value::Backend(Backend::Declared(index))), Type::Backend)),
+            Symbol::Acl(_) => Some((constant(Value::Void), Type::Acl)),
+            Symbol::Probe(_) => Some((constant(Value::Void), Type::Probe)),
+            Symbol::Sub(_) => {
+                self.faults.error_help(span, format!("{name} is a subroutine"), format!("write call {name};"));
+                None
+            }
+            Symbol::Object(object) => {
+                let methods = self.program.objects[object as usize].class.methods;
+                let calls = methods.iter().map(|method| format!("{name}.{}()", method.name));
+                let help = format!("allowed here: {}", calls.collect::<Vec<_>>().join(", "));
+                self.faults.error_help(span, format!("{name} is an object, not a value"), help);
+                None
+            }
+        }
+    }
+
+    fn call_expression(
+        &mut self,
+        name: &Name,
+        arguments: &[Argument],
+        span: Span,
+        want: Option<Type>,
+    ) -> Option<Lowered> {
+        match name.text.as_str() {
+            "regsub" | "regsuball" => return self.substitution(name, arguments),
+            "ban" | "hash_data" | "synthetic" => {
+                let help = format!("write it as a statement: {}(…);", name.text);
+                self.faults.error_help(name.span, format!("{} gives no value", name.text), help);
+                return None;
+            }
+            _ => {}
+        }
+        let Some((before, last)) = name.text.rsplit_once('.') else {
+            let help = suggest(&name.text, ["regsub", "regsuball"]);
+            self.faults.error_help(name.span, format!("unknown function {}", name.text), help);
+            return None;
+        };
+        if matches!(last, "upper" | "lower") && variables::find(before, self.version).is_some() {
+            let inner = self.name(before, name.span, None)?;
+            let last = Name { text: last.to_owned(), span: name.span };
+            return self.property(inner, name.span, &last, arguments);
+        }
+        let (functions, object, owner) = match self.symbols.get(before) {
+            Some((symbol @ Symbol::Object(object), _)) => {
+                let (symbol, object) = (*symbol, *object);
+                self.used.push(symbol);
+                let class = self.program.objects[object as usize].class;
+                (class.methods, Some(object), class.name)
+            }
+            _ => {
+                let module = self.module(before, name.span)?;
+                (module.functions, None, module.name)
+            }
+        };
+        let Some(function) = functions.iter().find(|function| function.name == last) else {
+            let help = suggest(last, functions.iter().map(|function| function.name).collect::<Vec<_>>());
+            self.faults.error_help(name.span, format!("{owner} has no function {last}"), help);
+            return None;
+        };
+        self.used_in(name.span, function.allowed, format!("{} is not allowed", name.text));
+        let lowered = self.arguments(&name.text, function.arguments, arguments, name.span)?;
+        if function.returns == Type::Void && want != Some(Type::Void) {
+            self.faults.error_help(span, format!("{} gives no value", name.text), "write it as a statement");
+            return None;
+        }
+        if name.text.ends_with("congestion_algorithm")
+            && let Some(Some(value)) = lowered.first()
+        {
+            self.warn_of_algorithm("client.socket.congestion_algorithm", value, name.span);
+        }
+        Some((Expression::Call { function, object, arguments: lowered }, function.returns))
+    }
+
+    /// `TEXT.upper()` and `TEXT.lower()`.
+    fn property(&mut self, of: Lowered, span: Span, name: &Name, arguments: &[Argument]) -> Option<Lowered> {
+        let (inner, kind) = of;
+        if !kind.is_text() || !matches!(name.text.as_str(), "upper" | "lower") {
+            let help = if kind.is_text() { "allowed here: upper, lower" } else { "STRING has upper and lower" };
+            self.faults.error_help(span.to(name.span), format!("{kind} has no {}", name.text), help);
+            return None;
+        }
+        if !arguments.is_empty() {
+            self.faults.error(name.span, format!("{} takes no argument", name.text));
+            return None;
+        }
+        Some((Expression::Case { text: Box::new(inner), upper: name.text == "upper" }, Type::String))
+    }
+
+    fn substitution(&mut self, name: &Name, arguments: &[Argument]) -> Option<Lowered> {
+        let [text, pattern, with] = arguments else {
+            let help = format!("{}(TEXT, \"REGEX\", \"REPLACEMENT\")", name.text);
+            self.faults.error_help(name.span, format!("{} takes three arguments", name.text), help);
+            return None;
+        };
+        let lowered = self.expression(&text.value, Type::String);
+        let regex = self.regex(&pattern.value);
+        let with = self.expression(&with.value, Type::String);
+        let (text, with) = (Box::new(lowered?), Box::new(with?));
+        Some((Expression::Substitute { text, regex: regex?, with, all: name.text == "regsuball" }, Type::String))
+    }
+
+    /// A regular expression, known when the policy is compiled.
+    pub(super) fn regex(&mut self, pattern: &ast::Expression) -> Option<u32> {
+        let (lowered, kind) = self.infer(pattern, Some(Type::String))?;
+        let Expression::Constant(Value::Text(Some(text))) = &lowered else {
+            let message = format!("expected a regular expression in quotes, found {kind}");
+            let help = match kind {
+                Type::Acl => "an ACL is matched by an address: client.ip ~ LIST",
+                _ => "it is compiled with the policy, so it is the same for each request",
+            };
+            self.faults.error_help(pattern.span, message, help);
+            return None;
+        };
+        let text = String::from_utf8_lossy(text).into_owned();
+        if let Some(known) = self.program.regexes.iter().position(|regex| regex.pattern == text) {
+            return Some(super::index(known));
+        }
+        if self.program.regexes.len() >= REGEXES_MAX {
+            self.faults.error(pattern.span, format!("more than {REGEXES_MAX} regular expressions"));
+            return None;
+        }
+        match Regex::new(&text) {
+            Ok(regex) => {
+                self.program.regexes.push(regex);
+                Some(super::index(self.program.regexes.len() - 1))
+            }
+            Err(error) => {
+                self.faults.error(pattern.span, format!("not a regular expression: {error}"));
+                None
+            }
+        }
+    }
+
+    fn minus(&mut self, inner: Expression, kind: Type, span: Span) -> Option<Lowered> {
+        let zero = match (&inner, kind) {
+            (Expression::Constant(Value::Int(value)), _) => return Some((constant(Value::Int(-value)), kind)),
+            (Expression::Constant(Value::Real(value)), _) => return Some((constant(Value::Real(-value)), kind)),
+            (Expression::Constant(Value::Duration(value)), _) => {
+                return Some((constant(Value::Duration(-value)), kind));
+            }
+            (_, Type::Int) => Value::Int(0),
+            (_, Type::Real) => Value::Real(0.0),
+            (_, Type::Duration) => Value::Duration(0.0),
+            _ => {
+                self.faults.error_help(span, format!("- is not possible on {kind}"), "allowed on: INT, REAL, DURATION");
+                return None;
+            }
+        };
+        let (left, right) = (Box::new(constant(zero)), Box::new(inner));
+        let operator = Operator::Subtract;
+        Some(if kind == Type::Int {
+            (Expression::IntArithmetic { kind, operator, left, right }, kind)
+        } else {
+            (Expression::RealArithmetic { kind, operator, left, right }, kind)
+        })
+    }
+
+    /// `lowered`, which is of type `kind`, as one of type `want`; tells where that cannot be.
+    pub(super) fn convert(
+        &mut self,
+        lowered: Expression,
+        kind: Type,
+        want: Type,
+        span: Span,
+    ) -> Option<Expression> {
+        if kind == want && want != Type::Header {
+            return Some(lowered);
+        }
+        match (want, lowered) {
+            (Type::String | Type::Strands | Type::Header | Type::Body, lowered) if kind.has_text() => {
+                if want == Type::Header && matches!(lowered, Expression::Header(..)) {
+                    return Some(lowered);
+                }
+                return Some(if kind.is_text() { lowered } else { as_text(lowered) });
+            }
+            (Type::Body, lowered) if kind == Type::Blob => return Some(lowered),
+            (Type::Bool, lowered) if kind.has_truth() => return Some(Expression::Truth(Box::new(lowered))),
+            (Type::Real, Expression::Constant(Value::Int(value))) => return Some(constant(Value::Real(value as f64))),
+            (Type::Ip, Expression::Constant(Value::Text(Some(text)))) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                if let Some(address) = address(&text) {
+                    return Some(constant(Value::Ip(address)));
+                }
+                self.faults.error(span, format!("{text:?} is no address"));
+                return None;
+            }
+            _ => {}
+        }
+        let help = match (kind, want) {
+            (Type::Int | Type::Real, Type::Duration) => Some("a duration has a unit: 5s"),
+            (Type::Int, Type::Real) => Some("std.real(integer=…) makes a REAL of it"),
+            (Type::String | Type::Header, Type::Int) => Some("std.integer(TEXT, FALLBACK) makes an INT of it"),
+            (Type::String | Type::Header, Type::Real) => Some("std.real(TEXT, FALLBACK) makes a REAL of it"),
+            (Type::String | Type::Header, Type::Duration) => {
+                Some("std.duration(TEXT, FALLBACK) makes a DURATION of it")
+            }
+            (Type::String | Type::Header, Type::Bytes) => Some("std.bytes(TEXT, FALLBACK) makes BYTES of it"),
+            (Type::String | Type::Header, Type::Time) => Some("std.time(TEXT, FALLBACK) makes a TIME of it"),
+            (Type::String | Type::Header, Type::Ip) => Some("std.ip(TEXT, FALLBACK) makes an IP of it"),
+            (Type::String, Type::Backend) => Some("a backend's name stands without quotes"),
+            (Type::String, Type::Header) => Some("a header is written as req.http.NAME"),
+            (Type::Ip | Type::Time | Type::Real | Type::Bytes | Type::Acl, Type::Bool) => Some("compare it"),
+            _ => None,
+        };
+        let message = format!("expected {want}, found {kind}");
+        match help {
+            Some(help) => self.faults.error_help(span, message, help),
+            None => self.faults.error(span, message),
+        }
+        None
+    }
+}
+
+/// A value as text; a constant at once.
+pub(super) fn as_text(value: Expression) -> Expression {
+    let mut text = Vec::new();
+    match &value {
+        Expression::Constant(Value::Int(number) | Value::Bytes(number)) => write_int(*number, &mut text),
+        Expression::Constant(Value::Real(number) | Value::Duration(number)) => write_real(*number, &mut text),
+        Expression::Constant(Value::Bool(value)) => text.extend_from_slice(value.to_string().as_bytes()),
+        Expression::Constant(Value::Ip(address)) => write_ip(*address, &mut text),
+        _ => return Expression::Concat(vec![value]),
+    }
+    constant(Value::Text(Some(Cow::Owned(text))))
+}
+
+/// An address, perhaps with a port.
+fn address(text: &str) -> Option<SocketAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    match bare.parse::<IpAddr>() {
+        // Varnish gives an address without a port that of HTTP.
+        Ok(address) => Some(SocketAddr::new(address, 80)),
+        Err(_) => text.parse().ok(),
+    }
+}

@@ -1,0 +1,301 @@
+//! The tree to the program: names resolved, types settled, each use checked against where it may stand.
+//!
+//! In three passes: what is declared, what subroutines say, and from where each subroutine is reached. All faults are
+//! told; the program is made if there is none.
+
+mod arguments;
+mod body;
+mod calls;
+mod declare;
+mod expression;
+mod operators;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::ast::{Declaration, Name, StatementKind};
+use crate::fault::{Faults, suggest};
+use crate::functions::Module;
+use crate::modules::MODULES;
+use crate::parse::{Item, Version};
+use crate::program::{ObjectRow, Program, Routine};
+use crate::source::{Sources, Span};
+use crate::step::{Sub, Subs};
+
+/// What the host can do, as far as it is known when a policy is checked.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Congestion control algorithms that the kernel has; `None` if that is not known.
+    pub congestion_algorithms: Option<Vec<String>>,
+    /// Whether there is a database for `client.geo.*`; `None` if that is not known.
+    pub has_geo: Option<bool>,
+    /// Names of storages, for `storage.NAME`.
+    pub storages: Vec<String>,
+    /// Labels for `return (vcl(LABEL))`; `None` if they are not known.
+    pub labels: Option<Vec<String>>,
+    /// Resolves a host name in an ACL; without it one is refused.
+    pub resolve: Option<fn(&str) -> Vec<IpAddr>>,
+}
+
+/// Subroutines of a policy.
+pub(crate) const SUBS_MAX: usize = 1_000;
+
+/// What a name in the policy stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Symbol {
+    Backend(u32),
+    Probe(u32),
+    Acl(u32),
+    Sub(u32),
+    Object(u32),
+}
+
+/// Something that is allowed in some subroutines only.
+#[derive(Debug)]
+struct Use {
+    span: Span,
+    allowed: Subs,
+    what: String,
+}
+
+/// What the checker knows of a subroutine beside its body.
+#[derive(Debug, Default)]
+struct RoutineUse {
+    span: Span,
+    uses: Vec<Use>,
+    calls: Vec<(u32, Span)>,
+    is_builtin: bool,
+}
+
+/// An imported module.
+struct Import {
+    name: String,
+    module: &'static Module,
+    span: Span,
+    is_used: bool,
+}
+
+/// The checker's state.
+pub(crate) struct Checker<'c> {
+    known: &'c Known,
+    faults: &'c mut Faults,
+    /// The first file of the built-in policy.
+    builtin_file: u32,
+    version: Version,
+    symbols: HashMap<String, (Symbol, Span)>,
+    used: Vec<Symbol>,
+    imports: Vec<Import>,
+    routines: Vec<RoutineUse>,
+    /// The subroutine whose body is read.
+    current: usize,
+    program: Program,
+}
+
+/// The program of `items`, of which those in files from `builtin_file` on are built in; what is wrong goes to `faults`.
+pub(crate) fn check(
+    items: &[Item],
+    builtin_file: u32,
+    sources: Sources,
+    known: &Known,
+    faults: &mut Faults,
+) -> Program {
+    let program = Program {
+        sources,
+        backends: Vec::new(),
+        default_backend: None,
+        probes: Vec::new(),
+        acls: Vec::new(),
+        regexes: Vec::new(),
+        subs: Vec::new(),
+        entries: [0; Sub::ALL.len()],
+        objects: Vec::new(),
+        instances: Vec::new(),
+    };
+    let mut checker = Checker {
+        known,
+        faults,
+        builtin_file,
+        version: Version::V41,
+        symbols: HashMap::new(),
+        used: Vec::new(),
+        imports: Vec::new(),
+        routines: Vec::new(),
+        current: 0,
+        program,
+    };
+    checker.declare(items);
+    checker.bodies(items);
+    checker.calls();
+    checker.unused();
+    checker.program
+}
+
+impl Checker<'_> {
+    /// Names everything that is declared, then reads what has no body.
+    fn declare(&mut self, items: &[Item]) {
+        for item in items {
+            match &item.declaration {
+                Declaration::Import { module, alias } => self.import(module, alias.as_ref()),
+                Declaration::Sub { name, .. } => self.declare_sub(name, items),
+                Declaration::Probe { name, fields } => {
+                    if let Some(row) = self.probe(&name.text, fields, name.span) {
+                        self.symbol(name, "probe", Symbol::Probe(row));
+                    }
+                }
+                Declaration::Backend { .. } | Declaration::Acl { .. } => {}
+            }
+        }
+        // Backends name probes, and objects name modules, wherever these stand.
+        for item in items {
+            match &item.declaration {
+                Declaration::Backend { name, fields } => self.backend(name, fields.as_deref()),
+                Declaration::Acl { name, flags, entries } => self.acl(name, flags, entries),
+                Declaration::Sub { name, body } if name.text == Sub::Init.as_str() => self.declare_objects(body),
+                _ => {}
+            }
+        }
+        self.default_backend();
+    }
+
+    fn import(&mut self, module: &Name, alias: Option<&Name>) {
+        let Some(known) = MODULES.iter().find(|known| known.name == module.text) else {
+            let help = suggest(&module.text, MODULES.iter().map(|known| known.name));
+            self.faults.error_help(module.span, format!("unknown module {}", module.text), help);
+            return;
+        };
+        let name = alias.unwrap_or(module);
+        match self.imports.iter().find(|import| import.name == name.text) {
+            // Twice the same does no harm: included files each import what they need.
+            Some(import) if import.module.name == known.name => {}
+            Some(_) => self.faults.error(name.span, format!("{} is another module here already", name.text)),
+            None => {
+                let import = Import { name: name.text.clone(), module: known, span: module.span, is_used: false };
+                self.imports.push(import);
+            }
+        }
+    }
+
+    fn symbol(&mut self, name: &Name, what: &str, symbol: Symbol) {
+        if name.text.contains('.') {
+            self.faults.error(name.span, format!("the name of a {what} has no dot"));
+            return;
+        }
+        if let Some((_, first)) = self.symbols.get(&name.text) {
+            let place = self.program.sources.place(*first);
+            let help = format!("it was first at {place}");
+            self.faults.error_help(name.span, format!("{} is declared twice", name.text), help);
+            return;
+        }
+        self.symbols.insert(name.text.clone(), (symbol, name.span));
+    }
+
+    fn declare_sub(&mut self, name: &Name, items: &[Item]) {
+        let is_builtin = name.span.file >= self.builtin_file;
+        let is_in_builtin = || {
+            items.iter().any(|item| {
+                matches!(&item.declaration, Declaration::Sub { name: other, .. }
+                    if other.span.file >= self.builtin_file && other.text == name.text)
+            })
+        };
+        if name.text.starts_with("vcl_") {
+            if let Some((Symbol::Sub(index), _)) = self.symbols.get(&name.text) {
+                // All of one name are one, in the order of the text.
+                self.routines[*index as usize].is_builtin &= is_builtin;
+                return;
+            }
+            if !is_builtin && !is_in_builtin() {
+                let known = Sub::ALL.map(Sub::as_str);
+                let help = format!("names that begin with vcl_ are reserved; {}", suggest(&name.text, known));
+                self.faults.error_help(name.span, format!("there is no {}", name.text), help);
+                return;
+            }
+        }
+        if self.program.subs.len() >= SUBS_MAX {
+            self.faults.error(name.span, format!("more than {SUBS_MAX} subroutines"));
+            return;
+        }
+        let index = index(self.program.subs.len());
+        self.program.subs.push(Routine { name: name.text.clone(), ..Routine::default() });
+        self.routines.push(RoutineUse { span: name.span, is_builtin, ..RoutineUse::default() });
+        self.symbol(name, "subroutine", Symbol::Sub(index));
+        if let Some(sub) = Sub::named(&name.text) {
+            self.program.entries[sub as usize] = index;
+        }
+    }
+
+    /// Names what `new` makes in `block`, so that it is known in files before it too.
+    fn declare_objects(&mut self, block: &[crate::ast::Statement]) {
+        for statement in block {
+            match &statement.kind {
+                StatementKind::New { name, class, .. } => self.declare_object(name, class),
+                StatementKind::Block(block) => self.declare_objects(block),
+                StatementKind::If { arms, otherwise } => {
+                    arms.iter().for_each(|(_, block)| self.declare_objects(block));
+                    self.declare_objects(otherwise);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn declare_object(&mut self, name: &Name, class: &Name) {
+        let Some((module, class_name)) = class.text.split_once('.') else {
+            let help = "a class has its module's name before it: directors.round_robin";
+            self.faults.error_help(class.span, format!("{} is no class", class.text), help);
+            return;
+        };
+        let Some(module) = self.module(module, class.span) else { return };
+        let Some(known) = module.classes.iter().find(|known| known.name == class_name) else {
+            let help = suggest(class_name, module.classes.iter().map(|known| known.name));
+            self.faults.error_help(class.span, format!("{} has no class {class_name}", module.name), help);
+            return;
+        };
+        let object = index(self.program.objects.len());
+        self.program.objects.push(ObjectRow { name: name.text.clone(), class: known });
+        self.program.instances.push(None);
+        self.symbol(name, "object", Symbol::Object(object));
+    }
+
+    /// The module that is called `name` here.
+    fn module(&mut self, name: &str, span: Span) -> Option<&'static Module> {
+        if let Some(import) = self.imports.iter_mut().find(|import| import.name == name) {
+            import.is_used = true;
+            return Some(import.module);
+        }
+        if MODULES.iter().any(|module| module.name == name) {
+            let help = format!("write import {name}; at the top");
+            self.faults.error_help(span, format!("module {name} is not imported"), help);
+        } else {
+            let names = self.imports.iter().map(|import| import.name.as_str());
+            let objects = self.program.objects.iter().map(|object| object.name.as_str());
+            let help = suggest(name, names.chain(objects).collect::<Vec<_>>());
+            self.faults.error_help(span, format!("unknown module or object {name}"), help);
+        }
+        None
+    }
+
+    fn unused(&mut self) {
+        let mut unused: Vec<(Span, String)> = Vec::new();
+        for (name, (symbol, span)) in &self.symbols {
+            let what = match symbol {
+                Symbol::Acl(_) => "acl",
+                Symbol::Probe(_) if name != "default" => "probe",
+                Symbol::Backend(index) if self.program.default_backend != Some(*index) => "backend",
+                _ => continue,
+            };
+            if !self.used.contains(symbol) {
+                unused.push((*span, format!("{what} {name} is not used")));
+            }
+        }
+        for import in self.imports.iter().filter(|import| !import.is_used) {
+            unused.push((import.span, format!("module {} is not used", import.name)));
+        }
+        for (span, message) in unused {
+            self.faults.warning(span, message, None);
+        }
+    }
+}
+
+fn index(length: usize) -> u32 {
+    u32::try_from(length).expect("a policy's size bounds how much it declares")
+}

@@ -1,0 +1,248 @@
+//! Operators: which types each joins, and what comes of it.
+
+use std::borrow::Cow;
+
+use super::expression::{as_text, constant};
+use super::{Checker, Symbol};
+use crate::ast::{self, ExpressionKind, Operator};
+use crate::program::{Comparison, Expression};
+use crate::source::Span;
+use crate::types::Type;
+use crate::value::Value;
+
+type Lowered = (Expression, Type);
+
+impl Checker<'_> {
+    pub(super) fn binary(
+        &mut self,
+        operator: Operator,
+        at: Span,
+        left: &ast::Expression,
+        right: &ast::Expression,
+        want: Option<Type>,
+    ) -> Option<Lowered> {
+        match operator {
+            Operator::And | Operator::Or => self.logic(operator, left, right),
+            Operator::Match | Operator::NotMatch => self.matching(operator == Operator::NotMatch, left, right),
+            Operator::Equal
+            | Operator::NotEqual
+            | Operator::Less
+            | Operator::LessOrEqual
+            | Operator::Greater
+            | Operator::GreaterOrEqual => self.comparison(operator, at, left, right),
+            Operator::Add | Operator::Adjacent => self.sum(operator, at, left, right, want),
+            Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Remainder => {
+                let (left_lowered, left_kind) = self.infer(left, None)?;
+                let hint = (operator == Operator::Subtract).then_some(left_kind);
+                let right_lowered = self.infer(right, hint)?;
+                self.arithmetic(operator, at, (left_lowered, left_kind), (right_lowered, right.span))
+            }
+        }
+    }
+
+    fn logic(&mut self, operator: Operator, left: &ast::Expression, right: &ast::Expression) -> Option<Lowered> {
+        let left = self.expression(left, Type::Bool);
+        let right = self.expression(right, Type::Bool)?;
+        let mut parts = Vec::new();
+        match (operator, left?) {
+            (Operator::And, Expression::And(before)) | (Operator::Or, Expression::Or(before)) => parts = before,
+            (_, left) => parts.push(left),
+        }
+        parts.push(right);
+        let joined = if operator == Operator::And { Expression::And(parts) } else { Expression::Or(parts) };
+        Some((joined, Type::Bool))
+    }
+
+    fn matching(&mut self, negated: bool, left: &ast::Expression, right: &ast::Expression) -> Option<Lowered> {
+        let (lowered, kind) = self.infer(left, None)?;
+        if kind == Type::Ip {
+            let ExpressionKind::Name(name) = &right.kind else {
+                let help = "declare acl NAME { \"192.0.2.0\"/24; } and match with its name";
+                self.faults.error_help(right.span, "an IP is matched with an acl's name", help);
+                return None;
+            };
+            let Some((symbol @ Symbol::Acl(acl), _)) = self.symbols.get(name) else {
+                let help = crate::fault::suggest(name, self.program.acls.iter().map(|acl| acl.name.as_str()));
+                self.faults.error_help(right.span, format!("unknown acl {name}"), help);
+                return None;
+            };
+            let (symbol, acl) = (*symbol, *acl);
+            self.used.push(symbol);
+            return Some((Expression::Listed { ip: Box::new(lowered), acl, negated }, Type::Bool));
+        }
+        if !kind.is_text() {
+            let help = "STRING matches a regular expression, IP an acl";
+            self.faults.error_help(left.span, format!("~ is not possible on {kind}"), help);
+            return None;
+        }
+        let regex = self.regex(right)?;
+        Some((Expression::Match { text: Box::new(lowered), regex, negated }, Type::Bool))
+    }
+
+    fn comparison(
+        &mut self,
+        operator: Operator,
+        at: Span,
+        left: &ast::Expression,
+        right: &ast::Expression,
+    ) -> Option<Lowered> {
+        let (mut left_lowered, left_kind) = self.infer(left, None)?;
+        let (right_lowered, right_kind) = self.infer(right, Some(left_kind))?;
+        let how = match left_kind {
+            Type::String | Type::Strands | Type::Header => Comparison::Text,
+            Type::Int | Type::Bytes => Comparison::Int,
+            Type::Real | Type::Duration | Type::Time => Comparison::Real,
+            Type::Bool | Type::Ip | Type::Backend | Type::Stevedore => Comparison::Other,
+            _ => {
+                self.faults.error(at, format!("{} is not possible on {left_kind}", operator.as_str()));
+                return None;
+            }
+        };
+        if how == Comparison::Other && !matches!(operator, Operator::Equal | Operator::NotEqual) {
+            let message = format!("{} is not possible on {left_kind}", operator.as_str());
+            self.faults.error_help(at, message, "allowed here: ==, !=");
+            return None;
+        }
+        let same = left_kind == right_kind || (left_kind.is_text() && right_kind.is_text());
+        let right_lowered = if same {
+            right_lowered
+        } else if matches!((left_kind, &right_lowered), (Type::Real, Expression::Constant(Value::Int(_))))
+            || (left_kind == Type::Ip && right_kind == Type::String)
+        {
+            self.convert(right_lowered, right_kind, left_kind, right.span)?
+        } else if let (Type::Real, Expression::Constant(Value::Int(value))) = (right_kind, &left_lowered) {
+            left_lowered = constant(Value::Real(*value as f64));
+            return Some(compare(Comparison::Real, operator, left_lowered, right_lowered));
+        } else {
+            let help = match (left_kind, right_kind) {
+                (Type::Duration, Type::Int | Type::Real) => "a duration has a unit: 5s",
+                (Type::String | Type::Header, Type::Int | Type::Real) => "std.integer(TEXT, 0) makes a number of a text",
+                (Type::String | Type::Header, Type::Bool) => "a header alone asks whether it is there",
+                (_, Type::String) => "the right side stands without quotes",
+                _ => "both sides have the same type",
+            };
+            self.faults.error_help(at, format!("{left_kind} cannot be compared with {right_kind}"), help);
+            return None;
+        };
+        Some(compare(how, operator, left_lowered, right_lowered))
+    }
+
+    /// `+`, and texts side by side.
+    fn sum(
+        &mut self,
+        operator: Operator,
+        at: Span,
+        left: &ast::Expression,
+        right: &ast::Expression,
+        want: Option<Type>,
+    ) -> Option<Lowered> {
+        let (left_lowered, left_kind) = self.infer(left, want)?;
+        let (right_lowered, right_kind) = self.infer(right, want)?;
+        let wants_text = want.is_some_and(|want| want.is_text() || want == Type::Body);
+        if operator == Operator::Add && sum_type(left_kind, right_kind).is_some() {
+            return self.arithmetic(operator, at, (left_lowered, left_kind), ((right_lowered, right_kind), right.span));
+        }
+        if !(wants_text || left_kind.is_text() || right_kind.is_text()) {
+            if operator == Operator::Adjacent {
+                self.faults.error(at, format!("expected an operator between {left_kind} and {right_kind}"));
+                return None;
+            }
+            return self.arithmetic(operator, at, (left_lowered, left_kind), ((right_lowered, right_kind), right.span));
+        }
+        let left = self.convert(left_lowered, left_kind, Type::String, left.span)?;
+        let right = self.convert(right_lowered, right_kind, Type::String, right.span)?;
+        Some((concat(left, right), Type::String))
+    }
+
+    /// An operation on numbers.
+    pub(super) fn arithmetic(
+        &mut self,
+        operator: Operator,
+        at: Span,
+        left: Lowered,
+        right: (Lowered, Span),
+    ) -> Option<Lowered> {
+        let ((left, left_kind), ((right, right_kind), _)) = (left, right);
+        let kind = match operator {
+            Operator::Add | Operator::Subtract => match (operator, left_kind, right_kind) {
+                (Operator::Subtract, Type::Time, Type::Time) => Some(Type::Duration),
+                _ => sum_type(left_kind, right_kind),
+            },
+            Operator::Multiply | Operator::Divide => match (left_kind, right_kind) {
+                (Type::Int, Type::Int) => Some(Type::Int),
+                (Type::Real, Type::Int | Type::Real) => Some(Type::Real),
+                (Type::Duration, Type::Int | Type::Real) => Some(Type::Duration),
+                (Type::Bytes, Type::Int) => Some(Type::Bytes),
+                _ => None,
+            },
+            _ => (left_kind == Type::Int && right_kind == Type::Int).then_some(Type::Int),
+        };
+        let Some(kind) = kind else {
+            let message = format!("{left_kind} {} {right_kind} is not possible", operator.as_str());
+            let help = match operator {
+                Operator::Remainder => "% joins INT and INT",
+                Operator::Multiply | Operator::Divide => {
+                    "the left side is INT, REAL, DURATION or BYTES, the right side a number"
+                }
+                _ => "joined are INT, REAL, DURATION, BYTES with their like, and TIME with DURATION",
+            };
+            self.faults.error_help(at, message, help);
+            return None;
+        };
+        let (left, right) = (Box::new(left), Box::new(right));
+        Some(if matches!(kind, Type::Int | Type::Bytes) {
+            (Expression::IntArithmetic { kind, operator, left, right }, kind)
+        } else {
+            (Expression::RealArithmetic { kind, operator, left, right }, kind)
+        })
+    }
+}
+
+/// What `left ± right` is, where it is a number.
+fn sum_type(left: Type, right: Type) -> Option<Type> {
+    match (left, right) {
+        (Type::Int, Type::Int) => Some(Type::Int),
+        (Type::Int | Type::Real, Type::Int | Type::Real) => Some(Type::Real),
+        (Type::Duration, Type::Duration) => Some(Type::Duration),
+        (Type::Bytes, Type::Bytes) => Some(Type::Bytes),
+        (Type::Time, Type::Duration) => Some(Type::Time),
+        _ => None,
+    }
+}
+
+fn compare(how: Comparison, operator: Operator, left: Expression, right: Expression) -> Lowered {
+    let (left, right) = (Box::new(left), Box::new(right));
+    (Expression::Compare { how, operator, left, right }, Type::Bool)
+}
+
+/// The parts of both, constants side by side as one.
+fn concat(left: Expression, right: Expression) -> Expression {
+    let mut parts = parts(left);
+    for part in self::parts(right) {
+        if let Expression::Constant(Value::Text(Some(text))) = &part
+            && let Some(Expression::Constant(Value::Text(Some(before)))) = parts.last_mut()
+        {
+            before.to_mut().extend_from_slice(text);
+            continue;
+        }
+        parts.push(part);
+    }
+    match parts.pop() {
+        Some(only @ Expression::Constant(_)) if parts.is_empty() => only,
+        Some(last) => {
+            parts.push(last);
+            Expression::Concat(parts)
+        }
+        None => constant(Value::Text(Some(Cow::Borrowed(b"")))),
+    }
+}
+
+fn parts(expression: Expression) -> Vec<Expression> {
+    match expression {
+        Expression::Concat(parts) => parts,
+        other => match as_text(other) {
+            Expression::Concat(parts) => parts,
+            constant => vec![constant],
+        },
+    }
+}

@@ -1,0 +1,238 @@
+//! Values of expressions, each read by the function for its type.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use super::Machine;
+use crate::ast::Operator;
+use crate::program::{Comparison, Expression};
+use crate::types::Type;
+use crate::value::{Failure, Value};
+
+impl<'p> Machine<'p, '_, '_> {
+    /// A BOOL.
+    pub(super) fn truth(&mut self, expression: &'p Expression) -> Result<bool, Failure> {
+        match expression {
+            Expression::Not(inner) => Ok(!self.truth(inner)?),
+            Expression::And(parts) => {
+                for part in parts {
+                    if !self.truth(part)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Expression::Or(parts) => {
+                for part in parts {
+                    if self.truth(part)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Expression::Truth(inner) => self.is_there(inner),
+            Expression::Compare { how, operator, left, right } => self.compare(*how, *operator, left, right),
+            Expression::Match { text, regex, negated } => Ok(self.is_match(text, *regex)? != *negated),
+            Expression::Listed { ip, acl, negated } => {
+                let Value::Ip(address) = self.value(ip)? else { return Ok(false) };
+                let (is_listed, line) = self.program.acl_matches(*acl, address);
+                if let Some(line) = line {
+                    self.task.tell(crate::task::Tag::Acl, line);
+                }
+                Ok(is_listed != *negated)
+            }
+            other => Ok(self.value(other)? == Value::Bool(true)),
+        }
+    }
+
+    /// A value as BOOL: a text that is set, a number that is not 0, a duration above it.
+    fn is_there(&mut self, expression: &'p Expression) -> Result<bool, Failure> {
+        if let Expression::Field(message, name) = expression {
+            return Ok(self.task.header(*message, name)?.is_some());
+        }
+        Ok(match self.value(expression)? {
+            Value::Text(text) => text.is_some(),
+            Value::Bool(value) => value,
+            Value::Int(value) | Value::Bytes(value) => value != 0,
+            Value::Duration(value) => value > 0.0,
+            Value::Backend(backend) => backend != crate::task::Backend::None,
+            Value::Storage(name) => name.is_some(),
+            _ => false,
+        })
+    }
+
+    fn is_match(&mut self, text: &'p Expression, regex: u32) -> Result<bool, Failure> {
+        let regex = &self.program.regexes[regex as usize];
+        if let Some(text) = self.peek(text)? {
+            return regex.is_match(&text);
+        }
+        let start = self.buffer.len();
+        self.append(text)?;
+        let result = regex.is_match(&self.buffer[start..]);
+        self.buffer.truncate(start);
+        result
+    }
+
+    fn compare(
+        &mut self,
+        how: Comparison,
+        operator: Operator,
+        left: &'p Expression,
+        right: &'p Expression,
+    ) -> Result<bool, Failure> {
+        let ordering = match how {
+            Comparison::Text => Some(self.compare_texts(left, right)?),
+            Comparison::Int => Some(self.int(left)?.cmp(&self.int(right)?)),
+            Comparison::Real => self.real(left)?.partial_cmp(&self.real(right)?),
+            Comparison::Other => {
+                let same = match (self.value(left)?, self.value(right)?) {
+                    // An address is the same whatever its port.
+                    (Value::Ip(left), Value::Ip(right)) => left.ip().to_canonical() == right.ip().to_canonical(),
+                    (left, right) => left == right,
+                };
+                Some(if same { Ordering::Equal } else { Ordering::Less })
+            }
+        };
+        Ok(match operator {
+            Operator::Equal => ordering == Some(Ordering::Equal),
+            Operator::NotEqual => ordering != Some(Ordering::Equal),
+            Operator::Less => ordering == Some(Ordering::Less),
+            Operator::LessOrEqual => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
+            Operator::Greater => ordering == Some(Ordering::Greater),
+            _ => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
+        })
+    }
+
+    fn compare_texts(&mut self, left: &'p Expression, right: &'p Expression) -> Result<Ordering, Failure> {
+        if let (Some(left), Some(right)) = (self.peek(left)?, self.peek(right)?) {
+            return Ok(left.cmp(&right));
+        }
+        let start = self.buffer.len();
+        self.append(left)?;
+        let middle = self.buffer.len();
+        self.append(right)?;
+        let ordering = self.buffer[start..middle].cmp(&self.buffer[middle..]);
+        self.buffer.truncate(start);
+        Ok(ordering)
+    }
+
+    /// An INT or BYTES.
+    pub(super) fn int(&mut self, expression: &'p Expression) -> Result<i64, Failure> {
+        let Expression::IntArithmetic { operator, left, right, .. } = expression else {
+            return Ok(match self.value(expression)? {
+                Value::Int(value) | Value::Bytes(value) => value,
+                _ => 0,
+            });
+        };
+        let (left, right) = (self.int(left)?, self.int(right)?);
+        let result = match operator {
+            Operator::Add => left.checked_add(right),
+            Operator::Subtract => left.checked_sub(right),
+            Operator::Multiply => left.checked_mul(right),
+            Operator::Divide => left.checked_div(right),
+            _ => left.checked_rem(right),
+        };
+        result.ok_or_else(|| {
+            let operator = operator.as_str();
+            Failure::new(if right == 0 { format!("{left} {operator} 0") } else { "a number is too large".to_owned() })
+        })
+    }
+
+    /// A REAL, DURATION or TIME; an INT beside a REAL too.
+    pub(super) fn real(&mut self, expression: &'p Expression) -> Result<f64, Failure> {
+        let Expression::RealArithmetic { operator, left, right, .. } = expression else {
+            return Ok(match self.value(expression)? {
+                Value::Real(value) | Value::Duration(value) | Value::Time(value) => value,
+                Value::Int(value) | Value::Bytes(value) => value as f64,
+                _ => 0.0,
+            });
+        };
+        let (left, right) = (self.real(left)?, self.real(right)?);
+        let result = match operator {
+            Operator::Add => left + right,
+            Operator::Subtract => left - right,
+            Operator::Multiply => left * right,
+            _ => left / right,
+        };
+        if result.is_finite() { Ok(result) } else { Err(Failure::new(format!("{left} {} {right}", operator.as_str()))) }
+    }
+
+    /// A value of any type, with its texts its own.
+    pub(super) fn value(&mut self, expression: &'p Expression) -> Result<Value<'p>, Failure> {
+        Ok(match expression {
+            Expression::Constant(value) => lend(value),
+            Expression::Header(message, name) => Value::Header(*message, name),
+            Expression::Variable(variable) => own((variable.get)(self.task)?),
+            Expression::Storage { name, variable } => {
+                let storage = self.task.host.storage(name);
+                let bytes = |value: u64| Value::Bytes(i64::try_from(value).unwrap_or(i64::MAX));
+                match variable.name.rsplit('.').next() {
+                    Some("free_space") => bytes(storage.free_bytes),
+                    Some("used_space") => bytes(storage.used_bytes),
+                    _ => Value::Bool(storage.is_happy),
+                }
+            }
+            Expression::Field(..) | Expression::Concat(_) => Value::Text(self.text(expression)?),
+            Expression::Substitute { text, regex, with, all } => {
+                Value::owned(self.substitute(text, *regex, with, *all)?)
+            }
+            Expression::Case { text, upper } => {
+                let mut text = self.text(text)?.map(Cow::into_owned);
+                if let Some(text) = &mut text {
+                    if *upper { text.make_ascii_uppercase() } else { text.make_ascii_lowercase() }
+                }
+                Value::Text(text.map(Cow::Owned))
+            }
+            Expression::IntArithmetic { kind, .. } => {
+                let value = self.int(expression)?;
+                if *kind == Type::Bytes { Value::Bytes(value) } else { Value::Int(value) }
+            }
+            Expression::RealArithmetic { kind, .. } => {
+                let value = self.real(expression)?;
+                match kind {
+                    Type::Time => Value::Time(value),
+                    Type::Duration => Value::Duration(value),
+                    _ => Value::Real(value),
+                }
+            }
+            Expression::Call { function, object, arguments } => self.call(function, *object, arguments)?,
+            Expression::Not(_)
+            | Expression::And(_)
+            | Expression::Or(_)
+            | Expression::Truth(_)
+            | Expression::Compare { .. }
+            | Expression::Match { .. }
+            | Expression::Listed { .. } => Value::Bool(self.truth(expression)?),
+        })
+    }
+}
+
+/// The same value, its text borrowed.
+fn lend<'p>(value: &'p Value<'static>) -> Value<'p> {
+    match value {
+        Value::Text(text) => Value::Text(text.as_deref().map(Cow::Borrowed)),
+        Value::Blob(bytes) => Value::Blob(Cow::Borrowed(bytes)),
+        Value::Storage(name) => Value::Storage(name.as_deref().map(Cow::Borrowed)),
+        other => other.clone(),
+    }
+}
+
+/// The same value, its text its own.
+fn own(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Void | Value::Header(..) => Value::Void,
+        Value::Bool(value) => Value::Bool(value),
+        Value::Int(value) => Value::Int(value),
+        Value::Real(value) => Value::Real(value),
+        Value::Time(value) => Value::Time(value),
+        Value::Duration(value) => Value::Duration(value),
+        Value::Bytes(value) => Value::Bytes(value),
+        Value::Ip(value) => Value::Ip(value),
+        Value::Text(text) => Value::Text(text.map(|text| Cow::Owned(text.into_owned()))),
+        Value::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
+        Value::Backend(value) => Value::Backend(value),
+        Value::Storage(name) => Value::Storage(name.map(|name| Cow::Owned(name.into_owned()))),
+        Value::Http(message) => Value::Http(message),
+        Value::Word(word) => Value::Word(word),
+    }
+}

@@ -1,0 +1,158 @@
+//! Texts: built in the workspace where they must be, read where they lie where they need not.
+
+use std::borrow::Cow;
+
+use super::Machine;
+use crate::program::{Expression, Program};
+use crate::task::{Backend, Task};
+use crate::types::Type;
+use crate::value::{Failure, Value, write_int, write_ip, write_real, write_time};
+
+impl<'p> Machine<'p, '_, '_> {
+    /// Gives `use_it` the text of `expression`, and frees the room behind it.
+    pub(super) fn with_text(
+        &mut self,
+        expression: &'p Expression,
+        use_it: impl FnOnce(&mut Task<'_>, &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let start = self.buffer.len();
+        if let Expression::Constant(Value::Text(Some(text))) = expression {
+            // Kept by the task, so counted like any other.
+            self.count(text.len())?;
+            return use_it(self.task, text);
+        }
+        self.append(expression)?;
+        self.count(self.buffer.len() - start)?;
+        let result = use_it(self.task, &self.buffer[start..]);
+        self.buffer.truncate(start);
+        result
+    }
+
+    /// Counts what the request keeps.
+    fn count(&mut self, bytes: usize) -> Result<(), Failure> {
+        let workspace = &mut *self.task.workspace;
+        workspace.bytes_used = workspace.bytes_used.saturating_add(bytes);
+        if workspace.bytes_used > workspace.bytes_max { Err(full(workspace.bytes_max)) } else { Ok(()) }
+    }
+
+    /// Appends the text of `expression` to the buffer; an unset one adds nothing.
+    pub(super) fn append(&mut self, expression: &'p Expression) -> Result<(), Failure> {
+        match expression {
+            Expression::Constant(Value::Text(Some(text))) => self.buffer.extend_from_slice(text),
+            Expression::Field(message, name) => {
+                if let Some(text) = self.task.header(*message, name)? {
+                    self.buffer.extend_from_slice(text);
+                }
+            }
+            Expression::Variable(variable) => {
+                write(&(variable.get)(self.task)?, self.program, &mut self.buffer);
+            }
+            Expression::Concat(parts) => {
+                for part in parts {
+                    self.append(part)?;
+                }
+            }
+            other => {
+                let value = self.value(other)?;
+                write(&value, self.program, &mut self.buffer);
+            }
+        }
+        self.check_room()
+    }
+
+    fn check_room(&self) -> Result<(), Failure> {
+        let workspace = &self.task.workspace;
+        if workspace.bytes_used.saturating_add(self.buffer.len()) > workspace.bytes_max {
+            return Err(full(workspace.bytes_max));
+        }
+        Ok(())
+    }
+
+    /// The text of `expression` where it lies; `None` if it must be built.
+    pub(super) fn peek<'s>(&'s self, expression: &'s Expression) -> Result<Option<Cow<'s, [u8]>>, Failure> {
+        Ok(match expression {
+            Expression::Constant(Value::Text(text)) => Some(Cow::Borrowed(text.as_deref().unwrap_or_default())),
+            Expression::Field(message, name) => {
+                Some(Cow::Borrowed(self.task.header(*message, name)?.unwrap_or_default()))
+            }
+            Expression::Variable(variable) if variable.kind == Type::String => match (variable.get)(self.task)? {
+                Value::Text(text) => Some(text.unwrap_or_default()),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// A text of its own; `None` if it is unset.
+    pub(super) fn text(&mut self, expression: &'p Expression) -> Result<Option<Cow<'p, [u8]>>, Failure> {
+        match expression {
+            Expression::Constant(Value::Text(text)) => Ok(text.as_deref().map(Cow::Borrowed)),
+            Expression::Field(message, name) => {
+                let text = self.task.header(*message, name)?.map(<[u8]>::to_vec);
+                self.count(text.as_ref().map_or(0, Vec::len))?;
+                Ok(text.map(Cow::Owned))
+            }
+            _ => {
+                let start = self.buffer.len();
+                self.append(expression)?;
+                let text = self.buffer[start..].to_vec();
+                self.buffer.truncate(start);
+                self.count(text.len())?;
+                Ok(Some(Cow::Owned(text)))
+            }
+        }
+    }
+
+    /// `text` with what `regex` finds in it replaced.
+    pub(super) fn substitute(
+        &mut self,
+        text: &'p Expression,
+        regex: u32,
+        with: &'p Expression,
+        all: bool,
+    ) -> Result<Vec<u8>, Failure> {
+        let with = self.text(with)?.unwrap_or_default();
+        let regex = &self.program.regexes[regex as usize];
+        let bytes_max = self.task.workspace.bytes_max;
+        let mut result = Vec::new();
+        if let Some(text) = self.peek(text)? {
+            regex.substitute(&text, &with, all, bytes_max, &mut result)?;
+        } else {
+            let start = self.buffer.len();
+            self.append(text)?;
+            regex.substitute(&self.buffer[start..], &with, all, bytes_max, &mut result)?;
+            self.buffer.truncate(start);
+        }
+        self.count(result.len())?;
+        Ok(result)
+    }
+}
+
+fn full(bytes_max: usize) -> Failure {
+    Failure::new(format!("the workspace of {bytes_max} bytes is full"))
+}
+
+/// Writes the text form of a value; what has none writes nothing.
+fn write(value: &Value<'_>, program: &Program, into: &mut Vec<u8>) {
+    match value {
+        Value::Text(text) => into.extend_from_slice(text.as_deref().unwrap_or_default()),
+        Value::Int(value) | Value::Bytes(value) => write_int(*value, into),
+        Value::Real(value) | Value::Duration(value) => write_real(*value, into),
+        Value::Time(value) => write_time(*value, into),
+        Value::Bool(value) => into.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Value::Ip(address) => write_ip(*address, into),
+        Value::Backend(backend) => into.extend_from_slice(backend_name(*backend, program).as_bytes()),
+        Value::Storage(name) => into.extend_from_slice(name.as_deref().unwrap_or_default().as_bytes()),
+        Value::Word(word) => into.extend_from_slice(word.as_bytes()),
+        Value::Blob(bytes) => into.extend_from_slice(bytes),
+        Value::Void | Value::Header(..) | Value::Http(_) => {}
+    }
+}
+
+fn backend_name(backend: Backend, program: &Program) -> &str {
+    match backend {
+        Backend::None => "",
+        Backend::Declared(index) => program.backends.get(index as usize).map_or("", |row| &row.name),
+        Backend::Director(index) => program.objects.get(index as usize).map_or("", |row| &row.name),
+    }
+}

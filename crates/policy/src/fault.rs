@@ -1,0 +1,155 @@
+//! What is wrong with a policy: message, place, and what is allowed there.
+
+use std::fmt;
+
+use crate::source::{Place, Sources, Span};
+
+/// Faults that are kept; a file that is none of ours would give thousands.
+pub const FAULTS_MAX: usize = 100;
+/// How alike two names are for one to be a suggestion for the other, by Jaro and Winkler.
+const LIKENESS_MIN: f64 = 0.8;
+
+/// How grave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The policy is refused.
+    Error,
+    /// The policy runs.
+    Warning,
+}
+
+/// One thing wrong.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// How grave.
+    pub severity: Severity,
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub message: String,
+    /// What is allowed here, the nearest name, or why.
+    pub help: Option<String>,
+    line: String,
+    mark: std::ops::Range<usize>,
+}
+
+impl fmt::Display for Fault {
+    /// Message, place, line, carets under the piece, help.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let number = self.place.line.to_string();
+        let gutter = " ".repeat(number.len());
+        writeln!(f, "{severity}: {}", self.message)?;
+        writeln!(f, "{gutter}--> {}", self.place)?;
+        writeln!(f, "{gutter} |")?;
+        writeln!(f, "{number} | {}", self.line)?;
+        // A tab stays a tab, so the carets stand under the piece whatever a tab's width.
+        let before = &self.line[..self.mark.start];
+        let lead: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let carets = self.line[self.mark.clone()].chars().count().max(1);
+        writeln!(f, "{gutter} | {lead}{}", "^".repeat(carets))?;
+        if let Some(help) = &self.help {
+            writeln!(f, "{gutter} = {help}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All that was found in a policy, errors and warnings, in the order of the text.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The faults, in the order of the text.
+    pub faults: Vec<Fault>,
+}
+
+impl Report {
+    /// Whether the policy is refused.
+    pub fn has_errors(&self) -> bool {
+        self.faults.iter().any(|fault| fault.severity == Severity::Error)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.faults.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// Collects faults while the text is at hand elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    found: Vec<(Severity, Span, String, Option<String>)>,
+}
+
+impl Faults {
+    pub(crate) fn error(&mut self, span: Span, message: impl Into<String>) {
+        self.put(Severity::Error, span, message.into(), None);
+    }
+
+    pub(crate) fn error_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.put(Severity::Error, span, message.into(), Some(help.into()));
+    }
+
+    pub(crate) fn warning(&mut self, span: Span, message: impl Into<String>, help: Option<String>) {
+        self.put(Severity::Warning, span, message.into(), help);
+    }
+
+    fn put(&mut self, severity: Severity, span: Span, message: String, help: Option<String>) {
+        let said = |(_, at, what, _): &(Severity, Span, String, Option<String>)| *at == span && *what == message;
+        // An error must not be lost behind warnings.
+        if (self.found.len() < FAULTS_MAX || (severity == Severity::Error && !self.has_errors()))
+            && !self.found.iter().any(said)
+        {
+            self.found.push((severity, span, message, help));
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.iter().any(|(severity, ..)| *severity == Severity::Error)
+    }
+
+    pub(crate) fn report(mut self, sources: &Sources) -> Report {
+        self.found.sort_by_key(|(_, span, ..)| (span.file, span.start));
+        let fault = |(severity, span, message, help)| {
+            let (line, mark) = sources.line(span);
+            Fault { severity, place: sources.place(span), message, help, line: line.to_owned(), mark }
+        };
+        Report { faults: self.found.into_iter().map(fault).collect() }
+    }
+}
+
+/// The known name most like `name`, if one is near.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_ascii_lowercase();
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_ascii_lowercase()), candidate))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// "did you mean …?", else what is known.
+pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match nearest(name, known.clone()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => allowed(known),
+    }
+}
+
+/// "allowed here: a, b, c".
+pub(crate) fn allowed<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    if known.is_empty() { "none is known here".to_owned() } else { format!("allowed here: {}", known.join(", ")) }
+}

@@ -1,0 +1,173 @@
+//! Expressions, by rising precedence: `||`, `&&`, `!`, one relation, `+ -` and strings side by side, `* / %`, call.
+
+use super::{Parsed, Parser, Stopped};
+use crate::ast::{Expression, ExpressionKind, Name, Operator};
+use crate::lex::Kind;
+use crate::source::Span;
+
+/// Operators and methods of one statement: a tree is no deeper than this and [`super::NESTING_MAX`] together.
+const OPERATORS_MAX: usize = 256;
+
+impl Parser<'_, '_> {
+    pub(super) fn expression(&mut self) -> Parsed<Expression> {
+        self.deeper(Self::or)
+    }
+
+    /// `read` joined by what `operator` finds, from the left.
+    fn chain(
+        &mut self,
+        read: fn(&mut Self) -> Parsed<Expression>,
+        operator: fn(&Self) -> Option<Operator>,
+    ) -> Parsed<Expression> {
+        let mut left = read(self)?;
+        while let Some(operator) = operator(self) {
+            let at = self.span();
+            if operator != Operator::Adjacent {
+                self.next();
+            }
+            self.count_operator(at)?;
+            let right = read(self)?;
+            left = binary(operator, at, left, right);
+        }
+        Ok(left)
+    }
+
+    fn count_operator(&mut self, at: Span) -> Parsed<()> {
+        self.operators += 1;
+        if self.operators <= OPERATORS_MAX {
+            return Ok(());
+        }
+        self.faults.error(at, format!("more than {OPERATORS_MAX} operators in a statement"));
+        Err(Stopped)
+    }
+
+    fn or(&mut self) -> Parsed<Expression> {
+        self.chain(Self::and, |parser| parser.at_symbol("||").then_some(Operator::Or))
+    }
+
+    fn and(&mut self) -> Parsed<Expression> {
+        self.chain(Self::not, |parser| parser.at_symbol("&&").then_some(Operator::And))
+    }
+
+    fn not(&mut self) -> Parsed<Expression> {
+        if !self.at_symbol("!") {
+            return self.relation();
+        }
+        let start = self.next().span;
+        let inner = self.deeper(Self::not)?;
+        let span = start.to(inner.span);
+        Ok(Expression { kind: ExpressionKind::Not(Box::new(inner)), span })
+    }
+
+    fn relation(&mut self) -> Parsed<Expression> {
+        let left = self.sum()?;
+        let operator = match self.kind() {
+            Kind::Symbol("==") => Operator::Equal,
+            Kind::Symbol("!=") => Operator::NotEqual,
+            Kind::Symbol("<") => Operator::Less,
+            Kind::Symbol("<=") => Operator::LessOrEqual,
+            Kind::Symbol(">") => Operator::Greater,
+            Kind::Symbol(">=") => Operator::GreaterOrEqual,
+            Kind::Symbol("~") => Operator::Match,
+            Kind::Symbol("!~") => Operator::NotMatch,
+            Kind::Symbol("=") => {
+                let span = self.span();
+                self.faults.error_help(span, "= sets, it does not compare", "did you mean ==?");
+                Operator::Equal
+            }
+            _ => return Ok(left),
+        };
+        let at = self.next().span;
+        let right = self.sum()?;
+        Ok(binary(operator, at, left, right))
+    }
+
+    fn sum(&mut self) -> Parsed<Expression> {
+        self.chain(Self::product, |parser| match parser.kind() {
+            Kind::Symbol("+") => Some(Operator::Add),
+            Kind::Symbol("-") => Some(Operator::Subtract),
+            Kind::Text(_) => Some(Operator::Adjacent),
+            Kind::Name(word) if !Self::begins_statement(word) => Some(Operator::Adjacent),
+            _ => None,
+        })
+    }
+
+    fn product(&mut self) -> Parsed<Expression> {
+        self.chain(Self::sign, |parser| match parser.kind() {
+            Kind::Symbol("*") => Some(Operator::Multiply),
+            Kind::Symbol("/") => Some(Operator::Divide),
+            Kind::Symbol("%") => Some(Operator::Remainder),
+            _ => None,
+        })
+    }
+
+    fn sign(&mut self) -> Parsed<Expression> {
+        if !self.at_symbol("-") {
+            return self.postfix();
+        }
+        let start = self.next().span;
+        let inner = self.deeper(Self::sign)?;
+        let span = start.to(inner.span);
+        Ok(Expression { kind: ExpressionKind::Minus(Box::new(inner)), span })
+    }
+
+    /// A value, a call, or a method of either.
+    pub(super) fn postfix(&mut self) -> Parsed<Expression> {
+        let mut expression = self.primary()?;
+        while self.at_symbol(".") {
+            let at = self.next().span;
+            self.count_operator(at)?;
+            let name = self.name("a method's name")?;
+            let arguments = self.arguments()?;
+            let span = expression.span.to(self.span_before());
+            let kind = ExpressionKind::Method { of: Box::new(expression), name, arguments };
+            expression = Expression { kind, span };
+        }
+        Ok(expression)
+    }
+
+    fn primary(&mut self) -> Parsed<Expression> {
+        let start = self.span();
+        let kind = match self.kind().clone() {
+            Kind::Text(text) => ExpressionKind::Text(text),
+            Kind::Int(value) => ExpressionKind::Int(value),
+            Kind::Real(value) => ExpressionKind::Real(value),
+            Kind::Duration(value) => ExpressionKind::Duration(value),
+            Kind::Bytes(value) => ExpressionKind::Bytes(value),
+            Kind::Blob(value) => ExpressionKind::Blob(value),
+            Kind::Name(text) => return self.named(text),
+            Kind::Symbol("(") => {
+                self.next();
+                let inner = self.expression()?;
+                self.symbol(")")?;
+                // Brackets keep their span, so that a fault marks them too.
+                return Ok(Expression { span: start.to(self.span_before()), ..inner });
+            }
+            _ => {
+                self.expected("a value");
+                return Err(Stopped);
+            }
+        };
+        self.next();
+        Ok(Expression { kind, span: start })
+    }
+
+    fn named(&mut self, text: String) -> Parsed<Expression> {
+        let start = self.next().span;
+        if !self.at_symbol("(") {
+            return Ok(Expression { kind: ExpressionKind::Name(text), span: start });
+        }
+        let name = Name { text, span: start };
+        let arguments = self.deeper(Self::arguments)?;
+        let span = start.to(self.span_before());
+        Ok(Expression { kind: ExpressionKind::Call { name, arguments }, span })
+    }
+}
+
+fn binary(operator: Operator, at: Span, left: Expression, right: Expression) -> Expression {
+    let span = left.span.to(right.span);
+    Expression {
+        kind: ExpressionKind::Binary { operator, at, left: Box::new(left), right: Box::new(right) },
+        span,
+    }
+}

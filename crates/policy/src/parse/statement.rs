@@ -1,0 +1,224 @@
+//! Blocks and statements.
+
+use super::{Parsed, Parser, Stopped};
+use crate::ast::{Argument, Block, Expression, Operator, Statement, StatementKind};
+use crate::fault::nearest;
+use crate::lex::Kind;
+
+/// Words that begin a statement.
+pub(super) const STATEMENTS: [&str; 12] =
+    ["set", "unset", "call", "return", "if", "new", "include", "else", "elseif", "elsif", "elif", "import"];
+/// Words of other times and places, and what is said here.
+const FORMER: [(&str, &str); 5] = [
+    ("remove", "it is unset since VCL 4.0"),
+    ("error", "it is return (synth(STATUS, REASON)); since VCL 4.0"),
+    ("esi", "it is set beresp.do_esi = true;"),
+    ("goto", "there is no goto; split the subroutine and call it"),
+    ("declare", "there are no local variables; use a header"),
+];
+
+impl Parser<'_, '_> {
+    /// `{ … }`
+    pub(super) fn block(&mut self) -> Parsed<Block> {
+        self.symbol("{")?;
+        self.deeper(|parser| {
+            let mut block = Vec::new();
+            parser.statements(&mut block);
+            Ok(block)
+        })
+        .and_then(|block| self.symbol("}").map(|()| block))
+    }
+
+    /// Statements up to a `}` or the end.
+    fn statements(&mut self, into: &mut Block) {
+        while !self.at_symbol("}") && !self.at_end() {
+            let before = self.at;
+            // A declaration here says that a bracket is missing before it.
+            if self.at_word("sub") && before > 0 {
+                return;
+            }
+            match self.statement() {
+                Ok(statement) => into.push(statement),
+                Err(Stopped) => self.recover(),
+            }
+            if self.at == before && !self.at_symbol("}") && !self.at_end() {
+                self.next();
+            }
+        }
+    }
+
+    /// One statement.
+    fn statement(&mut self) -> Parsed<Statement> {
+        let start = self.span();
+        self.operators = 0;
+        if self.at_symbol("{") {
+            let block = self.block()?;
+            return Ok(Statement { kind: StatementKind::Block(block), span: start });
+        }
+        let Kind::Name(word) = self.kind().clone() else {
+            self.expected("a statement");
+            return Err(Stopped);
+        };
+        let kind = match word.as_str() {
+            "include" => {
+                let mut block = Vec::new();
+                self.include(&mut |parser| parser.statements_to_end(&mut block))?;
+                StatementKind::Block(block)
+            }
+            "set" => self.set()?,
+            "unset" => {
+                self.next();
+                let name = self.name("a variable")?;
+                self.symbol(";")?;
+                StatementKind::Unset(name)
+            }
+            "call" => {
+                self.next();
+                let name = self.name("a subroutine")?;
+                self.symbol(";")?;
+                StatementKind::Call(name)
+            }
+            "return" => self.returning()?,
+            "if" => return self.branch(),
+            "new" => self.new_object()?,
+            "else" | "elseif" | "elsif" | "elif" => {
+                self.faults.error(start, format!("{word} without if before it"));
+                return Err(Stopped);
+            }
+            _ => {
+                let expression = self.postfix()?;
+                if let Some((_, help)) = FORMER.iter().find(|(former, _)| *former == word) {
+                    self.faults.error_help(start, format!("{word} is no statement"), *help);
+                    return Err(Stopped);
+                }
+                if !self.at_symbol(";") && matches!(expression.kind, crate::ast::ExpressionKind::Name(_)) {
+                    let help = match nearest(&word, STATEMENTS) {
+                        Some(near) => format!("did you mean {near}?"),
+                        None => "statements are set, unset, call, return, if, new and functions".to_owned(),
+                    };
+                    self.faults.error_help(start, format!("{word} begins no statement"), help);
+                    return Err(Stopped);
+                }
+                self.symbol(";")?;
+                StatementKind::Do(expression)
+            }
+        };
+        let span = start.to(self.span_before());
+        Ok(Statement { kind, span })
+    }
+
+    /// The statements of a file that a block includes.
+    fn statements_to_end(&mut self, into: &mut Block) {
+        self.statements(into);
+        if !self.at_end() {
+            self.expected("a statement");
+        }
+    }
+
+    fn set(&mut self) -> Parsed<StatementKind> {
+        self.next();
+        let variable = self.name("a variable")?;
+        let operator = match self.kind() {
+            Kind::Symbol("=") => None,
+            Kind::Symbol("+=") => Some(Operator::Add),
+            Kind::Symbol("-=") => Some(Operator::Subtract),
+            Kind::Symbol("*=") => Some(Operator::Multiply),
+            Kind::Symbol("/=") => Some(Operator::Divide),
+            _ => {
+                self.expected("=, +=, -=, *= or /=");
+                return Err(Stopped);
+            }
+        };
+        self.next();
+        let value = self.expression()?;
+        self.symbol(";")?;
+        Ok(StatementKind::Set { variable, operator, value })
+    }
+
+    fn returning(&mut self) -> Parsed<StatementKind> {
+        self.next();
+        if self.take_symbol(";") {
+            return Ok(StatementKind::Return(None));
+        }
+        let bracketed = self.take_symbol("(");
+        if !bracketed {
+            self.expected("(ACTION)");
+            return Err(Stopped);
+        }
+        let action = self.name("an action")?;
+        let arguments = if self.at_symbol("(") { self.arguments()? } else { Vec::new() };
+        self.symbol(")")?;
+        self.symbol(";")?;
+        Ok(StatementKind::Return(Some((action, arguments))))
+    }
+
+    fn condition(&mut self) -> Parsed<Expression> {
+        self.symbol("(")?;
+        let condition = self.expression()?;
+        self.symbol(")")?;
+        Ok(condition)
+    }
+
+    fn branch(&mut self) -> Parsed<Statement> {
+        let span = self.next().span;
+        let mut arms = vec![(self.condition()?, self.block()?)];
+        let mut otherwise = Vec::new();
+        loop {
+            if self.at_word("elseif") || self.at_word("elsif") || self.at_word("elif") {
+                self.next();
+            } else if self.at_word("else") {
+                self.next();
+                if !self.at_word("if") {
+                    otherwise = self.block()?;
+                    break;
+                }
+                self.next();
+            } else {
+                break;
+            }
+            arms.push((self.condition()?, self.block()?));
+        }
+        Ok(Statement { kind: StatementKind::If { arms, otherwise }, span })
+    }
+
+    fn new_object(&mut self) -> Parsed<StatementKind> {
+        self.next();
+        let name = self.name("the object's name")?;
+        self.symbol("=")?;
+        let class = self.name("a module's class, such as directors.round_robin")?;
+        let arguments = self.arguments()?;
+        self.symbol(";")?;
+        Ok(StatementKind::New { name, class, arguments })
+    }
+
+    /// `(a, name = b)`
+    pub(super) fn arguments(&mut self) -> Parsed<Vec<Argument>> {
+        self.symbol("(")?;
+        let mut arguments = Vec::new();
+        if self.take_symbol(")") {
+            return Ok(arguments);
+        }
+        loop {
+            let named = matches!(self.kind(), Kind::Name(_))
+                && matches!(self.tokens.get(self.at + 1).map(|token| &token.kind), Some(Kind::Symbol("=")));
+            let mut name = None;
+            if named {
+                name = Some(self.name("an argument's name")?);
+                self.next();
+            }
+            arguments.push(Argument { name, value: self.expression()? });
+            if self.take_symbol(")") {
+                return Ok(arguments);
+            }
+            if !self.take_symbol(",") {
+                self.expected(", or )");
+                return Err(Stopped);
+            }
+        }
+    }
+
+    /// Whether a name here would begin another statement.
+    pub(super) fn begins_statement(word: &str) -> bool {
+        STATEMENTS.contains(&word)
+    }
+}

@@ -1,0 +1,219 @@
+//! The compiled form: every name is an index or a reference, texts that are constant are one, regular expressions are
+//! compiled. It is never changed after `vcl_init` and shared by all workers.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::acl::Acl;
+use crate::ast::Operator;
+use crate::functions::{Class, Function, Instance};
+use crate::regex::Regex;
+use crate::source::{Sources, Span};
+use crate::step::{Action, Sub};
+use crate::task::Message;
+use crate::types::Type;
+use crate::value::Value;
+use crate::variables::Variable;
+
+/// A backend as the policy declares it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BackendRow {
+    /// Its name.
+    pub name: String,
+    /// Where it is; `None` for `backend NAME none;`, which always fails.
+    pub address: Option<BackendAddress>,
+    /// `.host_header`, for requests that have none.
+    pub host_header: Option<String>,
+    /// `.connect_timeout`, seconds.
+    pub connect_timeout_s: Option<f64>,
+    /// `.first_byte_timeout`, seconds.
+    pub first_byte_timeout_s: Option<f64>,
+    /// `.between_bytes_timeout`, seconds.
+    pub between_bytes_timeout_s: Option<f64>,
+    /// `.max_connections`.
+    pub connections_max: Option<u64>,
+    /// `.proxy_header`: version 1 or 2.
+    pub proxy_header: Option<u8>,
+    /// `.preamble`: what is sent on each new connection.
+    pub preamble: Vec<u8>,
+    /// Its probe, by its index in [`Program::probes`].
+    pub probe: Option<u32>,
+}
+
+/// Where a backend is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackendAddress {
+    /// A host or an address, and a port.
+    Host {
+        /// A name or an address without brackets.
+        host: String,
+        /// 80 unless said.
+        port: u16,
+    },
+    /// A socket in the file system.
+    Path(String),
+}
+
+/// A probe as the policy declares it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProbeRow {
+    /// Its name; empty for one within a backend.
+    pub name: String,
+    /// `.url`, unless there is a request.
+    pub url: String,
+    /// `.request`: its lines, without their ends.
+    pub request: Vec<String>,
+    /// `.expected_response`.
+    pub expected_status: u16,
+    /// `.timeout`, seconds.
+    pub timeout_s: f64,
+    /// `.interval`, seconds.
+    pub interval_s: f64,
+    /// `.initial`: good probes to begin with.
+    pub initial: u32,
+    /// `.window`: the last probes that count.
+    pub window: u32,
+    /// `.threshold`: how many of them must be good.
+    pub threshold: u32,
+}
+
+/// A compiled policy.
+pub struct Program {
+    pub(crate) sources: Sources,
+    pub(crate) backends: Vec<BackendRow>,
+    pub(crate) default_backend: Option<u32>,
+    pub(crate) probes: Vec<ProbeRow>,
+    pub(crate) acls: Vec<Acl>,
+    pub(crate) regexes: Vec<Regex>,
+    pub(crate) subs: Vec<Routine>,
+    /// By [`Sub`].
+    pub(crate) entries: [u32; Sub::ALL.len()],
+    pub(crate) objects: Vec<ObjectRow>,
+    pub(crate) instances: Vec<Option<Instance>>,
+}
+
+/// A subroutine, its parts in the order of the text, the built-in last.
+#[derive(Debug, Default)]
+pub(crate) struct Routine {
+    pub(crate) name: String,
+    pub(crate) body: Vec<Statement>,
+    /// Whether the policy itself says anything in it or in what it calls.
+    pub(crate) is_written: bool,
+}
+
+/// An object that `new` makes.
+#[derive(Debug)]
+pub(crate) struct ObjectRow {
+    pub(crate) name: String,
+    pub(crate) class: &'static Class,
+}
+
+/// One statement.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(crate) span: Span,
+    pub(crate) does: Does,
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub(crate) enum Does {
+    SetHeader { message: Message, name: Box<str>, value: Expression },
+    UnsetHeader { message: Message, name: Box<str> },
+    Set { variable: &'static Variable, value: Expression },
+    Unset(&'static Variable),
+    Call(u32),
+    If { arms: Vec<(Expression, Vec<Statement>)>, otherwise: Vec<Statement> },
+    Block(Vec<Statement>),
+    New { object: u32, arguments: Vec<Option<Expression>> },
+    Do(Expression),
+    HashData(Expression),
+    Ban(Expression),
+    Synthetic(Expression),
+    /// `return;`
+    Leave,
+    Return(Returns),
+}
+
+/// `return (…)` with what is computed when it is reached.
+#[derive(Debug)]
+pub(crate) enum Returns {
+    /// Known already.
+    Action(Action),
+    Synth { status: Expression, reason: Option<Expression> },
+    Error { status: Expression, reason: Option<Expression> },
+    Fail(Expression),
+    PassFor(Expression),
+}
+
+/// How two values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Text,
+    Int,
+    Real,
+    Other,
+}
+
+/// An expression; its type was settled by the checker, and decides with which function of the evaluator it is read.
+#[derive(Debug)]
+pub(crate) enum Expression {
+    Constant(Value<'static>),
+    Field(Message, Box<str>),
+    /// A header itself, for a function that changes it.
+    Header(Message, Box<str>),
+    Variable(&'static Variable),
+    Storage { name: Box<str>, variable: &'static Variable },
+    /// Parts as text, one behind the other.
+    Concat(Vec<Expression>),
+    Not(Box<Expression>),
+    And(Vec<Expression>),
+    Or(Vec<Expression>),
+    /// A value as BOOL.
+    Truth(Box<Expression>),
+    Compare { how: Comparison, operator: Operator, left: Box<Expression>, right: Box<Expression> },
+    Match { text: Box<Expression>, regex: u32, negated: bool },
+    Listed { ip: Box<Expression>, acl: u32, negated: bool },
+    /// INT and BYTES, of which `kind` says which.
+    IntArithmetic { kind: Type, operator: Operator, left: Box<Expression>, right: Box<Expression> },
+    /// REAL, DURATION and TIME.
+    RealArithmetic { kind: Type, operator: Operator, left: Box<Expression>, right: Box<Expression> },
+    Substitute { text: Box<Expression>, regex: u32, with: Box<Expression>, all: bool },
+    /// `.upper()`, `.lower()`
+    Case { text: Box<Expression>, upper: bool },
+    Call { function: &'static Function, object: Option<u32>, arguments: Vec<Option<Expression>> },
+}
+
+impl Program {
+    /// The declared backends; [`Backend::Declared`](crate::task::Backend::Declared) is an index into it.
+    pub fn backends(&self) -> &[BackendRow] {
+        &self.backends
+    }
+
+    /// The backend that is meant where none is set: the one called `default`, else the first.
+    pub fn default_backend(&self) -> Option<u32> {
+        self.default_backend
+    }
+
+    /// The probes.
+    pub fn probes(&self) -> &[ProbeRow] {
+        &self.probes
+    }
+
+    /// Whether the policy adds anything to what is built in for `sub`, there or in a subroutine called from there.
+    pub fn is_written(&self, sub: Sub) -> bool {
+        self.subs[self.entries[sub as usize] as usize].is_written
+    }
+
+    /// The name of an ACL's match, for its log line.
+    pub(crate) fn acl_matches(&self, acl: u32, address: SocketAddr) -> (bool, Option<String>) {
+        let acl = &self.acls[acl as usize];
+        let address: IpAddr = address.ip().to_canonical();
+        acl.matches(address)
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program").field("backends", &self.backends.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! Variables of the connection, the process and the time.
+
+use super::{Variable, count, plain, string, xid};
+use crate::parse::Version;
+use crate::step::Subs;
+use crate::task::{Geo, Task, TcpInfo};
+use crate::types::Type;
+use crate::value::{Failure, Value};
+
+/// A number of `tcp_info`; 0 where the kernel says nothing.
+macro_rules! tcpi {
+    ($name:literal, $field:ident) => {
+        Variable::new($name, Type::Int, Subs::CLIENT, |task| Ok(count(tcp_info(task).$field))).ours()
+    };
+}
+
+/// A text of the database; unset where it knows none.
+macro_rules! geo {
+    ($name:literal, $field:ident) => {
+        Variable::new($name, Type::String, Subs::CLIENT, |task| {
+            Ok(Value::Text(geo(task).$field.map(|text| text.into_owned().into_bytes().into())))
+        })
+        .ours()
+    };
+}
+
+pub(super) static TABLE: [Variable; 58] = [
+    Variable::new("client.identity", Type::String, Subs::REQUEST, |task| {
+        Ok(match &task.client.identity {
+            Some(identity) => Value::text(identity),
+            None => Value::owned(task.session.client.ip().to_canonical().to_string()),
+        })
+    })
+    .set(Subs::CLIENT, |task, value| {
+        task.client.identity = Some(string(value));
+        Ok(())
+    }),
+    plain!("client.ip", Ip, Subs::REQUEST, session.client),
+    Variable::new("server.hostname", Type::String, Subs::ALL, |task| Ok(Value::text(&task.session.hostname))),
+    Variable::new("server.identity", Type::String, Subs::ALL, |task| Ok(Value::text(&task.session.identity))),
+    plain!("server.ip", Ip, Subs::REQUEST, session.server),
+    plain!("remote.ip", Ip, Subs::REQUEST, session.remote),
+    Variable::new("local.endpoint", Type::String, Subs::REQUEST, |task| Ok(Value::text(&task.session.endpoint)))
+        .only(Version::V41),
+    plain!("local.ip", Ip, Subs::REQUEST, session.local),
+    Variable::new("local.socket", Type::String, Subs::REQUEST, |task| Ok(Value::text(&task.session.socket)))
+        .only(Version::V41),
+    plain!("now", Time, Subs::ALL, now_s),
+    plain!("sess.idle_send_timeout", Duration, Subs::CLIENT, Subs::CLIENT, session.idle_send_timeout_s),
+    plain!("sess.send_timeout", Duration, Subs::CLIENT, Subs::CLIENT, session.send_timeout_s),
+    plain!("sess.timeout_idle", Duration, Subs::CLIENT, Subs::CLIENT, session.timeout_idle_s),
+    plain!("sess.timeout_linger", Duration, Subs::CLIENT, Subs::CLIENT, session.timeout_linger_s),
+    Variable::new("sess.xid", Type::String, Subs::REQUEST, |task| Ok(xid(task.session.xid))).only(Version::V41),
+    // The checker makes these three with the storage's name.
+    Variable::new("storage.*.free_space", Type::Bytes, Subs::REQUEST, |_| Ok(Value::Void)),
+    Variable::new("storage.*.happy", Type::Bool, Subs::REQUEST, |_| Ok(Value::Void)),
+    Variable::new("storage.*.used_space", Type::Bytes, Subs::REQUEST, |_| Ok(Value::Void)),
+    Variable::new("client.requests", Type::Int, Subs::CLIENT, |task| Ok(count(task.connection.requests()))).ours(),
+    Variable::new("client.socket.congestion_algorithm", Type::String, Subs::CLIENT, |task| {
+        Ok(Value::Text(task.connection.congestion_algorithm().map(|name| name.into_bytes().into())))
+    })
+    .set(Subs::CLIENT, |task, value| {
+        let name = string(value);
+        set_or_tell(task, |task| task.connection.set_congestion_algorithm(&name))
+    })
+    .ours(),
+    Variable::new("client.socket.cwnd", Type::Int, Subs::CLIENT, |task| Ok(count(tcp_info(task).snd_cwnd)))
+        .set(Subs::CLIENT, |task, value| {
+            let Value::Int(packets) = value else { return Ok(()) };
+            set_or_tell(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
+        })
+        .ours(),
+    // KB a second in both directions, as Fastly has it; 0 is none.
+    Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
+        Ok(count(task.connection.pace_bytes_per_s().unwrap_or(0) / 1024))
+    })
+    .set(Subs::CLIENT, |task, value| {
+        let Value::Int(pace) = value else { return Ok(()) };
+        let bytes_per_s = u64::try_from(pace).unwrap_or(0).saturating_mul(1024);
+        set_or_tell(task, |task| task.connection.set_pace_bytes_per_s(bytes_per_s))
+    })
+    .ours(),
+    Variable::new("client.socket.tcp_info", Type::String, Subs::CLIENT, |task| {
+        let info = tcp_info(task);
+        Ok(Value::owned(format!(
+            "rtt={} rttvar={} min_rtt={} snd_cwnd={} snd_mss={} pmtu={} delivery_rate={} pacing_rate={} \
+             total_retrans={} lost={} notsent_bytes={}",
+            info.rtt_us,
+            info.rttvar_us,
+            info.min_rtt_us,
+            info.snd_cwnd,
+            info.snd_mss,
+            info.pmtu,
+            info.delivery_rate,
+            info.pacing_rate,
+            info.total_retrans,
+            info.lost,
+            info.notsent_bytes
+        )))
+    })
+    .ours(),
+    tcpi!("client.socket.tcpi_advmss", advmss),
+    tcpi!("client.socket.tcpi_bytes_acked", bytes_acked),
+    tcpi!("client.socket.tcpi_bytes_received", bytes_received),
+    tcpi!("client.socket.tcpi_data_segs_in", data_segs_in),
+    tcpi!("client.socket.tcpi_data_segs_out", data_segs_out),
+    tcpi!("client.socket.tcpi_delivery_rate", delivery_rate),
+    tcpi!("client.socket.tcpi_delta_retrans", delta_retrans),
+    tcpi!("client.socket.tcpi_last_data_sent", last_data_sent_ms),
+    tcpi!("client.socket.tcpi_max_pacing_rate", max_pacing_rate),
+    tcpi!("client.socket.tcpi_min_rtt", min_rtt_us),
+    tcpi!("client.socket.tcpi_notsent_bytes", notsent_bytes),
+    tcpi!("client.socket.tcpi_pacing_rate", pacing_rate),
+    tcpi!("client.socket.tcpi_pmtu", pmtu),
+    tcpi!("client.socket.tcpi_rcv_mss", rcv_mss),
+    tcpi!("client.socket.tcpi_rcv_rtt", rcv_rtt_us),
+    tcpi!("client.socket.tcpi_rcv_space", rcv_space),
+    tcpi!("client.socket.tcpi_rcv_ssthresh", rcv_ssthresh),
+    tcpi!("client.socket.tcpi_reordering", reordering),
+    tcpi!("client.socket.tcpi_rtt", rtt_us),
+    tcpi!("client.socket.tcpi_rttvar", rttvar_us),
+    tcpi!("client.socket.tcpi_segs_in", segs_in),
+    tcpi!("client.socket.tcpi_segs_out", segs_out),
+    tcpi!("client.socket.tcpi_snd_cwnd", snd_cwnd),
+    tcpi!("client.socket.tcpi_snd_mss", snd_mss),
+    tcpi!("client.socket.tcpi_snd_ssthresh", snd_ssthresh),
+    tcpi!("client.socket.tcpi_total_retrans", total_retrans),
+    geo!("client.geo.city", city),
+    geo!("client.geo.continent_code", continent_code),
+    geo!("client.geo.country_code", country_code),
+    geo!("client.geo.country_name", country_name),
+    Variable::new("client.geo.latitude", Type::Real, Subs::CLIENT, |task| {
+        Ok(Value::Real(geo(task).latitude.unwrap_or(0.0)))
+    })
+    .ours(),
+    Variable::new("client.geo.longitude", Type::Real, Subs::CLIENT, |task| {
+        Ok(Value::Real(geo(task).longitude.unwrap_or(0.0)))
+    })
+    .ours(),
+    Variable::new("client.geo.metro_code", Type::Int, Subs::CLIENT, |task| {
+        Ok(count(geo(task).metro_code.unwrap_or(0)))
+    })
+    .ours(),
+    geo!("client.geo.postal_code", postal_code),
+    geo!("client.geo.region", region),
+];
+
+/// What the kernel says now, else zeros.
+fn tcp_info(task: &Task<'_>) -> TcpInfo {
+    task.connection.tcp_info().unwrap_or_default()
+}
+
+fn geo<'t>(task: &'t Task<'_>) -> Geo<'t> {
+    task.host.geo(task.session.client.ip()).unwrap_or_default()
+}
+
+/// What the socket refuses is told in the log; the request goes on with what there is.
+fn set_or_tell(
+    task: &mut Task<'_>,
+    set: impl FnOnce(&mut Task<'_>) -> Result<(), String>,
+) -> Result<(), Failure> {
+    if let Err(error) = set(task) {
+        task.tell(crate::task::Tag::Error, error);
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Variables of requests: `req`, `req_top`, `bereq`.
+
+use thalweg_http::{Method, Version as Protocol};
+
+use super::{Variable, count, plain, storage_name, string, text, xid};
+use crate::parse::Version;
+use crate::step::{Sub, Subs};
+use crate::task::{Message, Task};
+use crate::types::Type;
+use crate::value::{Failure, Value};
+
+/// Where there is a request to a backend.
+const BEREQ: Subs = Subs::BACKEND.and(Subs::of(&[Sub::Pipe]));
+/// Where the key is known.
+const HASHED: Subs = Subs::of(&[Sub::Hit, Sub::Miss, Sub::Pass, Sub::Purge, Sub::Deliver]);
+/// What a setting that was never made reads as, as in Varnish.
+const UNSET_S: f64 = -1.0;
+
+pub(super) static TABLE: [Variable; 45] = [
+    Variable::new("req", Type::Http, Subs::CLIENT, |_| Ok(Value::Http(Message::Req))),
+    plain!("req.backend_hint", Backend, Subs::CLIENT, Subs::CLIENT, client.backend_hint),
+    Variable::new("req.can_gzip", Type::Bool, Subs::CLIENT, |task| {
+        let fields = task.fields(Message::Req)?;
+        let is_gzip = |coding: &[u8]| {
+            let name = coding.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+            name.eq_ignore_ascii_case(b"gzip") || name.eq_ignore_ascii_case(b"x-gzip")
+        };
+        let is_refused = |coding: &[u8]| {
+            coding.split(|byte| *byte == b';').skip(1).any(|weight| {
+                let weight = weight.trim_ascii();
+                weight.strip_prefix(b"q=").is_some_and(|value| value.iter().all(|byte| matches!(byte, b'0' | b'.')))
+            })
+        };
+        Ok(Value::Bool(fields.list("accept-encoding").any(|coding| is_gzip(coding) && !is_refused(coding))))
+    }),
+    Variable::new("req.esi", Type::Bool, Subs::CLIENT, |task| Ok(Value::Bool(!task.client.no_esi)))
+        .set(Subs::CLIENT, |task, value| {
+            task.client.no_esi = value == Value::Bool(false);
+            Ok(())
+        })
+        .only(Version::V40),
+    // There are no requests within requests.
+    Variable::new("req.esi_level", Type::Int, Subs::CLIENT, |_| Ok(Value::Int(0))),
+    Variable::new("req.grace", Type::Duration, Subs::CLIENT, |task| {
+        Ok(Value::Duration(task.client.grace_s.unwrap_or(UNSET_S)))
+    })
+    .set(Subs::CLIENT, |task, value| {
+        if let Value::Duration(value) = value {
+            task.client.grace_s = Some(value);
+        }
+        Ok(())
+    }),
+    Variable::new("req.hash", Type::Blob, HASHED, |task| Ok(Value::Blob((&task.client.hash[..]).into()))),
+    plain!("req.hash_always_miss", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_always_miss),
+    plain!("req.hash_ignore_busy", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_ignore_busy),
+    plain!("req.hash_ignore_vary", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_ignore_vary),
+    Variable::headers("req.http.*", Message::Req, Subs::CLIENT, Subs::CLIENT),
+    plain!("req.is_hitmiss", Bool, Subs::CLIENT, client.is_hitmiss),
+    plain!("req.is_hitpass", Bool, Subs::CLIENT, client.is_hitpass),
+    Variable::new("req.method", Type::String, Subs::CLIENT, |task| method(task, Message::Req))
+        .set(Subs::CLIENT, |task, value| set_method(task, Message::Req, value)),
+    Variable::new("req.proto", Type::String, Subs::CLIENT, |task| proto(task, Message::Req))
+        .set_40(Subs::CLIENT, |task, value| set_proto(task, Message::Req, value)),
+    Variable::new("req.restarts", Type::Int, Subs::CLIENT, |task| Ok(count(task.client.restarts))),
+    Variable::new("req.storage", Type::Stevedore, Subs::CLIENT, |task| {
+        Ok(Value::Storage(task.client.storage.as_deref().map(Into::into)))
+    })
+    .set(Subs::CLIENT, |task, value| {
+        task.client.storage = storage_name(value);
+        Ok(())
+    }),
+    plain!("req.time", Time, Subs::CLIENT, client.time_s),
+    Variable::new("req.transport", Type::String, Subs::CLIENT, |_| Ok(Value::text("HTTP/1"))),
+    Variable::new("req.ttl", Type::Duration, Subs::CLIENT, |task| {
+        Ok(Value::Duration(task.client.ttl_s.unwrap_or(UNSET_S)))
+    })
+    .set(Subs::CLIENT, |task, value| {
+        if let Value::Duration(value) = value {
+            task.client.ttl_s = Some(value);
+        }
+        Ok(())
+    }),
+    Variable::new("req.url", Type::String, Subs::CLIENT, |task| url(task, Message::Req))
+        .set(Subs::CLIENT, |task, value| set_url(task, Message::Req, value)),
+    Variable::new("req.xid", Type::String, Subs::CLIENT, |task| Ok(xid(task.client.xid))),
+    Variable::headers("req_top.http.*", Message::ReqTop, Subs::CLIENT, Subs::NONE),
+    Variable::new("req_top.method", Type::String, Subs::CLIENT, |task| method(task, Message::Req)),
+    Variable::new("req_top.proto", Type::String, Subs::CLIENT, |task| proto(task, Message::Req)),
+    plain!("req_top.time", Time, Subs::CLIENT, client.time_s),
+    Variable::new("req_top.url", Type::String, Subs::CLIENT, |task| url(task, Message::Req)),
+    Variable::new("bereq", Type::Http, Subs::BACKEND, |_| Ok(Value::Http(Message::Bereq))),
+    plain!("bereq.backend", Backend, BEREQ, BEREQ, fetch.backend),
+    plain!(
+        "bereq.between_bytes_timeout",
+        Duration,
+        Subs::BACKEND,
+        Subs::BACKEND,
+        fetch.between_bytes_timeout_s
+    ),
+    Variable::new("bereq.body", Type::Body, Subs::NONE, |_| Ok(Value::Void)).unset(
+        Subs::of(&[Sub::BackendFetch]),
+        |task| {
+            task.fetch.drop_body = true;
+            task.unset_header(Message::Bereq, "Content-Length")
+        },
+    ),
+    plain!("bereq.connect_timeout", Duration, BEREQ, BEREQ, fetch.connect_timeout_s),
+    plain!("bereq.first_byte_timeout", Duration, Subs::BACKEND, Subs::BACKEND, fetch.first_byte_timeout_s),
+    Variable::new("bereq.hash", Type::Blob, BEREQ, |task| Ok(Value::Blob((&task.client.hash[..]).into()))),
+    Variable::headers("bereq.http.*", Message::Bereq, BEREQ, BEREQ),
+    plain!("bereq.is_bgfetch", Bool, Subs::BACKEND, fetch.is_bgfetch),
+    plain!("bereq.is_hitmiss", Bool, Subs::BACKEND, fetch.is_hitmiss),
+    plain!("bereq.is_hitpass", Bool, Subs::BACKEND, fetch.is_hitpass),
+    Variable::new("bereq.method", Type::String, BEREQ, |task| method(task, Message::Bereq))
+        .set(BEREQ, |task, value| set_method(task, Message::Bereq, value)),
+    Variable::new("bereq.proto", Type::String, BEREQ, |task| proto(task, Message::Bereq))
+        .set_40(BEREQ, |task, value| set_proto(task, Message::Bereq, value)),
+    Variable::new("bereq.retries", Type::Int, Subs::BACKEND, |task| Ok(count(task.fetch.retries))),
+    plain!("bereq.time", Time, BEREQ, fetch.time_s),
+    plain!("bereq.uncacheable", Bool, Subs::BACKEND, fetch.is_pass),
+    Variable::new("bereq.url", Type::String, BEREQ, |task| url(task, Message::Bereq))
+        .set(BEREQ, |task, value| set_url(task, Message::Bereq, value)),
+    Variable::new("bereq.xid", Type::String, BEREQ, |task| Ok(xid(task.fetch.xid))),
+];
+
+fn method<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
+    Ok(Value::text(task.request(message)?.method_str()))
+}
+
+fn set_method(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
+    let method = string(value);
+    if !thalweg_http::token::is_token(method.as_bytes()) {
+        return Err(Failure::new(format!("{method:?} is no method")));
+    }
+    let request = task.request_mut(message)?;
+    request.method = Method::parse(method.as_bytes());
+    request.method_text = if request.method == Method::Other { method } else { String::new() };
+    Ok(())
+}
+
+fn proto<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
+    Ok(Value::text(match task.request(message)?.version {
+        Protocol::Http10 => "HTTP/1.0",
+        Protocol::Http11 => "HTTP/1.1",
+    }))
+}
+
+fn set_proto(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
+    let proto = string(value);
+    task.request_mut(message)?.version = super::protocol(&proto)?;
+    Ok(())
+}
+
+fn url<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
+    Ok(Value::text(task.request(message)?.target.as_str()))
+}
+
+fn set_url(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
+    let url = text(value);
+    let url = str::from_utf8(&url).map_err(|_| Failure::new("a url has only visible ascii"))?;
+    let refused = |error| Failure::new(format!("cannot set {}.url to {url:?}: {error}", message.as_str()));
+    task.request_mut(message)?.target.set(url).map_err(refused)
+}

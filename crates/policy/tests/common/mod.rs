@@ -1,0 +1,257 @@
+//! What the tests run policies on: a task of its own, with a connection that remembers what it was told.
+#![allow(dead_code, reason = "each test program uses what it needs")]
+
+use std::net::IpAddr;
+
+use thalweg_http::head::{parse_request, parse_response};
+use thalweg_http::{Limits, RequestHead, ResponseHead};
+use thalweg_policy::source::File;
+use thalweg_policy::task::{
+    Client, Fetch, Geo, Kept, Line, Object, Session, Storage, TcpInfo, Workspace,
+};
+use thalweg_policy::{Action, Connection, Failure, Host, Known, Program, Report, Sub, Task, compile};
+
+/// A connection without a socket.
+#[derive(Debug, Default)]
+pub struct Wire {
+    pub algorithm: String,
+    pub pace: Option<u64>,
+    pub cwnd: u64,
+    pub tos: u8,
+}
+
+impl Connection for Wire {
+    fn congestion_algorithm(&self) -> Option<String> {
+        Some(self.algorithm.clone())
+    }
+    fn set_congestion_algorithm(&mut self, name: &str) -> Result<(), String> {
+        if name == "nosuch" {
+            return Err("congestion control nosuch: no such file or directory".to_owned());
+        }
+        self.algorithm = name.to_owned();
+        Ok(())
+    }
+    fn pace_bytes_per_s(&self) -> Option<u64> {
+        self.pace
+    }
+    fn set_pace_bytes_per_s(&mut self, pace: u64) -> Result<(), String> {
+        self.pace = Some(pace);
+        Ok(())
+    }
+    fn set_cwnd(&mut self, packets: u64) -> Result<(), String> {
+        self.cwnd = packets;
+        Err("no socket option sets cwnd".to_owned())
+    }
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        Some(TcpInfo {
+            advmss: 1448,
+            bytes_acked: 1001,
+            bytes_received: 1002,
+            data_segs_in: 1003,
+            data_segs_out: 1004,
+            delivery_rate: 1005,
+            last_data_sent_ms: 1006,
+            lost: 1,
+            max_pacing_rate: 1007,
+            min_rtt_us: 1008,
+            notsent_bytes: 1009,
+            pacing_rate: 1010,
+            pmtu: 1500,
+            rcv_mss: 536,
+            rcv_rtt_us: 1011,
+            rcv_space: 1012,
+            rcv_ssthresh: 1013,
+            reordering: 3,
+            retrans: 2,
+            rtt_us: 20_500,
+            rttvar_us: 1014,
+            segs_in: 1015,
+            segs_out: 1016,
+            snd_cwnd: 10,
+            snd_mss: 1448,
+            snd_ssthresh: 1017,
+            total_retrans: 1018,
+            delta_retrans: 1019,
+        })
+    }
+    fn requests(&self) -> u64 {
+        1
+    }
+    fn set_type_of_service(&mut self, value: u8) -> Result<(), String> {
+        self.tos = value;
+        Ok(())
+    }
+}
+
+/// A host that knows a little.
+#[derive(Debug, Default)]
+pub struct Box1;
+
+impl Host for Box1 {
+    fn is_healthy(&self, backend: u32) -> bool {
+        backend != 1
+    }
+    fn storage(&self, _name: &str) -> Storage {
+        Storage { free_bytes: 4096, used_bytes: 1024, is_happy: true }
+    }
+    fn geo(&self, _address: IpAddr) -> Option<Geo<'_>> {
+        Some(Geo {
+            city: Some("Bergen".into()),
+            continent_code: Some("EU".into()),
+            country_code: Some("NO".into()),
+            country_name: Some("Norway".into()),
+            latitude: Some(60.39),
+            longitude: Some(5.32),
+            metro_code: Some(7),
+            postal_code: Some("5003".into()),
+            region: Some("46".into()),
+        })
+    }
+    fn environment(&self, name: &str) -> Option<String> {
+        (name == "HOME").then(|| "/root".to_owned())
+    }
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
+        if path == "/etc/motd" { Ok(b"hello".to_vec()) } else { Err(format!("{path}: not found")) }
+    }
+    fn ban(&self, expression: &str) -> Result<(), String> {
+        if expression.starts_with("req.") || expression.starts_with("obj.") { Ok(()) } else { Err("no ban".to_owned()) }
+    }
+    fn purge_tags(&self, tags: &str, _soft: bool) -> u64 {
+        tags.split_whitespace().count() as u64
+    }
+}
+
+/// Everything that a task borrows.
+pub struct Bench {
+    pub now_s: f64,
+    pub req: RequestHead,
+    pub bereq: RequestHead,
+    pub beresp: ResponseHead,
+    pub obj: ResponseHead,
+    pub resp: ResponseHead,
+    pub client: Client,
+    pub fetch: Fetch,
+    pub object: Object,
+    pub session: Session,
+    pub wire: Wire,
+    pub host: Box1,
+    pub log: Vec<Line>,
+    pub kept: Kept,
+    pub workspace: Workspace,
+    pub random: u64,
+}
+
+pub fn request(text: &str) -> RequestHead {
+    let mut head = RequestHead::default();
+    let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
+    parse_request(text.as_bytes(), &mut head, &Limits::default()).expect("a request").expect("a whole request");
+    head
+}
+
+pub fn response(text: &str) -> ResponseHead {
+    let mut head = ResponseHead::default();
+    let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
+    parse_response(text.as_bytes(), &mut head, &Limits::default()).expect("a response").expect("a whole response");
+    head
+}
+
+impl Default for Bench {
+    fn default() -> Bench {
+        let req = request(
+            "GET /live/a/seg-1.m4s?b=2&a=1 HTTP/1.1\nHost: Media.Example:8080\nAccept-Encoding: gzip, br\nX-Two: one\nX-Two: two\nCookie: arm=b; id=7",
+        );
+        let beresp = response(
+            "HTTP/1.1 200 OK\nContent-Type: video/mp4\nCache-Control: max-age=60\nContent-Length: 1000000",
+        );
+        Bench {
+            now_s: 784_111_777.0,
+            bereq: req.clone(),
+            req,
+            obj: beresp.clone(),
+            resp: beresp.clone(),
+            beresp,
+            client: Client { time_s: 784_111_777.25, xid: 5, hash: vec![0xab; 32], ..Client::default() },
+            fetch: Fetch { ttl_s: 60.0, grace_s: 10.0, xid: 6, time_s: 784_111_777.5, ..Fetch::default() },
+            object: Object { age_s: 3.0, hits: 2, ttl_s: 57.0, storage: Some("s0".into()), ..Object::default() },
+            session: Session {
+                client: "192.0.2.7:4711".parse().expect("an address"),
+                server: "198.51.100.1:80".parse().expect("an address"),
+                local: "198.51.100.1:80".parse().expect("an address"),
+                remote: "192.0.2.7:4711".parse().expect("an address"),
+                hostname: "edge-1".into(),
+                identity: "edge".into(),
+                endpoint: ":80".into(),
+                socket: "a0".into(),
+                xid: 4,
+                ..Session::default()
+            },
+            wire: Wire { algorithm: "cubic".into(), ..Wire::default() },
+            host: Box1,
+            log: Vec::new(),
+            kept: Kept::default(),
+            workspace: Workspace::default(),
+            random: 1,
+        }
+    }
+}
+
+impl Bench {
+    pub fn task(&mut self) -> Task<'_> {
+        Task {
+            now_s: self.now_s,
+            req: Some(&mut self.req),
+            bereq: Some(&mut self.bereq),
+            beresp: Some(&mut self.beresp),
+            obj: Some(&self.obj),
+            resp: Some(&mut self.resp),
+            client: &mut self.client,
+            fetch: &mut self.fetch,
+            object: &self.object,
+            session: &mut self.session,
+            connection: &mut self.wire,
+            host: &self.host,
+            log: &mut self.log,
+            kept: &mut self.kept,
+            workspace: &mut self.workspace,
+            random: &mut self.random,
+        }
+    }
+
+    pub fn run(&mut self, program: &Program, sub: Sub) -> Result<Action, Failure> {
+        program.run(sub, &mut self.task())
+    }
+}
+
+pub fn known() -> Known {
+    Known {
+        congestion_algorithms: Some(vec!["bbr".into(), "cubic".into(), "reno".into()]),
+        has_geo: Some(true),
+        storages: vec!["s0".into(), "Transient".into()],
+        labels: Some(vec!["other".into()]),
+        resolve: None,
+    }
+}
+
+/// Compiles a policy whose includes are `files`.
+pub fn build_with(text: &str, files: &[(&str, &str)]) -> Result<(Program, Report), Report> {
+    let mut loader = |path: &str, _: &str| {
+        files
+            .iter()
+            .find(|(name, _)| *name == path)
+            .map(|(name, text)| File { name: (*name).to_owned(), text: (*text).to_owned() })
+            .ok_or_else(|| "not found".to_owned())
+    };
+    compile(File { name: "main.vcl".into(), text: text.into() }, &mut loader, &known())
+}
+
+pub fn build(text: &str) -> Result<(Program, Report), Report> {
+    build_with(text, &[])
+}
+
+/// A policy that is right.
+pub fn program(text: &str) -> Program {
+    match build(text) {
+        Ok((program, _)) => program,
+        Err(report) => panic!("{text}\n{report}"),
+    }
+}
