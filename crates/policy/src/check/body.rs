@@ -247,7 +247,7 @@ impl Checker<'_> {
                 None
             }
             other if !other.contains('.') => {
-                let help = suggest(other, STATEMENT_FUNCTIONS);
+                let help = suggest(other, STATEMENT_FUNCTIONS.into_iter().chain(["set", "unset", "call", "return", "if"]));
                 self.faults.error_help(name.span, format!("unknown function {other}"), help);
                 None
             }

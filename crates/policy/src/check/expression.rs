@@ -339,7 +339,8 @@ impl Checker<'_> {
             (Type::String | Type::Header, Type::Ip) => Some("std.ip(TEXT, FALLBACK) makes an IP of it"),
             (Type::String, Type::Backend) => Some("a backend's name stands without quotes"),
             (Type::String, Type::Header) => Some("a header is written as req.http.NAME"),
-            (Type::Ip | Type::Time | Type::Real | Type::Bytes | Type::Acl, Type::Bool) => Some("compare it"),
+            (Type::Ip, Type::Bool) => Some("an IP is compared with ==, or matched with an acl by ~"),
+            (Type::Time | Type::Real | Type::Bytes, Type::Bool) => Some("a number is compared: ==, >"),
             _ => None,
         };
         let message = format!("expected {want}, found {kind}");

@@ -54,7 +54,13 @@ impl Checker<'_> {
     }
 
     fn matching(&mut self, negated: bool, left: &ast::Expression, right: &ast::Expression) -> Option<Lowered> {
-        let (lowered, kind) = self.infer(left, None)?;
+        let Some((lowered, kind)) = self.infer(left, None) else {
+            // The expression is read for its own faults.
+            if let ExpressionKind::Text(_) = right.kind {
+                self.regex(right);
+            }
+            return None;
+        };
         if kind == Type::Ip {
             let ExpressionKind::Name(name) = &right.kind else {
                 let help = "declare acl NAME { \"192.0.2.0\"/24; } and match with its name";

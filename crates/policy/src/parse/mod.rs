@@ -188,13 +188,13 @@ impl Parser<'_, '_> {
         let here = self.span();
         let apart = before.file == here.file
             && before.end <= here.start
-            && self.sources.text(Span { start: before.end, ..here }).len() < FILE_BYTES_MAX
             && self.between(before, here).contains('\n');
         if apart && symbol == ";" {
+            // Goes on as if it were there: the next line is a statement of its own.
             self.faults.error(Span { start: before.end, ..before }, "expected ; at the end of the statement");
-        } else {
-            self.faults.error(here, format!("expected {symbol}, found {found}"));
+            return Ok(());
         }
+        self.faults.error(here, format!("expected {symbol}, found {found}"));
         Err(Stopped)
     }
 
