@@ -122,8 +122,8 @@ impl Checker<'_> {
         } else {
             let help = match (left_kind, right_kind) {
                 (Type::Duration, Type::Int | Type::Real) => "a duration has a unit: 5s",
-                (Type::String | Type::Header, Type::Int | Type::Real) => "std.integer(TEXT, 0) makes a number of a text",
-                (Type::String | Type::Header, Type::Bool) => "a header alone asks whether it is there",
+                (Type::String, Type::Int | Type::Real) => "std.integer(TEXT, 0) makes a number of a text",
+                (Type::String, Type::Bool) => "a header alone asks whether it is there",
                 (_, Type::String) => "the right side stands without quotes",
                 _ => "both sides have the same type",
             };

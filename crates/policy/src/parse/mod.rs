@@ -74,8 +74,9 @@ impl Parser<'_, '_> {
         }
         let start = self.span();
         if self.at_word("vcl") {
-            if self.version().is_ok() {
-                self.version_max = self.version;
+            match self.version() {
+                Ok(()) => self.version_max = self.version,
+                Err(Stopped) => self.recover_declaration(),
             }
         } else {
             let help = "a policy begins with vcl 4.1;";
