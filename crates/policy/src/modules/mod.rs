@@ -7,4 +7,12 @@
 //!
 //! **Invariant:** no function panics on any argument, opens anything or reads a clock.
 
+pub mod blob;
+pub mod cmcd;
+pub mod cookie;
+pub mod directors;
+pub mod header;
+pub mod pace;
+pub mod querystring;
 pub mod standard;
+pub mod xkey;
