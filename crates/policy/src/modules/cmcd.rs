@@ -12,16 +12,16 @@ use thalweg_http::Fields;
 
 use super::blob::percent_decode;
 
-/// The fields that carry CMCD (CTA-5004 §2.2).
+/// The fields that carry CMCD.
 pub const FIELDS: [&str; 4] = ["CMCD-Request", "CMCD-Object", "CMCD-Status", "CMCD-Session"];
-/// The query argument that carries CMCD (CTA-5004 §2.2).
+/// The query argument that carries CMCD.
 pub const ARGUMENT: &[u8] = b"CMCD";
 
 /// The longest text that is read, before and after decoding.
 pub const TEXT_BYTES_MAX: usize = 4096;
 /// The most members of a text that are looked at; version 1 has 18 keys.
 pub const MEMBERS_MAX: usize = 64;
-/// The longest `cid` and `sid`, in characters (CTA-5004 §3).
+/// The longest `cid` and `sid`, in characters (CTA-5004).
 pub const ID_CHARACTERS_MAX: usize = 64;
 /// The digits of an integer (RFC 8941 §3.3.1).
 const INTEGER_DIGITS_MAX: usize = 15;

@@ -17,9 +17,10 @@ pub const BYTES_PER_S_MIN: u64 = 128 * KIB_BYTES;
 
 /// What `rtp` and bitrates leave out: heads of packets (40 of 1,500 bytes and more with options) and retransmissions.
 const OVERHEAD_PERCENT: u64 = 110;
-/// How much faster than its bitrate media is sent where the player gives no `rtp`. A player measures what it is sent, and
-/// must still see enough for the next bitrate up: rungs of a ladder are up to 2 apart, and players want some 1.4 times a
-/// rung's rate before they climb (Netflix's Sammy, SIGCOMM 2023, found about 3 times the highest rate to change no choice).
+/// How much faster than the highest bitrate media is sent where the player gives no `rtp`. A player measures what it is
+/// sent, and must still see enough to choose the next bitrate: rungs of a ladder are up to 2 apart, and hls.js wants 1/0.7
+/// of a rung's rate before it climbs (`abrBandWidthUpFactor`). Sammy (Spang et al., SIGCOMM 2023), where player and pace
+/// were made for each other, goes from 3 with an empty buffer down to 1.5 with a full one.
 const BITRATE_FACTOR: u64 = 3;
 /// The buffer from which a player can miss a segment: two of 4 s, and a retransmission timeout.
 const BUFFER_MS_MIN: u64 = 10_000;

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod glob;
 pub mod number;
+pub mod strftime;
 pub mod text;
 pub mod time;
 

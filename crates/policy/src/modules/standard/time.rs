@@ -8,17 +8,17 @@
 use super::{Error, number, trim};
 
 const DAY_S: i64 = 86_400;
-const MONTHS: [&str; 12] =
+pub(super) const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 /// From the day of 1970-01-01 on.
 const WEEKDAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// A date and a time of day, each number within its bounds.
-struct Civil {
-    year: i64,
-    month: i64,
-    day: i64,
-    second_of_day: i64,
+/// A date and a time of day in UTC, each number within its bounds.
+pub(super) struct Civil {
+    pub(super) year: i64,
+    pub(super) month: i64,
+    pub(super) day: i64,
+    pub(super) second_of_day: i64,
 }
 
 /// `std.time(s)`: seconds since 1970.
@@ -48,7 +48,7 @@ fn date(text: &str) -> Option<i64> {
     } else {
         (asctime(rest.strip_prefix(' ')?)?, Some(3))
     };
-    let full_name = WEEKDAYS[usize::try_from(civil.days().rem_euclid(7)).ok()?];
+    let full_name = civil.weekday();
     (weekday == &full_name[..weekday_bytes.unwrap_or(full_name.len())]).then(|| civil.unix_s())
 }
 
@@ -120,16 +120,41 @@ impl Civil {
         (fits && parts.next().is_none()).then_some(Civil { year, month, day, second_of_day })
     }
 
+    /// The date and time of a second since 1970.
+    pub(super) fn of_unix_s(unix_s: i64) -> Civil {
+        Civil { second_of_day: unix_s.rem_euclid(DAY_S), ..Civil::of_days(unix_s.div_euclid(DAY_S)) }
+    }
+
+    /// The beginning of a day since 1970-01-01: the inverse of [`days`](Self::days), in eras of 400 years.
+    pub(super) fn of_days(days: i64) -> Civil {
+        let (era, day_of_era) = ((days + 719_468).div_euclid(146_097), (days + 719_468).rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let month = (month_from_march + 2) % 12 + 1;
+        Civil {
+            year: era * 400 + year_of_era + i64::from(month < 3),
+            month,
+            day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
+            second_of_day: 0,
+        }
+    }
+
+    /// The weekday's full name.
+    pub(super) fn weekday(&self) -> &'static str {
+        WEEKDAYS[self.days().rem_euclid(7).unsigned_abs() as usize]
+    }
+
     /// Days since 1970-01-01 in the Gregorian calendar. Years are counted from March on, so that the leap day is the last
     /// one of its year; months from March on have 153 days in five.
-    fn days(&self) -> i64 {
+    pub(super) fn days(&self) -> i64 {
         let year = if self.month < 3 { self.year - 1 } else { self.year };
         let month_from_march = (self.month + 9) % 12;
         let day_of_year = (153 * month_from_march + 2) / 5 + self.day - 1;
         year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
     }
 
-    fn unix_s(&self) -> i64 {
+    pub(super) fn unix_s(&self) -> i64 {
         self.days() * DAY_S + self.second_of_day
     }
 }
@@ -227,6 +252,13 @@ mod tests {
         #[test]
         fn nothing_panics(text in "[ -~é]{0,32}", noise in proptest::collection::vec(any::<u8>(), 0..32)) {
             let _ = (time_s(text.as_bytes()), time_s(&noise));
+        }
+
+        #[test]
+        fn a_second_has_one_date(unix_s in -62_135_596_800i64..=253_402_300_799) {
+            let civil = Civil::of_unix_s(unix_s);
+            prop_assert_eq!(civil.unix_s(), unix_s);
+            prop_assert!((1..=12).contains(&civil.month) && (1..=days_of(civil.year, civil.month)).contains(&civil.day));
         }
 
         #[test]
