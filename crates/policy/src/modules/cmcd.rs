@@ -8,6 +8,8 @@
 //! later one does. So does of a newer version what is the same in this one. A value of 0 of a number that says how much is
 //! kept: what to make of it is for the policy.
 
+use std::borrow::Cow;
+
 use thalweg_http::Fields;
 
 use super::blob::percent_decode;
@@ -180,7 +182,8 @@ tokens! {
 /// What stands after the `=` of a member, if anything does.
 enum Value<'a> {
     True,
-    Text(String),
+    /// What follows the opening quote.
+    Quoted(&'a str),
     Token(&'a str),
 }
 
@@ -213,10 +216,7 @@ impl Cmcd {
             let (key, value) = match member.split_once('=') {
                 None => (member, Value::True),
                 Some((key, value)) => match value.strip_prefix('"') {
-                    Some(quoted) => match unquote(quoted) {
-                        Some(text) => (key, Value::Text(text)),
-                        None => continue,
-                    },
+                    Some(quoted) => (key, Value::Quoted(quoted)),
                     None => (key, Value::Token(value)),
                 },
             };
@@ -226,25 +226,25 @@ impl Cmcd {
 
     /// Sets what `key` says; a value of another type than the key's changes nothing.
     fn set(&mut self, key: &str, value: Value<'_>) {
-        match (key, value) {
-            ("bs", value) => replace(&mut self.bs, boolean(&value)),
-            ("su", value) => replace(&mut self.su, boolean(&value)),
-            ("v", Value::Token(token)) => replace(&mut self.v, integer(token)),
-            ("br", Value::Token(token)) => replace_some(&mut self.br_kbps, integer(token)),
-            ("bl", Value::Token(token)) => replace_some(&mut self.bl_ms, integer(token)),
-            ("d", Value::Token(token)) => replace_some(&mut self.d_ms, integer(token)),
-            ("dl", Value::Token(token)) => replace_some(&mut self.dl_ms, integer(token)),
-            ("mtp", Value::Token(token)) => replace_some(&mut self.mtp_kbps, integer(token)),
-            ("rtp", Value::Token(token)) => replace_some(&mut self.rtp_kbps, integer(token)),
-            ("tb", Value::Token(token)) => replace_some(&mut self.tb_kbps, integer(token)),
-            ("pr", Value::Token(token)) => replace_some(&mut self.pr, decimal(token)),
-            ("ot", Value::Token(token)) => replace_some(&mut self.ot, ObjectType::from_token(token)),
-            ("sf", Value::Token(token)) => replace_some(&mut self.sf, StreamingFormat::from_token(token)),
-            ("st", Value::Token(token)) => replace_some(&mut self.st, StreamType::from_token(token)),
-            ("cid", Value::Text(text)) => replace_some(&mut self.cid, id(text)),
-            ("sid", Value::Text(text)) => replace_some(&mut self.sid, id(text)),
-            ("nor", Value::Text(text)) => replace_some(&mut self.nor, path(&text)),
-            ("nrr", Value::Text(text)) => replace_some(&mut self.nrr, range(&text)),
+        match (key.as_bytes(), value) {
+            (b"bs", value) => replace(&mut self.bs, boolean(&value)),
+            (b"su", value) => replace(&mut self.su, boolean(&value)),
+            (b"v", Value::Token(token)) => replace(&mut self.v, integer(token)),
+            (b"br", Value::Token(token)) => replace_some(&mut self.br_kbps, integer(token)),
+            (b"bl", Value::Token(token)) => replace_some(&mut self.bl_ms, integer(token)),
+            (b"d", Value::Token(token)) => replace_some(&mut self.d_ms, integer(token)),
+            (b"dl", Value::Token(token)) => replace_some(&mut self.dl_ms, integer(token)),
+            (b"mtp", Value::Token(token)) => replace_some(&mut self.mtp_kbps, integer(token)),
+            (b"rtp", Value::Token(token)) => replace_some(&mut self.rtp_kbps, integer(token)),
+            (b"tb", Value::Token(token)) => replace_some(&mut self.tb_kbps, integer(token)),
+            (b"pr", Value::Token(token)) => replace_some(&mut self.pr, decimal(token)),
+            (b"ot", Value::Token(token)) => replace_some(&mut self.ot, ObjectType::from_token(token)),
+            (b"sf", Value::Token(token)) => replace_some(&mut self.sf, StreamingFormat::from_token(token)),
+            (b"st", Value::Token(token)) => replace_some(&mut self.st, StreamType::from_token(token)),
+            (b"cid", Value::Quoted(quoted)) => replace_some(&mut self.cid, unquote(quoted).and_then(id)),
+            (b"sid", Value::Quoted(quoted)) => replace_some(&mut self.sid, unquote(quoted).and_then(id)),
+            (b"nor", Value::Quoted(quoted)) => replace_some(&mut self.nor, unquote(quoted).and_then(path)),
+            (b"nrr", Value::Quoted(quoted)) => replace_some(&mut self.nrr, unquote(quoted).and_then(range)),
             _ => {}
         }
     }
@@ -263,14 +263,18 @@ fn replace_some<T>(slot: &mut Option<T>, value: Option<T>) {
 }
 
 /// A string after its opening quote (RFC 8941 §3.3.3, but for UTF-8).
-fn unquote(quoted: &str) -> Option<String> {
+fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
+    let is_plain = |byte: u8| !matches!(byte, b'"' | b'\\') && !byte.is_ascii_control();
+    if let Some(plain) = quoted.strip_suffix('"').filter(|text| text.bytes().all(is_plain)) {
+        return Some(Cow::Borrowed(plain));
+    }
     let mut text = String::new();
     let mut rest = quoted.chars();
     loop {
         match rest.next()? {
-            '"' => return rest.as_str().is_empty().then_some(text),
+            '"' => return rest.as_str().is_empty().then_some(Cow::Owned(text)),
             '\\' => text.push(rest.next().filter(|sign| matches!(sign, '"' | '\\'))?),
-            sign if sign.is_control() => return None,
+            sign if sign.is_ascii_control() => return None,
             sign => text.push(sign),
         }
     }
@@ -297,16 +301,17 @@ fn decimal(token: &str) -> Option<f64> {
     (integer(whole).is_some() && integer(fraction).is_some()).then(|| token.parse().ok()).flatten()
 }
 
-fn id(text: String) -> Option<String> {
-    (text.chars().count() <= ID_CHARACTERS_MAX).then_some(text)
+fn id(text: Cow<'_, str>) -> Option<String> {
+    let is_short = text.len() <= ID_CHARACTERS_MAX || text.chars().count() <= ID_CHARACTERS_MAX;
+    is_short.then(|| text.into_owned())
 }
 
-fn path(text: &str) -> Option<String> {
+fn path(text: Cow<'_, str>) -> Option<String> {
     let decoded = String::from_utf8(percent_decode(text.as_bytes())?).ok()?;
-    (!decoded.contains(char::is_control)).then_some(decoded)
+    (!decoded.bytes().any(|byte| byte.is_ascii_control())).then_some(decoded)
 }
 
-fn range(text: &str) -> Option<NextRange> {
+fn range(text: Cow<'_, str>) -> Option<NextRange> {
     let (first, last) = text.split_once('-')?;
     let end = |digits: &str| if digits.is_empty() { Some(None) } else { integer(digits).map(Some) };
     let range = NextRange { first: end(first)?, last: end(last)? };

@@ -13,6 +13,9 @@ const WHOLE_DIGITS_MAX: usize = 12;
 /// RFC 8941 §3.3.2: digits after the point.
 const FRACTION_DIGITS_MAX: usize = 3;
 
+/// 2⁵³ − 1, the most bytes that an amount may be: it is exact as a double, too.
+pub const BYTES_MAX: u64 = (1 << 53) - 1;
+
 const MINUTE_S: f64 = 60.0;
 const HOUR_S: f64 = 60.0 * MINUTE_S;
 const DAY_S: f64 = 24.0 * HOUR_S;
@@ -127,8 +130,12 @@ pub fn bytes(text: &[u8]) -> Result<u64, Error> {
     if number.negative && thousandths > 0 {
         return Err(Error::Range);
     }
-    let bytes = i64::try_from((thousandths << shift) / 1000).map_err(|_| Error::Range)?;
-    Ok(bytes.unsigned_abs())
+    let bytes = u64::try_from((thousandths << shift) / 1000).map_err(|_| Error::Range)?;
+    check_bytes(bytes)
+}
+
+fn check_bytes(bytes: u64) -> Result<u64, Error> {
+    if bytes <= BYTES_MAX { Ok(bytes) } else { Err(Error::Range) }
 }
 
 /// `std.duration(s)` in seconds: a number, then `ms`, `s`, `m`, `h`, `d`, `w` or `y` (365 days).
@@ -155,12 +162,13 @@ pub fn integer_from_real(value: f64) -> Result<i64, Error> {
 
 /// `std.bytes(real=…)`: rounded down.
 pub fn bytes_from_real(value: f64) -> Result<u64, Error> {
-    if (0.0..INTEGER_END).contains(&value) { Ok(value as u64) } else { Err(Error::Range) }
+    // The cast saturates.
+    if value >= 0.0 { check_bytes(value as u64) } else { Err(Error::Range) }
 }
 
 /// `std.bytes(integer=…)`.
 pub fn bytes_from_integer(value: i64) -> Result<u64, Error> {
-    u64::try_from(value).map_err(|_| Error::Range)
+    u64::try_from(value).map_err(|_| Error::Range).and_then(check_bytes)
 }
 
 /// `std.time(real=…)`: seconds since 1970, none before.
@@ -217,6 +225,9 @@ mod tests {
             ("1K B", None),
             ("1kbb", None),
             ("1e", None),
+            ("7p", Some(7 << 50)),
+            ("8p", None),
+            ("9p", None),
             ("123456789012345", Some(123_456_789_012_345)),
             ("1234567890123456", None),
             ("100%", None),

@@ -2,7 +2,7 @@
 //!
 //! Read are the three forms of RFC 9110 §5.6.7, ISO 8601 as `1994-11-06T08:49:37` in UTC, and seconds since 1970 as a
 //! number that is not negative. Names are compared in their case, and a weekday has to be the date's own. As in varnishd,
-//! a date may lie before 1970, two digits of a year below 70 mean 20xx (RFC 9110's fifty years would need a clock), and a
+//! a date may lie before 1970, two digits of a year below 69 mean 20xx (RFC 9110's fifty years would need a clock), and a
 //! leap second is the second before it. The one difference: 1970-01-01T00:00:00, which varnishd refuses, is 0.
 
 use super::{Error, number, trim};
@@ -64,7 +64,7 @@ fn rfc_850(text: &str) -> Option<Civil> {
     let text = text.strip_suffix(" GMT").filter(|text| text.len() == 18)?;
     separated(text, [(2, '-'), (6, '-'), (9, ' ')])?;
     let year = number(&text[7..9])?;
-    let century = if year < 70 { 2000 } else { 1900 };
+    let century = if year < 69 { 2000 } else { 1900 };
     Civil::new(century + year, month(&text[3..6])?, number(&text[..2])?, &text[10..])
 }
 
@@ -199,6 +199,7 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:60 GMT", 784_111_799.0),
             ("Friday, 06-Nov-70 08:49:37 GMT", 26_729_377.0),
             ("Tuesday, 06-Nov-68 08:49:37 GMT", 3_119_417_377.0),
+            ("Thursday, 06-Nov-69 08:49:37 GMT", -4_806_623.0),
             ("2024-02-29T00:00:00", 1_709_164_800.0),
             ("2012-06-30T23:59:60", 1_341_100_799.0),
             ("1970-01-01T00:00:00", 0.0),
