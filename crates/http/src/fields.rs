@@ -153,6 +153,10 @@ impl Fields {
 
     /// Removes all lines called `name`; says how many there were.
     pub fn remove(&mut self, name: &str) -> usize {
+        // Nearly all that is set was not there before.
+        if !self.contains(name) {
+            return 0;
+        }
         self.remove_where(|line_name, _| line_name.eq_ignore_ascii_case(name.as_bytes()))
     }
 
@@ -165,7 +169,9 @@ impl Fields {
             if unwanted(span.name(&self.text), span.value(&self.text)) {
                 continue;
             }
-            self.text.copy_within(span.start as usize..span.end(), write);
+            if write != span.start as usize {
+                self.text.copy_within(span.start as usize..span.end(), write);
+            }
             let moved = Span::new(write, span.name_bytes as usize, span.value_bytes as usize);
             self.spans[kept] = moved;
             (kept, write) = (kept + 1, moved.end());

@@ -132,9 +132,15 @@ impl Faults {
 /// The known name most like `name`, if one is near.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
+    let likeness = |candidate: &str| {
+        let candidate = candidate.to_ascii_lowercase();
+        // Two letters swapped in a short name, which Jaro and Winkler see as two wrong ones.
+        let is_swapped = name.len() >= 3 && strsim::osa_distance(&name, &candidate) == 1;
+        strsim::jaro_winkler(&name, &candidate).max(if is_swapped { LIKENESS_MIN } else { 0.0 })
+    };
     known
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_ascii_lowercase()), candidate))
+        .map(|candidate| (likeness(candidate), candidate))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)

@@ -1,6 +1,6 @@
 //! How a function of a module is bound to the language: its row in a table, and what it is given when it is called.
 //!
-//! A module is a [`Module`] in [`MODULES`](crate::modules::MODULES). The Rust function behind a row knows nothing of the
+//! A module is a [`Module`] in [`MODULES`](crate::bindings::MODULES). The Rust function behind a row knows nothing of the
 //! language: the row's `run` takes its arguments out of a [`Call`], calls it and makes a [`Value`] of what it returns.
 
 use std::any::Any;

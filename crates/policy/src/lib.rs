@@ -1,8 +1,8 @@
 //! Policies in VCL: from text to what happens to a request.
 //!
 //! A step of the way is a module: [`source`] files and places, `lex` tokens, `ast` and `parse` the tree, `check` names
-//! and types, [`program`] the compiled form, `eval` its run on a [`task`]. [`variables`] and [`modules`] are the tables of
-//! what a policy may name; [`fault`] is what it is told when it is wrong.
+//! and types, [`program`] the compiled form, `eval` its run on a [`task`]. [`variables`] and [`bindings`] are the tables of
+//! what a policy may name, [`modules`] the functions behind the latter; [`fault`] is what it is told when it is wrong.
 //!
 //! A policy is compiled once, with every fault told at once, and then shared by all workers. The edge calls
 //! [`Program::run`] with a [`Sub`] and a [`Task`] and acts on the [`Action`]; a [`Failure`] ends that request with 503.
@@ -22,6 +22,7 @@ pub mod fault;
 pub mod functions;
 mod lex;
 pub mod modules;
+pub mod bindings;
 mod parse;
 pub mod program;
 mod regex;

@@ -83,26 +83,39 @@ pub(crate) fn write_ip(value: SocketAddr, into: &mut Vec<u8>) {
 }
 
 /// Why an evaluation ended: the request is answered with 503.
+///
+/// One pointer, so that what succeeds does not carry the room for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// What.
-    pub what: String,
-    /// The statement that failed.
-    pub place: Option<Place>,
-}
+pub struct Failure(Box<(String, Option<Place>)>);
 
 impl Failure {
     /// A failure whose place the evaluator adds.
     pub fn new(what: impl Into<String>) -> Failure {
-        Failure { what: what.into(), place: None }
+        Failure(Box::new((what.into(), None)))
+    }
+
+    /// What.
+    pub fn what(&self) -> &str {
+        &self.0.0
+    }
+
+    /// The statement that failed.
+    pub fn place(&self) -> Option<&Place> {
+        self.0.1.as_ref()
+    }
+
+    /// Says where, unless that was said before.
+    pub(crate) fn at(mut self, place: impl FnOnce() -> Place) -> Failure {
+        self.0.1.get_or_insert_with(place);
+        self
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(place) => write!(f, "{}:{}: {}", place.file, place.line, self.what),
-            None => f.write_str(&self.what),
+        match self.place() {
+            Some(place) => write!(f, "{}:{}: {}", place.file, place.line, self.what()),
+            None => f.write_str(self.what()),
         }
     }
 }

@@ -72,16 +72,18 @@ Its timestamps go on over the loop; a lost connection is made again.")]
         to: IngestUrl,
     },
 
-    /// Check a config file without running it, or print what can be set
+    /// Check a config file or a policy without running it, or print what can be set
     #[command(after_help = "\
 Examples:
   thalweg check thalweg.toml
+  thalweg check policy.vcl
   thalweg check --settings
 
-Each fault is one line with file, line and column; the exit status is 2 then.")]
+Every fault is told, with file, line and column; the exit status is then 2 for a config file and 1 for a policy.
+Warnings about a policy are told and change nothing.")]
     Check {
-        /// The config file
-        #[arg(value_name = "FILE.toml", required_unless_present = "settings")]
+        /// The config file, or the policy
+        #[arg(value_name = "FILE.toml|FILE.vcl", required_unless_present = "settings")]
         file: Option<PathBuf>,
         /// Print every section and setting with its default and bounds
         #[arg(long, conflicts_with = "file")]

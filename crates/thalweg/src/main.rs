@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod console;
 mod log;
+mod policy;
 mod purge;
 mod roles;
 mod shutdown;
@@ -33,6 +34,10 @@ fn main() -> ExitCode {
         Err(failure) if failure.is::<Faults>() => {
             eprintln!("{failure}");
             ExitCode::from(WRONG_USE)
+        }
+        Err(failure) if failure.is::<policy::Refused>() => {
+            eprint!("{failure}");
+            ExitCode::FAILURE
         }
         Err(failure) => {
             eprintln!("thalweg: {failure:#}");
@@ -65,6 +70,12 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Check { file, .. } => {
             let file = file.expect("clap requires the file or --settings");
+            if file.extension().is_some_and(|extension| extension == "vcl") {
+                let (_, warnings) = policy::check(&file)?;
+                eprint!("{warnings}");
+                print_or_gone(&format!("{}: no error found\n", file.display()));
+                return Ok(());
+            }
             roles::check(&Config::from_file(&file)?)?;
             print_or_gone(&format!("{}: no fault found\n", file.display()));
             Ok(())

@@ -109,7 +109,7 @@ impl Checker<'_> {
         let help = match near {
             Some(near) => format!("did you mean {near}?"),
             None if in_scope.clone().next().is_some() => crate::fault::allowed(in_scope),
-            None => "thalweg check --variables lists what there is".to_owned(),
+            None => "docs/policy.md lists what there is".to_owned(),
         };
         self.faults.error_help(span, message, help);
     }
@@ -135,6 +135,7 @@ impl Checker<'_> {
         }
         self.used_in(name.span, allowed, format!("{} cannot be set", name.text));
         let value = match operator {
+            None if variable.message.is_some() => self.expression(value, Type::String)?,
             None => self.expression(value, variable.kind)?,
             Some(operator) => self.changed(variable, part, name.span, operator, value)?,
         };
@@ -158,7 +159,7 @@ impl Checker<'_> {
             Some(message) => Expression::Field(message, part.into()),
             None => Expression::Variable(variable),
         };
-        let kind = variable.kind;
+        let kind = if variable.message.is_some() { Type::String } else { variable.kind };
         if (kind.is_text() || kind == Type::Body) && operator == Operator::Add {
             let added = self.expression(value, Type::String)?;
             return Some(Expression::Concat(vec![now, added]));
@@ -247,7 +248,7 @@ impl Checker<'_> {
                 None
             }
             other if !other.contains('.') => {
-                let help = suggest(other, STATEMENT_FUNCTIONS);
+                let help = suggest(other, STATEMENT_FUNCTIONS.into_iter().chain(["set", "unset", "call", "return", "if"]));
                 self.faults.error_help(name.span, format!("unknown function {other}"), help);
                 None
             }

@@ -114,7 +114,7 @@ impl Checker<'_> {
         }
         self.used_in(span, variable.read, format!("{name} cannot be read"));
         if let Some(message) = variable.message {
-            return Some((Expression::Field(message, part.into()), Type::Header));
+            return Some((Expression::Field(message, part.into()), Type::String));
         }
         if variable.is_pattern() {
             self.known_storage(part, span)?;
@@ -175,7 +175,7 @@ impl Checker<'_> {
             self.faults.error_help(name.span, format!("unknown function {}", name.text), help);
             return None;
         };
-        if matches!(last, "upper" | "lower") && variables::find(before, self.version).is_some() {
+        if variables::find(before, self.version).is_some() {
             let inner = self.name(before, name.span, None)?;
             let last = Name { text: last.to_owned(), span: name.span };
             return self.property(inner, name.span, &last, arguments);
@@ -329,17 +329,18 @@ impl Checker<'_> {
         let help = match (kind, want) {
             (Type::Int | Type::Real, Type::Duration) => Some("a duration has a unit: 5s"),
             (Type::Int, Type::Real) => Some("std.real(integer=…) makes a REAL of it"),
-            (Type::String | Type::Header, Type::Int) => Some("std.integer(TEXT, FALLBACK) makes an INT of it"),
-            (Type::String | Type::Header, Type::Real) => Some("std.real(TEXT, FALLBACK) makes a REAL of it"),
-            (Type::String | Type::Header, Type::Duration) => {
+            (Type::String, Type::Int) => Some("std.integer(TEXT, FALLBACK) makes an INT of it"),
+            (Type::String, Type::Real) => Some("std.real(TEXT, FALLBACK) makes a REAL of it"),
+            (Type::String, Type::Duration) => {
                 Some("std.duration(TEXT, FALLBACK) makes a DURATION of it")
             }
-            (Type::String | Type::Header, Type::Bytes) => Some("std.bytes(TEXT, FALLBACK) makes BYTES of it"),
-            (Type::String | Type::Header, Type::Time) => Some("std.time(TEXT, FALLBACK) makes a TIME of it"),
-            (Type::String | Type::Header, Type::Ip) => Some("std.ip(TEXT, FALLBACK) makes an IP of it"),
+            (Type::String, Type::Bytes) => Some("std.bytes(TEXT, FALLBACK) makes BYTES of it"),
+            (Type::String, Type::Time) => Some("std.time(TEXT, FALLBACK) makes a TIME of it"),
+            (Type::String, Type::Ip) => Some("std.ip(TEXT, FALLBACK) makes an IP of it"),
             (Type::String, Type::Backend) => Some("a backend's name stands without quotes"),
             (Type::String, Type::Header) => Some("a header is written as req.http.NAME"),
-            (Type::Ip | Type::Time | Type::Real | Type::Bytes | Type::Acl, Type::Bool) => Some("compare it"),
+            (Type::Ip, Type::Bool) => Some("an IP is compared with ==, or matched with an acl by ~"),
+            (Type::Time | Type::Real | Type::Bytes, Type::Bool) => Some("a number is compared: ==, >"),
             _ => None,
         };
         let message = format!("expected {want}, found {kind}");

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use crate::ast::{Declaration, Name, StatementKind};
 use crate::fault::{Faults, suggest};
 use crate::functions::Module;
-use crate::modules::MODULES;
+use crate::bindings::MODULES;
 use crate::parse::{Item, Version};
 use crate::program::{ObjectRow, Program, Routine};
 use crate::source::{Sources, Span};

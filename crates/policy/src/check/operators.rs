@@ -54,7 +54,13 @@ impl Checker<'_> {
     }
 
     fn matching(&mut self, negated: bool, left: &ast::Expression, right: &ast::Expression) -> Option<Lowered> {
-        let (lowered, kind) = self.infer(left, None)?;
+        let Some((lowered, kind)) = self.infer(left, None) else {
+            // The expression is read for its own faults.
+            if let ExpressionKind::Text(_) = right.kind {
+                self.regex(right);
+            }
+            return None;
+        };
         if kind == Type::Ip {
             let ExpressionKind::Name(name) = &right.kind else {
                 let help = "declare acl NAME { \"192.0.2.0\"/24; } and match with its name";
@@ -116,8 +122,8 @@ impl Checker<'_> {
         } else {
             let help = match (left_kind, right_kind) {
                 (Type::Duration, Type::Int | Type::Real) => "a duration has a unit: 5s",
-                (Type::String | Type::Header, Type::Int | Type::Real) => "std.integer(TEXT, 0) makes a number of a text",
-                (Type::String | Type::Header, Type::Bool) => "a header alone asks whether it is there",
+                (Type::String, Type::Int | Type::Real) => "std.integer(TEXT, 0) makes a number of a text",
+                (Type::String, Type::Bool) => "a header alone asks whether it is there",
                 (_, Type::String) => "the right side stands without quotes",
                 _ => "both sides have the same type",
             };

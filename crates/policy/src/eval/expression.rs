@@ -80,6 +80,9 @@ impl<'p> Machine<'p, '_, '_> {
         left: &'p Expression,
         right: &'p Expression,
     ) -> Result<bool, Failure> {
+        if how == Comparison::Text && matches!(operator, Operator::Equal | Operator::NotEqual) {
+            return Ok(self.is_same_text(left, right)? == (operator == Operator::Equal));
+        }
         let ordering = match how {
             Comparison::Text => Some(self.compare_texts(left, right)?),
             Comparison::Int => Some(self.int(left)?.cmp(&self.int(right)?)),
@@ -103,6 +106,14 @@ impl<'p> Machine<'p, '_, '_> {
         })
     }
 
+    /// Most texts that differ have other lengths, and then no byte is looked at.
+    fn is_same_text(&mut self, left: &'p Expression, right: &'p Expression) -> Result<bool, Failure> {
+        if let (Some(left), Some(right)) = (self.peek(left)?, self.peek(right)?) {
+            return Ok(left == right);
+        }
+        Ok(self.compare_texts(left, right)? == Ordering::Equal)
+    }
+
     fn compare_texts(&mut self, left: &'p Expression, right: &'p Expression) -> Result<Ordering, Failure> {
         if let (Some(left), Some(right)) = (self.peek(left)?, self.peek(right)?) {
             return Ok(left.cmp(&right));
@@ -118,11 +129,11 @@ impl<'p> Machine<'p, '_, '_> {
 
     /// An INT or BYTES.
     pub(super) fn int(&mut self, expression: &'p Expression) -> Result<i64, Failure> {
-        let Expression::IntArithmetic { operator, left, right, .. } = expression else {
-            return Ok(match self.value(expression)? {
-                Value::Int(value) | Value::Bytes(value) => value,
-                _ => 0,
-            });
+        let (operator, left, right) = match expression {
+            Expression::IntArithmetic { operator, left, right, .. } => (operator, left, right),
+            Expression::Constant(value) => return Ok(as_int(value)),
+            Expression::Variable(variable) => return Ok(as_int(&(variable.get)(self.task)?)),
+            other => return Ok(as_int(&self.value(other)?)),
         };
         let (left, right) = (self.int(left)?, self.int(right)?);
         let result = match operator {
@@ -140,12 +151,11 @@ impl<'p> Machine<'p, '_, '_> {
 
     /// A REAL, DURATION or TIME; an INT beside a REAL too.
     pub(super) fn real(&mut self, expression: &'p Expression) -> Result<f64, Failure> {
-        let Expression::RealArithmetic { operator, left, right, .. } = expression else {
-            return Ok(match self.value(expression)? {
-                Value::Real(value) | Value::Duration(value) | Value::Time(value) => value,
-                Value::Int(value) | Value::Bytes(value) => value as f64,
-                _ => 0.0,
-            });
+        let (operator, left, right) = match expression {
+            Expression::RealArithmetic { operator, left, right, .. } => (operator, left, right),
+            Expression::Constant(value) => return Ok(as_real(value)),
+            Expression::Variable(variable) => return Ok(as_real(&(variable.get)(self.task)?)),
+            other => return Ok(as_real(&self.value(other)?)),
         };
         let (left, right) = (self.real(left)?, self.real(right)?);
         let result = match operator {
@@ -204,6 +214,21 @@ impl<'p> Machine<'p, '_, '_> {
             | Expression::Match { .. }
             | Expression::Listed { .. } => Value::Bool(self.truth(expression)?),
         })
+    }
+}
+
+fn as_int(value: &Value<'_>) -> i64 {
+    match value {
+        Value::Int(value) | Value::Bytes(value) => *value,
+        _ => 0,
+    }
+}
+
+fn as_real(value: &Value<'_>) -> f64 {
+    match value {
+        Value::Real(value) | Value::Duration(value) | Value::Time(value) => *value,
+        Value::Int(value) | Value::Bytes(value) => *value as f64,
+        _ => 0.0,
     }
 }
 

@@ -24,7 +24,8 @@ pub(crate) const DIRECTOR_DEPTH_MAX: usize = 16;
 enum Flow {
     Next,
     Leave,
-    Return(Action),
+    /// Boxed, as nearly every statement is followed by another.
+    Return(Box<Action>),
 }
 
 /// A run under way.
@@ -65,8 +66,10 @@ impl Program {
         machine.buffer.clear();
         task.workspace.buffer = machine.buffer;
         match result {
-            Ok(Flow::Return(Action::PassFor(_))) if sub != Sub::BackendResponse => Ok(Action::Pass),
-            Ok(Flow::Return(action)) => Ok(action),
+            Ok(Flow::Return(action)) => match *action {
+                Action::PassFor(_) if sub != Sub::BackendResponse => Ok(Action::Pass),
+                action => Ok(action),
+            },
             Ok(_) => Err(Failure::new(format!("{sub} ended without an action"))),
             Err(failure) => {
                 task.tell(Tag::Error, failure.to_string());
@@ -109,10 +112,7 @@ impl<'p> Machine<'p, '_, '_> {
             match flow {
                 Ok(Flow::Next) => {}
                 Ok(flow) => return Ok(flow),
-                Err(mut failure) => {
-                    failure.place.get_or_insert_with(|| self.program.sources.place(statement.span));
-                    return Err(failure);
-                }
+                Err(failure) => return Err(failure.at(|| self.program.sources.place(statement.span))),
             }
         }
         Ok(Flow::Next)
@@ -178,7 +178,7 @@ impl<'p> Machine<'p, '_, '_> {
                 })?;
             }
             Does::Leave => return Ok(Flow::Leave),
-            Does::Return(returns) => return self.returns(returns).map(Flow::Return),
+            Does::Return(returns) => return self.returns(returns).map(|action| Flow::Return(Box::new(action))),
         }
         Ok(Flow::Next)
     }

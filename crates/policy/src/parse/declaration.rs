@@ -21,7 +21,7 @@ impl Parser<'_, '_> {
     }
 
     /// Goes to the next word that begins a declaration outside of blocks.
-    fn recover_declaration(&mut self) {
+    pub(super) fn recover_declaration(&mut self) {
         let mut depth = 0_usize;
         while !self.at_end() {
             if self.at_symbol("{") {

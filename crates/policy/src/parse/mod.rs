@@ -74,8 +74,9 @@ impl Parser<'_, '_> {
         }
         let start = self.span();
         if self.at_word("vcl") {
-            if self.version().is_ok() {
-                self.version_max = self.version;
+            match self.version() {
+                Ok(()) => self.version_max = self.version,
+                Err(Stopped) => self.recover_declaration(),
             }
         } else {
             let help = "a policy begins with vcl 4.1;";
@@ -188,13 +189,13 @@ impl Parser<'_, '_> {
         let here = self.span();
         let apart = before.file == here.file
             && before.end <= here.start
-            && self.sources.text(Span { start: before.end, ..here }).len() < FILE_BYTES_MAX
             && self.between(before, here).contains('\n');
         if apart && symbol == ";" {
+            // Goes on as if it were there: the next line is a statement of its own.
             self.faults.error(Span { start: before.end, ..before }, "expected ; at the end of the statement");
-        } else {
-            self.faults.error(here, format!("expected {symbol}, found {found}"));
+            return Ok(());
         }
+        self.faults.error(here, format!("expected {symbol}, found {found}"));
         Err(Stopped)
     }
 

@@ -1,5 +1,5 @@
 //! What the tests run policies on: a task of its own, with a connection that remembers what it was told.
-#![allow(dead_code, reason = "each test program uses what it needs")]
+#![allow(dead_code, unreachable_pub, reason = "each test program uses what it needs")]
 
 use std::net::IpAddr;
 

@@ -1,0 +1,166 @@
+//! The directors that go through their members in order: `round_robin` and `fallback` (vmod_directors(3)).
+//!
+//! Workers that choose at once may get the same member, or one twice; nothing depends on who comes first, so the
+//! counters are relaxed.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::{Error, push};
+
+/// Each healthy member in turn.
+#[derive(Debug)]
+pub struct RoundRobin<M> {
+    members: Vec<M>,
+    next: AtomicUsize,
+}
+
+impl<M> Default for RoundRobin<M> {
+    fn default() -> RoundRobin<M> {
+        RoundRobin { members: Vec::new(), next: AtomicUsize::new(0) }
+    }
+}
+
+impl<M: PartialEq> RoundRobin<M> {
+    /// Adds `member` at the end; one that is in already comes up twice.
+    pub fn add(&mut self, member: M) -> Result<(), Error> {
+        push(&mut self.members, member)
+    }
+
+    /// Removes the first `member`; says whether there was one.
+    pub fn remove(&mut self, member: &M) -> bool {
+        let index = self.members.iter().position(|other| other == member);
+        index.map(|index| self.members.remove(index)).is_some()
+    }
+
+    /// The members in order.
+    pub fn members(&self) -> &[M] {
+        &self.members
+    }
+
+    /// The next healthy member, `None` if there is none.
+    pub fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
+        let first = self.next.fetch_add(1, Relaxed);
+        for skipped in 0..self.members.len() {
+            let member = &self.members[first.wrapping_add(skipped) % self.members.len()];
+            if is_healthy(member) {
+                // The next one follows the member chosen: else who follows a sick one had twice its share.
+                self.next.fetch_add(skipped, Relaxed);
+                return Some(member);
+            }
+        }
+        None
+    }
+}
+
+/// The first healthy member; if sticky, the one chosen before as long as it is healthy.
+#[derive(Debug)]
+pub struct Fallback<M> {
+    members: Vec<M>,
+    sticky: bool,
+    current: AtomicUsize,
+}
+
+impl<M: PartialEq> Fallback<M> {
+    /// A director without members.
+    pub fn new(sticky: bool) -> Fallback<M> {
+        Fallback { members: Vec::new(), sticky, current: AtomicUsize::new(0) }
+    }
+
+    /// Adds `member` with the lowest priority.
+    pub fn add(&mut self, member: M) -> Result<(), Error> {
+        push(&mut self.members, member)
+    }
+
+    /// Removes the first `member`; says whether there was one. Who is after it keeps being the one chosen before.
+    pub fn remove(&mut self, member: &M) -> bool {
+        let Some(index) = self.members.iter().position(|other| other == member) else { return false };
+        self.members.remove(index);
+        let current = self.current.get_mut();
+        if *current > index {
+            *current -= 1;
+        }
+        true
+    }
+
+    /// The members in order.
+    pub fn members(&self) -> &[M] {
+        &self.members
+    }
+
+    /// The member to use, `None` if none is healthy. A sticky one goes on from the one it has, and begins again after the
+    /// last.
+    pub fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
+        let first = if self.sticky { self.current.load(Relaxed) } else { 0 };
+        let indexes = (0..self.members.len()).map(|skipped| (first + skipped) % self.members.len());
+        for index in indexes {
+            if is_healthy(&self.members[index]) {
+                self.current.store(index, Relaxed);
+                return Some(&self.members[index]);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picks<'a>(count: usize, mut pick: impl FnMut() -> Option<&'a char>) -> String {
+        (0..count).map(|_| pick().copied().unwrap_or('-')).collect()
+    }
+
+    #[test]
+    fn round_robin_takes_turns_and_leaves_out_the_sick() {
+        let mut director = RoundRobin::default();
+        assert_eq!(director.pick(|_| true), None);
+        "abc".chars().for_each(|member| director.add(member).unwrap());
+        director.next = AtomicUsize::new(0);
+        assert_eq!(picks(4, || director.pick(|_| true)), "abca");
+        assert_eq!(picks(4, || director.pick(|member| *member != 'b')), "caca");
+        assert_eq!(picks(2, || director.pick(|_| false)), "--");
+        assert!(director.remove(&'a') && !director.remove(&'a'));
+        assert_eq!(director.members(), ['b', 'c']);
+        assert_eq!(director.add('b').map(|()| director.members().len()), Ok(3));
+    }
+
+    #[test]
+    fn round_robin_survives_the_end_of_its_counter() {
+        let mut director = RoundRobin { members: vec!['a', 'b'], next: AtomicUsize::new(usize::MAX) };
+        assert_eq!(picks(3, || director.pick(|_| true)), "bab");
+        assert!(director.remove(&'b'));
+        assert_eq!(picks(2, || director.pick(|_| true)), "aa");
+    }
+
+    #[test]
+    fn fallback_prefers_the_first() {
+        let mut director = Fallback::new(false);
+        "abc".chars().for_each(|member| director.add(member).unwrap());
+        assert_eq!(director.pick(|_| true), Some(&'a'));
+        assert_eq!(director.pick(|member| *member != 'a'), Some(&'b'));
+        assert_eq!(director.pick(|_| true), Some(&'a'));
+        assert_eq!(director.pick(|_| false), None);
+    }
+
+    #[test]
+    fn a_sticky_fallback_stays_and_begins_again() {
+        let mut director = Fallback::new(true);
+        "abc".chars().for_each(|member| director.add(member).unwrap());
+        assert_eq!(director.pick(|member| *member != 'a'), Some(&'b'));
+        assert_eq!(director.pick(|_| true), Some(&'b'));
+        assert!(director.remove(&'a'));
+        assert_eq!(director.pick(|_| true), Some(&'b'));
+        assert_eq!(director.pick(|member| *member != 'b'), Some(&'c'));
+        assert!(director.remove(&'c'));
+        assert_eq!(director.pick(|_| true), Some(&'b'));
+    }
+
+    #[test]
+    fn members_are_bounded() {
+        let mut director = Fallback::new(false);
+        for _ in 0..super::super::MEMBERS_MAX {
+            director.add(1).unwrap();
+        }
+        assert_eq!(director.add(1), Err(Error::Members));
+    }
+}

@@ -1,0 +1,125 @@
+//! The directors that choose by weight: `random` and `hash` (vmod_directors(3)).
+//!
+//! They are one: a number from 0 on and below 1 falls on one of the healthy members, laid side by side as wide as their
+//! weights. For `random` the number is random, for `hash` it is [`unit_of`] of a text, which is that of varnishd: the same
+//! text goes to the same member in both. When a member's health changes, others move too: what must not is for `shard`.
+
+use super::{Error, push, shard};
+
+/// Members with weights.
+#[derive(Debug)]
+pub struct Weighted<M> {
+    members: Vec<(M, f64)>,
+}
+
+impl<M> Default for Weighted<M> {
+    fn default() -> Weighted<M> {
+        Weighted { members: Vec::new() }
+    }
+}
+
+impl<M: PartialEq> Weighted<M> {
+    /// Adds `member`. One with weight 0 is never chosen.
+    pub fn add(&mut self, member: M, weight: f64) -> Result<(), Error> {
+        if !(weight.is_finite() && weight >= 0.0) {
+            return Err(Error::Weight(weight));
+        }
+        push(&mut self.members, (member, weight))
+    }
+
+    /// Removes the first `member`; says whether there was one.
+    pub fn remove(&mut self, member: &M) -> bool {
+        let index = self.members.iter().position(|(other, _)| other == member);
+        index.map(|index| self.members.remove(index)).is_some()
+    }
+
+    /// The members in order.
+    pub fn members(&self) -> impl Iterator<Item = &M> {
+        self.members.iter().map(|(member, _)| member)
+    }
+
+    /// The healthy member on which `unit` falls, `None` if none is healthy. `is_healthy` is asked twice of each, and may
+    /// change its mind.
+    pub fn pick(&self, unit: f64, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
+        let mut healthy = |(member, weight): &(M, f64)| *weight > 0.0 && is_healthy(member);
+        let total: f64 = self.members.iter().filter(|entry| healthy(entry)).map(|(_, weight)| weight).sum();
+        let mut left = unit * total;
+        let mut last = None;
+        for entry in self.members.iter().filter(|entry| healthy(entry)) {
+            last = Some(&entry.0);
+            if left < entry.1 {
+                break;
+            }
+            left -= entry.1;
+        }
+        last
+    }
+}
+
+/// The place of `text` from 0 on and below 1, for the hash director.
+pub fn unit_of(text: &[u8]) -> f64 {
+    f64::from(shard::key_of(text)) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn director(members: &[(char, f64)]) -> Weighted<char> {
+        let mut director = Weighted::default();
+        for (member, weight) in members {
+            director.add(*member, *weight).unwrap();
+        }
+        director
+    }
+
+    #[test]
+    fn members_have_the_width_of_their_weights() {
+        let director = director(&[('a', 1.0), ('b', 2.0), ('c', 0.0), ('d', 1.0)]);
+        for (unit, picked) in [(0.0, 'a'), (0.249, 'a'), (0.25, 'b'), (0.749, 'b'), (0.75, 'd'), (0.999, 'd')]
+        {
+            assert_eq!(director.pick(unit, |_| true), Some(&picked), "{unit}");
+        }
+        assert_eq!(director.pick(0.49, |member| *member != 'b'), Some(&'a'));
+        assert_eq!(director.pick(0.5, |member| *member != 'b'), Some(&'d'));
+        assert_eq!(director.pick(0.5, |_| false), None);
+        assert_eq!(director.pick(0.5, |member| *member == 'c'), None);
+        assert_eq!(director.members().collect::<String>(), "abcd");
+    }
+
+    #[test]
+    fn weights_are_checked() {
+        for weight in [-1.0, f64::INFINITY, f64::NAN] {
+            assert!(matches!(Weighted::default().add('a', weight), Err(Error::Weight(_))), "{weight}");
+        }
+        let mut director = director(&[('a', 1.0), ('a', 2.0)]);
+        assert!(director.remove(&'a') && director.remove(&'a') && !director.remove(&'a'));
+    }
+
+    /// The choices of varnishd 7.1.1 for `k0` to `k39` among a (1), b (2) and c (1).
+    #[test]
+    fn texts_go_where_varnishd_sends_them() {
+        let director = director(&[('a', 1.0), ('b', 2.0), ('c', 1.0)]);
+        let picked: String = (0..40)
+            .map(|index| *director.pick(unit_of(format!("k{index}").as_bytes()), |_| true).unwrap())
+            .collect();
+        assert_eq!(picked, "bcbcbbcccacbbcbbbacbbacccbbcbcbbaabbbccc");
+    }
+
+    proptest! {
+        #[test]
+        fn a_healthy_member_is_found(
+            weights in proptest::collection::vec(0.001f64..1e12, 1..20), unit in 0.0f64..1.0, sick: u32
+        ) {
+            let mut director = Weighted::default();
+            for (index, weight) in weights.iter().enumerate() {
+                director.add(index, *weight).unwrap();
+            }
+            let is_healthy = |index: &usize| sick >> index & 1 == 0;
+            let picked = director.pick(unit, is_healthy);
+            prop_assert_eq!(picked.is_some(), (0..weights.len()).any(|index| is_healthy(&index)));
+            prop_assert!(picked.is_none_or(is_healthy));
+        }
+    }
+}

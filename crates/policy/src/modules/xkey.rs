@@ -1,0 +1,34 @@
+//! `xkey`: the keys by which responses are purged together (vmod_xkey(3) of varnish-modules).
+//!
+//! Keys stand in the fields [`FIELDS`] of a response and in the argument of `xkey.purge` and `xkey.softpurge`, separated
+//! by commas, spaces and tabs, any number of them. Case counts.
+
+/// The fields of a response that have keys; the second is the name that an older module used.
+pub const FIELDS: [&str; 2] = ["xkey", "X-HashTwo"];
+
+/// The keys in `text`, in order, one that comes twice twice.
+pub fn keys(text: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    text.split(|byte| matches!(byte, b',' | b' ' | b'\t')).filter(|key| !key.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_separated_by_commas_and_blanks() {
+        for (text, expected) in [
+            ("", ""),
+            (" ,\t", ""),
+            ("a", "a"),
+            ("8155054 166412 234323", "8155054|166412|234323"),
+            (" a,b ,, c\td,", "a|b|c|d"),
+            ("a;b A", "a;b|A"),
+            ("a\nb", "a\nb"),
+        ] {
+            let expected: Vec<&[u8]> =
+                expected.split('|').filter(|key| !key.is_empty()).map(str::as_bytes).collect();
+            assert_eq!(keys(text.as_bytes()).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Each variable and each function of the tables is run once; a new row without its line here fails.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Bench, build};
+use expect_test::expect_file;
+use thalweg_policy::Sub;
+use thalweg_policy::bindings::MODULES;
+use thalweg_policy::step::Subs;
+use thalweg_policy::types::Type;
+use thalweg_policy::variables::{self, Variable};
+
+/// The name of a variable, for a pattern with a part.
+fn name(variable: &Variable) -> String {
+    let part = if variable.name.starts_with("storage") { "s0" } else { "X-Two" };
+    variable.name.replace('*', part)
+}
+
+/// A value that is not the default.
+fn sample(kind: Type, name: &str) -> &'static str {
+    match (kind, name) {
+        (Type::Bool, "beresp.do_stream" | "req.esi") => "false",
+        (Type::Bool, _) => "true",
+        (Type::Int, "resp.status" | "beresp.status") => "404",
+        (Type::Int, _) => "77",
+        (Type::Duration, _) => "7.5s",
+        (Type::Backend, _) => "other",
+        (Type::Stevedore, _) => "storage.Transient",
+        (_, "req.url" | "bereq.url") => "\"/set\"",
+        (_, "req.method" | "bereq.method") => "\"SET\"",
+        (_, "client.socket.congestion_algorithm") => "\"bbr\"",
+        (_, "req.proto" | "bereq.proto" | "resp.proto" | "beresp.proto") => "\"HTTP/1.0\"",
+        _ => "\"set\"",
+    }
+}
+
+/// Where the results of a subroutine can be seen.
+fn message(sub: Sub) -> &'static str {
+    if Subs::BACKEND.contains(sub) { "bereq" } else { "req" }
+}
+
+fn run(version: &str, sub: Sub, statements: &str) -> (Bench, String) {
+    let text = format!(
+        "vcl {version};\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n\
+         sub unused {{ set req.backend_hint = other; }}\nsub {sub} {{\n{statements}\n}}"
+    );
+    let (program, _) = build(&text).unwrap_or_else(|report| panic!("{text}\n{report}"));
+    let mut bench = Bench::default();
+    let result = match bench.run(&program, sub) {
+        Ok(_) => String::new(),
+        Err(failure) => format!(" failed: {failure}"),
+    };
+    (bench, result)
+}
+
+fn seen(bench: &Bench, sub: Sub, header: &str) -> String {
+    let head = if message(sub) == "bereq" { &bench.bereq } else { &bench.req };
+    match head.fields.get(header) {
+        Some(value) => String::from_utf8_lossy(value).into_owned(),
+        None => "(unset)".to_owned(),
+    }
+}
+
+/// What a variable reads as before and after it is set and unset.
+fn variable(variable: &Variable, version: &str) -> String {
+    let name = name(variable);
+    let mut line = format!("{:<36} {:<9}", variable.name, variable.kind.as_str());
+    let mut is_run = false;
+    let out = |sub| format!("{}.http.X-Seen", message(sub));
+    // HTTP and BLOB have no text; that they are taken as arguments is shown with the functions.
+    if let Some(sub) = variable.read.iter().next() {
+        is_run = true;
+        if !matches!(variable.kind, Type::Http | Type::Blob) {
+            let (bench, failed) = run(version, sub, &format!("set {} = \"\" + {name};", out(sub)));
+            line.push_str(&format!(" {}{failed}", seen(&bench, sub, "X-Seen")));
+        }
+    }
+    if let Some(sub) = variable.set.iter().next() {
+        is_run = true;
+        let value = sample(variable.kind, variable.name);
+        // Else the built-in policy would make another body.
+        let end = if variable.kind == Type::Body { "return (deliver);" } else { "" };
+        let read = if variable.read.is_empty() { String::new() } else { format!("set {} = \"\" + {name};", out(sub)) };
+        let (bench, failed) = run(version, sub, &format!("set {name} = {value}; {read} {end}"));
+        let after = match variable.name {
+            "resp.body" => String::from_utf8_lossy(&bench.client.body.unwrap_or_default()).into_owned(),
+            "beresp.body" => String::from_utf8_lossy(&bench.fetch.body.unwrap_or_default()).into_owned(),
+            "client.socket.cwnd" => bench.wire.cwnd.to_string(),
+            _ => seen(&bench, sub, "X-Seen"),
+        };
+        line.push_str(&format!(" set {after}{failed}"));
+    }
+    if let Some(sub) = variable.unset.iter().next() {
+        is_run = true;
+        let (bench, failed) = run(version, sub, &format!("unset {name};"));
+        let gone = if variable.name == "bereq.body" {
+            bench.fetch.drop_body.to_string()
+        } else {
+            let head = match variable.name.split('.').next() {
+                Some("req") => &bench.req.fields,
+                Some("bereq") => &bench.bereq.fields,
+                Some("beresp") => &bench.beresp.fields,
+                _ => &bench.resp.fields,
+            };
+            head.get("X-Two").is_none().to_string()
+        };
+        line.push_str(&format!(" unset {gone}{failed}"));
+    }
+    assert!(is_run || matches!(variable.kind, Type::Http | Type::Blob), "{} is run", variable.name);
+    line.push('\n');
+    line
+}
+
+#[test]
+fn every_variable() {
+    let mut text = String::new();
+    for row in variables::all() {
+        text.push_str(&variable(row, row.version().unwrap_or("4.1")));
+    }
+    // Those that 4.0 alone may set.
+    for name in ["req.proto", "bereq.proto", "beresp.proto", "resp.proto"] {
+        let sub = if name.starts_with("be") { Sub::BackendResponse } else { Sub::Deliver };
+        let (bench, failed) =
+            run("4.0", sub, &format!("set {name} = \"HTTP/1.0\"; set {}.http.X-Seen = {name};", message(sub)));
+        text.push_str(&format!("{name} in 4.0: {}{failed}\n", seen(&bench, sub, "X-Seen")));
+    }
+    expect_file!["variables.txt"].assert_eq(&text);
+}
+
+/// The reference has each variable with where it may be used, as the table says it.
+#[test]
+fn the_reference_is_the_table() {
+    let mut table = String::from("| Variable | Type | Read | Set | Unset | Version |\n|---|---|---|---|---|---|\n");
+    for row in variables::all() {
+        let ours = if row.is_ours { ", not in Varnish" } else { "" };
+        let version = row.version().unwrap_or("4.0, 4.1");
+        table.push_str(&format!(
+            "| `{}` | {} | {} | {} | {} | {version}{ours} |\n",
+            row.name, row.kind, row.read, row.set, row.unset
+        ));
+    }
+    expect_file!["../../../docs/policy-variables.md"].assert_eq(&format!(
+        "# Variables of a policy\n\nMade from the table in `crates/policy/src/variables`; \
+         `client` and `backend` are the subroutines of that side.\n\n{table}"
+    ));
+}
+
+/// A call of each function, and what it gives; by module, or class.
+fn calls() -> BTreeMap<&'static str, (Sub, &'static str)> {
+    BTreeMap::from(include!("calls.in"))
+}
+
+#[test]
+fn every_function() {
+    let calls = calls();
+    let mut text = String::new();
+    for module in MODULES {
+        let classes = module.classes.iter().map(|class| (class.name, class.methods));
+        for (owner, functions) in std::iter::once((module.name, module.functions)).chain(classes) {
+            for function in functions {
+                let name = format!("{owner}.{}", function.name);
+                let (sub, call) = calls.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not run"));
+                let policy = if call.contains("new ") { (*call).to_owned() } else { format!("sub {sub} {{ {call} }}") };
+                let policy = format!(
+                    "vcl 4.1; import {};\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n{policy}",
+                    module.name
+                );
+                let (mut program, _) = build(&policy).unwrap_or_else(|report| panic!("{policy}\n{report}"));
+                let mut bench = Bench::default();
+                let made = program.init(&mut bench.task());
+                let result = made.and_then(|_| bench.run(&program, *sub));
+                let failed = result.err().map(|failure| format!(" failed: {failure}")).unwrap_or_default();
+                let log: Vec<String> = bench.log.iter().map(|line| format!("{:?}: {}", line.tag, line.text)).collect();
+                text.push_str(&format!("{name}: {}{failed} {}\n", seen(&bench, *sub, "X-Seen"), log.join(" | ")));
+            }
+        }
+    }
+    expect_file!["functions.txt"].assert_eq(&text);
+}

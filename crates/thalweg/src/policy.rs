@@ -1,0 +1,83 @@
+//! `thalweg check FILE.vcl`: compiles a policy without running it.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+
+use thalweg_policy::{File, Known, Program, Report, compile};
+use thalweg_tcp::congestion;
+
+/// A policy that was refused; its text is the report.
+#[derive(Debug)]
+pub(crate) struct Refused(Report);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Compiles the policy in `path`, whose includes lie beside the file that names them.
+pub(crate) fn check(path: &Path) -> anyhow::Result<(Program, Report)> {
+    let main = read(path).map_err(anyhow::Error::msg)?;
+    let mut loader = |name: &str, within: &str| {
+        let beside = Path::new(within).parent().unwrap_or(Path::new(""));
+        read(&beside.join(name))
+    };
+    Ok(compile(main, &mut loader, &known()).map_err(Refused)?)
+}
+
+fn read(path: &Path) -> Result<File, String> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("{name}: not UTF-8"))?;
+    Ok(File { name, text })
+}
+
+/// What this machine can do. Whether there is a database, and which labels, only the edge's settings say.
+fn known() -> Known {
+    let algorithms = congestion::available().ok();
+    Known {
+        congestion_algorithms: algorithms.map(|names| names.iter().map(|name| name.as_str().to_owned()).collect()),
+        has_geo: None,
+        storages: vec!["s0".to_owned(), "Transient".to_owned()],
+        labels: None,
+        resolve: Some(resolve),
+    }
+}
+
+fn resolve(host: &str) -> Vec<IpAddr> {
+    (host, 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("thalweg-policy-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("a file can be written");
+        path
+    }
+
+    #[test]
+    fn includes_lie_beside_the_file_that_names_them() {
+        let included = file("part.vcl", "sub part { set req.http.a = \"1\"; }");
+        let name = included.file_name().expect("a name").to_str().expect("ascii");
+        let text = format!("vcl 4.1; backend b {{ .host = \"::1\"; }} include \"{name}\"; sub vcl_recv {{ call part; }}");
+        let main = file("main.vcl", &text);
+        let (program, report) = check(&main).expect("a right policy");
+        assert_eq!(report.faults.len(), 0, "{report}");
+        assert_eq!(program.backends().len(), 1);
+    }
+
+    #[test]
+    fn every_fault_is_told() {
+        let main = file("wrong.vcl", "vcl 4.1;\nsub vcl_recv { set req.urll = 1; call nosuch; }\n");
+        let error = check(&main).expect_err("a wrong policy").to_string();
+        assert!(error.contains("wrong.vcl:2:20"), "{error}");
+        assert!(error.contains("did you mean req.url?"), "{error}");
+        assert!(error.contains("unknown subroutine nosuch"), "{error}");
+    }
+}
