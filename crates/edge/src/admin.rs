@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,10 +22,12 @@ use axum::routing::{get, post};
 use futures_util::stream::unfold;
 use serde_json::{Value, json};
 use thalweg_cache::{Ban, Cache, Expression, TooMany, What};
+use thalweg_policy::Report;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::log::Records;
 use crate::now_ms;
+use crate::policy::{self, Policies};
 use crate::purge::{self, Order};
 use crate::worker::Shared;
 
@@ -37,6 +40,7 @@ struct Told {
     records: Records,
     cache: Arc<Cache>,
     connections: Arc<AtomicUsize>,
+    policies: Arc<Policies>,
 }
 
 /// The interface, to be run. Once `stop` resolves it takes no more requests and ends with the last response.
@@ -50,12 +54,14 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
         records: shared.log.records().clone(),
         cache: shared.cache.clone(),
         connections: shared.connections.clone(),
+        policies: shared.policies.clone(),
     };
     let app = Router::new()
         .route("/records", get(records))
         .route("/stats", get(stats))
         .route("/purge", post(purge))
         .route("/bans", get(bans).post(ban))
+        .route("/policies", get(policies).post(change_policies))
         .with_state(told);
     Ok(async move {
         if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop).await {
@@ -130,6 +136,51 @@ async fn bans(State(told): State<Told>) -> Response {
     let ban = |ban: &Arc<Ban>| json!({"expression": ban.expression.as_str(), "made_unix_ms": ban.made_ms});
     let bans: Vec<Value> = told.cache.bans().iter().map(ban).collect();
     json_response(StatusCode::OK, json!({ "bans": bans }).to_string())
+}
+
+async fn policies(State(told): State<Told>) -> Response {
+    let policy = |policy: policy::Told| {
+        json!({
+            "name": policy.name,
+            "path": policy.path.display().to_string(),
+            "loaded_unix_ms": policy.loaded_ms,
+            "active": policy.is_active,
+            "in_use": policy.in_use,
+        })
+    };
+    let policies: Vec<Value> = told.policies.list().into_iter().map(policy).collect();
+    json_response(StatusCode::OK, json!({ "policies": policies }).to_string())
+}
+
+/// One of `{"load": NAME, "path": FILE}`, `{"use": NAME}`, `{"discard": NAME}`.
+async fn change_policies(State(told): State<Told>, fields: HeaderMap, content: Bytes) -> Response {
+    if fields.contains_key(ORIGIN) {
+        return refused(StatusCode::FORBIDDEN, FROM_A_PAGE);
+    }
+    let Ok(order) = serde_json::from_slice::<Value>(&content) else {
+        return refused(StatusCode::BAD_REQUEST, "not JSON");
+    };
+    let word = |name: &str| order[name].as_str().map(str::to_owned);
+    let policies = told.policies.clone();
+    let changed = match (word("load"), word("path"), word("use"), word("discard")) {
+        (Some(name), Some(path), None, None) => {
+            let load = move || policies.load(&name, Path::new(&path));
+            tokio::task::spawn_blocking(load).await.expect("no policy panics")
+        }
+        (None, None, Some(name), None) => policies.activate(&name).map(|()| Report::default()),
+        (None, None, None, Some(name)) => policies.discard(&name).map(|()| Report::default()),
+        _ => {
+            let form = r#"give {"load": NAME, "path": FILE}, {"use": NAME} or {"discard": NAME}"#;
+            return refused(StatusCode::BAD_REQUEST, form);
+        }
+    };
+    match changed {
+        Ok(warnings) => {
+            let warnings = if warnings.faults.is_empty() { String::new() } else { warnings.to_string() };
+            json_response(StatusCode::OK, json!({"status": "ok", "warnings": warnings}).to_string())
+        }
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
 }
 
 const FROM_A_PAGE: &str = "a web page may not do this";

@@ -10,8 +10,8 @@ use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::{CacheStatus, Forward};
 use thalweg_http::{Method, RequestHead};
-use thalweg_policy::step::Action;
 use thalweg_policy::Sub;
+use thalweg_policy::step::Action;
 use thalweg_record::CacheResult;
 use tokio::net::TcpStream;
 
@@ -101,7 +101,16 @@ impl Found {
     fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forwarded: Forwarded) -> Self {
         let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
         let (freshness, content) = (head.freshness, Content::Fill(content));
-        Self { head, content, cache, freshness, own: true, verbatim: false, told: None, forwarded: Some(forwarded) }
+        Self {
+            head,
+            content,
+            cache,
+            freshness,
+            own: true,
+            verbatim: false,
+            told: None,
+            forwarded: Some(forwarded),
+        }
     }
 
     /// The same, with its content from slices; `opened` is where the first one was found.

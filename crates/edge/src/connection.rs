@@ -14,9 +14,9 @@ use std::time::Instant;
 use thalweg_cache::TooMany;
 use thalweg_http::cache_status::CacheStatus;
 use thalweg_http::{Framing, Method, RequestHead, framing};
+use thalweg_policy::task::Session;
 use thalweg_record::CacheResult;
 use thalweg_tcp::congestion;
-use thalweg_policy::task::Session;
 use tokio::net::TcpStream;
 
 use crate::answer::Refusal;
@@ -25,8 +25,8 @@ use crate::purge::{self, Order};
 use crate::request::{Read, RequestLine, Requests, write_key};
 use crate::sent::Sent;
 use crate::worker::Worker;
-use policed::Turn;
 use own::{Own, own_fields};
+use policed::Turn;
 
 mod change;
 mod content;

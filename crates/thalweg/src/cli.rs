@@ -162,6 +162,19 @@ regular expressions, ~ !~; obj.status and obj.age with == != < > <= >=. An age i
         admin: std::net::SocketAddr,
     },
 
+    /// List, load, use or discard the policies of a running edge
+    #[command(
+        subcommand,
+        after_help = "\
+A request, and the fetch it causes, keep the policy that was in use when the request came.
+
+Examples:
+  thalweg policy load evening live.vcl
+  thalweg policy use evening
+  thalweg policy discard boot"
+    )]
+    Policy(PolicyCommand),
+
     /// Print a completion script for a shell
     #[command(after_help = "\
 Example for bash:
@@ -175,4 +188,42 @@ Example for bash:
 /// The text of a ban, if it is one.
 fn expression(text: &str) -> Result<String, ExpressionError> {
     Expression::parse(text).map(|_| text.to_owned())
+}
+
+/// What is done with the policies of a running edge.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// List the policies: name, whether new requests run through it, what still does, the file
+    List {
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
+    /// Compile a file and keep it under a name; requests do not run through it yet
+    Load {
+        /// The name
+        name: String,
+        /// The file, as the edge can read it
+        #[arg(value_name = "FILE.vcl")]
+        file: std::path::PathBuf,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
+    /// Have new requests run through a policy
+    Use {
+        /// The name
+        name: String,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
+    /// Forget a policy
+    Discard {
+        /// The name
+        name: String,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
 }

@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod console;
 mod log;
+mod policies;
 mod policy;
 mod purge;
 mod roles;
@@ -91,6 +92,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Purge { urls, tags, soft, admin } => purge::purge(admin, &urls, &tags, soft),
         Command::Ban { expression, admin } => purge::ban(admin, &expression),
         Command::Bans { admin } => purge::bans(admin),
+        Command::Policy(command) => policies::run(command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "thalweg", &mut script);

@@ -4,15 +4,12 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
-use http_body_util::{BodyExt, Limited};
+use anyhow::bail;
 use hyper::Request;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{admin, print_or_gone};
-
-/// The longest answer that is read; one with as many bans as an edge keeps is shorter.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+use crate::admin::ask;
+use crate::print_or_gone;
 
 /// Purges URLs and tags.
 ///
@@ -58,22 +55,4 @@ pub(crate) fn bans(addr: SocketAddr) -> anyhow::Result<()> {
     }
     print_or_gone(&text);
     Ok(())
-}
-
-fn ask(addr: SocketAddr, request: hyper::http::request::Builder, content: String) -> anyhow::Result<Value> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (status, content) = runtime.block_on(async {
-        let response = admin::send(addr, request, content).await;
-        let response = response.with_context(|| format!("no edge answers at {addr}; --admin says where"))?;
-        let status = response.status();
-        let content = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let content = content.map_err(|cause| anyhow::anyhow!("the answer of {addr} broke off: {cause}"))?;
-        anyhow::Ok((status, content.to_bytes()))
-    })?;
-    let answer: Value = serde_json::from_slice(&content)
-        .with_context(|| format!("{addr} answered {status}: it is not an edge's admin address"))?;
-    if !status.is_success() {
-        bail!("{}", answer["reason"].as_str().unwrap_or("the edge refuses"));
-    }
-    Ok(answer)
 }

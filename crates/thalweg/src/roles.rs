@@ -260,7 +260,9 @@ fn bind_edge(edge: &config::Edge, origin: Option<SocketAddr>) -> Result<Edge, Fa
         BindError::Log(..) => edge.log.fault(failure.to_string()),
         BindError::Memory(..) => edge.memory.fault(failure.to_string()),
         BindError::Disk(..) => edge.disk.as_ref().expect("it is what was opened").fault(failure.to_string()),
-        BindError::Policy(_) => edge.policy.as_ref().expect("it is what was loaded").fault(failure.to_string()),
+        BindError::Policy(_) => {
+            edge.policy.as_ref().expect("it is what was loaded").fault(failure.to_string())
+        }
         BindError::CongestionControl(_) => edge.congestion_control.fault(failure.to_string()),
     })
 }

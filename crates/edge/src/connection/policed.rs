@@ -50,8 +50,7 @@ impl Connection {
     /// Answers a request as its policy says. What is left of `self.request` is the request as it came.
     pub(super) async fn policed(&mut self, loaded: Arc<Loaded>, framing: Framing, out: &mut Vec<u8>) -> Sent {
         let session = self.session.take().unwrap_or_else(|| Box::new(self.new_session()));
-        let mut transaction =
-            Transaction::new(loaded, &self.request, session, NUMBER.fetch_add(1, Relaxed));
+        let mut transaction = Transaction::new(loaded, &self.request, session, NUMBER.fetch_add(1, Relaxed));
         let received = std::mem::take(&mut self.request);
         self.request = received.clone();
         let sent = loop {

@@ -109,7 +109,15 @@ impl Connection {
         let next = if delimited == Delimited::Close { Next::Close } else { after };
         self.write_head(&found, &selected, (delimited, next), out);
         let (status, content) = (selected.status, selected.content);
-        let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next, lines: Vec::new() };
+        let mut sent = Sent {
+            status,
+            cache: found.cache,
+            bytes: 0,
+            first_byte: None,
+            cut: None,
+            next,
+            lines: Vec::new(),
+        };
         if delimited == Delimited::Close {
             self.set_reset_on_close(true);
         }
@@ -156,7 +164,9 @@ impl Connection {
         let told = found.told.as_ref();
         let head = ReplyHead {
             status: selected.status,
-            reason: told.and_then(|reason| reason.as_deref()).filter(|_| selected.status == found.head.status),
+            reason: told
+                .and_then(|reason| reason.as_deref())
+                .filter(|_| selected.status == found.head.status),
             fields: selected.fields.as_ref().unwrap_or(&found.head.fields),
             own: found.own.then_some(&found.head.withheld),
             age_s: if told.is_some() { None } else { found.age_s(now_ms) },

@@ -48,7 +48,9 @@ pub(super) async fn run(
                 tracing::debug!(target = %request.head.target, %failure, "fetch failed");
                 return fill.fail(failure);
             }
-            Brought::Response(exchange, head) => return keep(&worker, fill, request, client, exchange, head).await,
+            Brought::Response(exchange, head) => {
+                return keep(&worker, fill, request, client, exchange, head).await;
+            }
             Brought::Validated(exchange, head) => {
                 let (stale, tell) = request.stale.take().expect("what was validated was asked about");
                 fill.validated(&stale, head, |stored| drop(tell.send(stored)));
@@ -67,7 +69,12 @@ pub(super) async fn run(
     }
 }
 
-async fn attempt(worker: &Arc<Worker>, request: &mut Request, policy: &mut Fetching, client: IpAddr) -> Brought {
+async fn attempt(
+    worker: &Arc<Worker>,
+    request: &mut Request,
+    policy: &mut Fetching,
+    client: IpAddr,
+) -> Brought {
     match policy.run(Sub::BackendFetch, &mut request.head, None, worker.cache()) {
         Action::Fetch => {}
         Action::Error { status, reason } => return make(worker, request, policy, status, reason),
@@ -99,7 +106,8 @@ fn has_spare(request: &Request) -> bool {
 
 /// The policy gives the fetch up.
 fn refused(action: &Action) -> Brought {
-    let reason = if matches!(action, Action::Abandon) { "the policy gave the fetch up" } else { "the policy failed" };
+    let reason =
+        if matches!(action, Action::Abandon) { "the policy gave the fetch up" } else { "the policy failed" };
     Brought::Failed(Failure::Backend(reason.into()))
 }
 
@@ -113,7 +121,8 @@ fn respond(
 ) -> Brought {
     let rules = &worker.config().rules;
     let length = framing::content_length(&exchange.head.fields).ok().flatten();
-    let validated = request.stale.as_ref().filter(|(stale, _)| exchange.head.status == 304 && stale.has_validator());
+    let validated =
+        request.stale.as_ref().filter(|(stale, _)| exchange.head.status == 304 && stale.has_validator());
     let (mut beresp, native, length) = if let Some((stale, _)) = validated {
         let head = brought_up_to_date(&request.head, &stale.head, &exchange.head.fields, rules, asked_ms);
         (response(&head), head.freshness, stale.head.length)
@@ -142,7 +151,8 @@ fn respond(
     fetch.age_s = native.age_s(now_ms) as f64;
     fetch.uncacheable = fetch.is_pass;
     (fetch.was_304, fetch.response_time_s) = (was_304, now_ms as f64 / 1e3);
-    let lasting = match policy.run(Sub::BackendResponse, &mut request.head, Some(&mut beresp), worker.cache()) {
+    let lasting = match policy.run(Sub::BackendResponse, &mut request.head, Some(&mut beresp), worker.cache())
+    {
         Action::Deliver => false,
         Action::Pass | Action::PassFor(_) => {
             policy.fetch.uncacheable = true;

@@ -121,7 +121,10 @@ fn resolve(host: &str) -> Vec<IpAddr> {
 fn read(path: &Path) -> io::Result<String> {
     let bytes = std::fs::read(path)?;
     if bytes.len() > FILE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {FILE_BYTES_MAX} bytes")));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("longer than {FILE_BYTES_MAX} bytes"),
+        ));
     }
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
@@ -152,7 +155,8 @@ fn init(program: &mut Program) -> Result<(), String> {
     match action {
         Ok(Action::Ok) => Ok(()),
         Ok(Action::Fail { reason }) => {
-            Err(reason.map_or_else(|| "it says so".into(), |text| String::from_utf8_lossy(&text).into_owned()))
+            Err(reason
+                .map_or_else(|| "it says so".into(), |text| String::from_utf8_lossy(&text).into_owned()))
         }
         Ok(_) => Err("it ended without ok".into()),
         Err(failure) => Err(failure.to_string()),
@@ -218,7 +222,8 @@ impl Policies {
     /// All that are loaded, by name.
     pub fn list(&self) -> Vec<Told> {
         let active = self.active();
-        let is_active = |loaded: &Arc<Loaded>| active.as_ref().is_some_and(|active| Arc::ptr_eq(active, loaded));
+        let is_active =
+            |loaded: &Arc<Loaded>| active.as_ref().is_some_and(|active| Arc::ptr_eq(active, loaded));
         let told = |loaded: &Arc<Loaded>| Told {
             name: loaded.name.clone(),
             path: loaded.path.clone(),

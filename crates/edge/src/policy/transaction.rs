@@ -189,7 +189,13 @@ impl Transaction {
             time_s: self.client.time_s,
             ..Client::default()
         };
-        Box::new(Fetching::new(self.loaded.clone(), client, self.session.clone(), self.lines.clone(), is_pass))
+        Box::new(Fetching::new(
+            self.loaded.clone(),
+            client,
+            self.session.clone(),
+            self.lines.clone(),
+            is_pass,
+        ))
     }
 
     /// The cache key: of what `vcl_hash` has hashed. The built-in one makes the same key as there is without a policy, so

@@ -1,0 +1,54 @@
+//! `thalweg policy`: the policies of a running edge, over its admin interface.
+
+use std::fmt::Write as _;
+
+use anyhow::Context;
+use hyper::Request;
+use serde_json::{Value, json};
+
+use crate::admin::ask;
+use crate::cli::PolicyCommand;
+use crate::print_or_gone;
+
+/// Does what was asked for.
+///
+/// # Errors
+/// When no edge answers, or it refuses.
+pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<()> {
+    match command {
+        PolicyCommand::List { admin } => {
+            let answer = ask(admin, Request::get("/policies"), String::new())?;
+            print_or_gone(&table(&answer));
+        }
+        PolicyCommand::Load { name, file, admin } => {
+            // The edge may have been started elsewhere.
+            let file =
+                std::path::absolute(&file).with_context(|| format!("{} is no path", file.display()))?;
+            let order = json!({"load": name, "path": file});
+            let answer = ask(admin, Request::post("/policies"), order.to_string())?;
+            print_or_gone(answer["warnings"].as_str().unwrap_or_default());
+            print_or_gone(&format!("{name} loaded\n"));
+        }
+        PolicyCommand::Use { name, admin } => {
+            ask(admin, Request::post("/policies"), json!({ "use": name }).to_string())?;
+            print_or_gone(&format!("new requests run through {name}\n"));
+        }
+        PolicyCommand::Discard { name, admin } => {
+            ask(admin, Request::post("/policies"), json!({ "discard": name }).to_string())?;
+            print_or_gone(&format!("{name} discarded\n"));
+        }
+    }
+    Ok(())
+}
+
+fn table(answer: &Value) -> String {
+    let mut text = format!("{:<20} {:<6} {:>6}  FILE\n", "NAME", "STATE", "IN USE");
+    for policy in answer["policies"].as_array().into_iter().flatten() {
+        let word = |name: &str| policy[name].as_str().unwrap_or_default().to_owned();
+        let state = if policy["active"] == true { "active" } else { "loaded" };
+        let in_use = policy["in_use"].as_u64().unwrap_or_default();
+        writeln!(text, "{:<20} {state:<6} {in_use:>6}  {}", word("name"), word("path"))
+            .expect("a String takes every write");
+    }
+    text
+}
