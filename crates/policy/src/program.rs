@@ -78,6 +78,8 @@ pub struct ProbeRow {
 
 /// A compiled policy.
 pub struct Program {
+    /// 40 or 41: that of the main file.
+    pub(crate) version: u8,
     pub(crate) sources: Sources,
     pub(crate) backends: Vec<BackendRow>,
     pub(crate) default_backend: Option<u32>,

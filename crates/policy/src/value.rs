@@ -43,6 +43,8 @@ pub enum Value<'v> {
     Http(Message),
     /// ENUM
     Word(&'static str),
+    /// REGEX, by its index in the program.
+    Regex(u32),
 }
 
 impl<'v> Value<'v> {

@@ -120,7 +120,7 @@ fn declarations() {
         main.vcl:2:1 foo begins no declaration (allowed here: vcl, import, include, backend, probe, acl, sub)
     "#]]);
     file("import nosuch;\nimport tpc;\nimport tcp as t;\nimport tcp from \"x\";", expect![[r#"
-        main.vcl:2:8 unknown module nosuch (allowed here: tcp)
+        main.vcl:2:8 unknown module nosuch (allowed here: blob, cookie, directors, header, querystring, std, tcp, thalweg, xkey)
         main.vcl:3:8 unknown module tpc (did you mean tcp?)
         main.vcl:4:8 warning: module t is not used
         main.vcl:5:8 warning: module tcp is not used

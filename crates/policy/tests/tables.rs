@@ -162,9 +162,10 @@ fn every_function() {
             for function in functions {
                 let name = format!("{owner}.{}", function.name);
                 let (sub, call) = calls.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not run"));
+                let blob = if call.contains("blob.") && module.name != "blob" { "import blob;" } else { "" };
                 let policy = if call.contains("new ") { (*call).to_owned() } else { format!("sub {sub} {{ {call} }}") };
                 let policy = format!(
-                    "vcl 4.1; import {};\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n{policy}",
+                    "vcl 4.1; {blob} import {};\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n{policy}",
                     module.name
                 );
                 let (mut program, _) = build(&policy).unwrap_or_else(|report| panic!("{policy}\n{report}"));

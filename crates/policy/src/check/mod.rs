@@ -99,7 +99,9 @@ pub(crate) fn check(
     known: &Known,
     faults: &mut Faults,
 ) -> Program {
+    let main = items.iter().find(|item| item.version == Version::V40).map_or(41, |_| 40);
     let program = Program {
+        version: main,
         sources,
         backends: Vec::new(),
         default_backend: None,

@@ -259,5 +259,6 @@ fn own(value: Value<'_>) -> Value<'static> {
         Value::Storage(name) => Value::Storage(name.map(|name| Cow::Owned(name.into_owned()))),
         Value::Http(message) => Value::Http(message),
         Value::Word(word) => Value::Word(word),
+        Value::Regex(regex) => Value::Regex(regex),
     }
 }

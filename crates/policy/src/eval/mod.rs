@@ -50,6 +50,11 @@ impl Program {
     pub fn init(&mut self, task: &mut Task<'_>) -> Result<Action, Failure> {
         let mut instances = std::mem::take(&mut self.instances);
         let result = self.run_with(Sub::Init, task, Some(&mut instances));
+        for (row, instance) in self.objects.iter().zip(&mut instances) {
+            if let (Some(ready), Some(instance)) = (row.class.ready, instance) {
+                ready(&mut **instance);
+            }
+        }
         self.instances = instances;
         result
     }
@@ -235,7 +240,7 @@ impl<'p> Machine<'p, '_, '_> {
             arguments,
             object: Object::None,
             index: object,
-            backends: &self.program.backends,
+            program: self.program,
         };
         let instance = (row.class.new)(&mut call)?;
         if let Some(own) = &mut self.own {
@@ -272,7 +277,7 @@ impl<'p> Machine<'p, '_, '_> {
             arguments,
             object: this,
             index: object.unwrap_or_default(),
-            backends: &self.program.backends,
+            program: self.program,
         };
         (function.run)(&mut call)
     }
