@@ -281,7 +281,8 @@ impl<'c, 't> Call<'c, 't> {
             Object::Own(object) => object.downcast_mut(),
             Object::None | Object::Shared(_) => None,
         };
-        object.expect("a method that changes its object is called in vcl_init, and the object is of its class")
+        object
+            .expect("a method that changes its object is called in vcl_init, and the object is of its class")
     }
 
     /// The object as a backend: what a director gives for later.
@@ -292,7 +293,9 @@ impl<'c, 't> Call<'c, 't> {
     /// A backend's name.
     pub fn backend_name(&self, backend: Backend) -> &str {
         match backend {
-            Backend::Declared(index) => self.program.backends.get(index as usize).map_or("", |row| row.name.as_str()),
+            Backend::Declared(index) => {
+                self.program.backends.get(index as usize).map_or("", |row| row.name.as_str())
+            }
             Backend::None | Backend::Director(_) => "",
         }
     }

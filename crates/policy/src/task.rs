@@ -566,7 +566,8 @@ impl Task<'_> {
             && name.eq_ignore_ascii_case("host")
         {
             let request = self.request_mut(message)?;
-            let refused = |error| Failure::new(format!("cannot set {}.http.{name}: {error}", message.as_str()));
+            let refused =
+                |error| Failure::new(format!("cannot set {}.http.{name}: {error}", message.as_str()));
             request.authority.set(value).map_err(refused)?;
             let RequestHead { authority, fields, .. } = request;
             fields.set("Host", authority.as_str());

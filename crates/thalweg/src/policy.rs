@@ -39,7 +39,8 @@ fn read(path: &Path) -> Result<File, String> {
 fn known() -> Known {
     let algorithms = congestion::available().ok();
     Known {
-        congestion_algorithms: algorithms.map(|names| names.iter().map(|name| name.as_str().to_owned()).collect()),
+        congestion_algorithms: algorithms
+            .map(|names| names.iter().map(|name| name.as_str().to_owned()).collect()),
         has_geo: None,
         storages: vec!["s0".to_owned(), "Transient".to_owned()],
         labels: None,
@@ -65,7 +66,9 @@ mod tests {
     fn includes_lie_beside_the_file_that_names_them() {
         let included = file("part.vcl", "sub part { set req.http.a = \"1\"; }");
         let name = included.file_name().expect("a name").to_str().expect("ascii");
-        let text = format!("vcl 4.1; backend b {{ .host = \"::1\"; }} include \"{name}\"; sub vcl_recv {{ call part; }}");
+        let text = format!(
+            "vcl 4.1; backend b {{ .host = \"::1\"; }} include \"{name}\"; sub vcl_recv {{ call part; }}"
+        );
         let main = file("main.vcl", &text);
         let (program, report) = check(&main).expect("a right policy");
         assert_eq!(report.faults.len(), 0, "{report}");

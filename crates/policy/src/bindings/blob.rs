@@ -7,7 +7,8 @@ use crate::step::Subs;
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-const ENCODINGS: Type = Type::Enum(&["IDENTITY", "BASE64", "BASE64URL", "BASE64URLNOPAD", "BASE64CF", "HEX", "URL"]);
+const ENCODINGS: Type =
+    Type::Enum(&["IDENTITY", "BASE64", "BASE64URL", "BASE64URLNOPAD", "BASE64CF", "HEX", "URL"]);
 const CASES: Type = Type::Enum(&["LOWER", "UPPER", "DEFAULT"]);
 
 pub(super) const MODULE: Module = Module { name: "blob", functions: FUNCTIONS, classes: &[] };
@@ -19,7 +20,8 @@ const LENGTH: Argument = with("length", Type::Int, Default::Int(0));
 
 const FUNCTIONS: &[Function] = &[
     function("decode", &[DECODING, LENGTH, needs("encoded", Type::String)], Type::Blob, Subs::ALL, |call| {
-        let bytes = blob::decode(encoding(call, 0)?, call.int(1).unwrap_or(0), call.text(2)).map_err(failed)?;
+        let bytes =
+            blob::decode(encoding(call, 0)?, call.int(1).unwrap_or(0), call.text(2)).map_err(failed)?;
         Ok(Value::Blob(bytes.into()))
     }),
     function("encode", &[ENCODING, CASE, needs("blob", Type::Blob)], Type::String, Subs::ALL, |call| {
@@ -47,12 +49,17 @@ const FUNCTIONS: &[Function] = &[
     }),
     function(
         "sub",
-        &[needs("blob", Type::Blob), needs("length", Type::Bytes), with("offset", Type::Bytes, Default::Int(0))],
+        &[
+            needs("blob", Type::Blob),
+            needs("length", Type::Bytes),
+            with("offset", Type::Bytes, Default::Int(0)),
+        ],
         Type::Blob,
         Subs::ALL,
         |call| {
             let unsigned = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(u64::MAX);
-            let part = blob::sub(call.text(0), unsigned(call.int(1)), unsigned(call.int(2))).map_err(failed)?;
+            let part =
+                blob::sub(call.text(0), unsigned(call.int(1)), unsigned(call.int(2))).map_err(failed)?;
             Ok(Value::Blob(part.to_vec().into()))
         },
     ),

@@ -67,12 +67,16 @@ const FUNCTIONS: &[Function] = &[
         call.task.kept.cookies.filter_where(|name| !is_match(name));
         Ok(Value::Void)
     }),
-    function("get_string", &[], Type::String, Subs::REQUEST, |call| Ok(Value::owned(call.task.kept.cookies.text()))),
+    function("get_string", &[], Type::String, Subs::REQUEST, |call| {
+        Ok(Value::owned(call.task.kept.cookies.text()))
+    }),
     function(
         "format_date",
         &[needs("now", Type::Time), needs("timedelta", Type::Duration)],
         Type::String,
         Subs::ALL,
-        |call| Ok(Value::owned(cookie::format_date(call.real(0).unwrap_or(0.0), call.real(1).unwrap_or(0.0)))),
+        |call| {
+            Ok(Value::owned(cookie::format_date(call.real(0).unwrap_or(0.0), call.real(1).unwrap_or(0.0))))
+        },
     ),
 ];

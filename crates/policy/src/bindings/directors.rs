@@ -5,7 +5,9 @@
 //! counts as healthy; it is asked in its turn.
 
 use super::failed;
-use crate::functions::{Argument, Call, Class, Default, Function, Instance, Module, function, may, needs, with};
+use crate::functions::{
+    Argument, Call, Class, Default, Function, Instance, Module, function, may, needs, with,
+};
 use crate::modules::directors::shard::{self, By, Health, Healthy, Wanted};
 use crate::modules::directors::{Fallback, RoundRobin, Shard, Weighted, weighted};
 use crate::step::{Sub, Subs};
@@ -43,7 +45,9 @@ pub(super) const MODULE: Module = Module {
             ready: None,
             resolve: Some(|object, task| {
                 let director: Option<&RoundRobin<Backend>> = object.downcast_ref();
-                director.and_then(|director| director.pick(|member| is_healthy(task, *member)).copied()).unwrap_or_default()
+                director
+                    .and_then(|director| director.pick(|member| is_healthy(task, *member)).copied())
+                    .unwrap_or_default()
             }),
         },
         Class {
@@ -66,7 +70,9 @@ pub(super) const MODULE: Module = Module {
             ready: None,
             resolve: Some(|object, task| {
                 let director: Option<&Fallback<Backend>> = object.downcast_ref();
-                director.and_then(|director| director.pick(|member| is_healthy(task, *member)).copied()).unwrap_or_default()
+                director
+                    .and_then(|director| director.pick(|member| is_healthy(task, *member)).copied())
+                    .unwrap_or_default()
             }),
         },
         Class {
@@ -78,7 +84,8 @@ pub(super) const MODULE: Module = Module {
             resolve: Some(|object, task| {
                 let unit = task.draw();
                 let director: Option<&Weighted<Backend>> = object.downcast_ref();
-                let picked = director.and_then(|director| director.pick(unit, |member| is_healthy(task, *member)));
+                let picked =
+                    director.and_then(|director| director.pick(unit, |member| is_healthy(task, *member)));
                 picked.copied().unwrap_or_default()
             }),
         },
@@ -121,7 +128,8 @@ pub(super) const MODULE: Module = Module {
 };
 
 /// The director itself, to be asked later.
-const LATER: Function = function("backend", &[], Type::Backend, Subs::ALL, |call| Ok(Value::Backend(call.as_director())));
+const LATER: Function =
+    function("backend", &[], Type::Backend, Subs::ALL, |call| Ok(Value::Backend(call.as_director())));
 
 const ADD_WEIGHTED: Function = function(
     "add_backend",
@@ -155,16 +163,28 @@ fn pick(director: &Shard<Backend>, key: u32, wanted: Wanted, task: &mut Task<'_>
 }
 
 const SHARD: &[Function] = &[
-    function("set_warmup", &[with("probability", Type::Real, Default::Real(0.0))], Type::Void, INIT, |call| {
-        let warmup = call.real(0).unwrap_or(0.0);
-        call.object_mut::<Shard<Backend>>().set_warmup(warmup).map_err(failed)?;
-        Ok(Value::Void)
-    }),
-    function("set_rampup", &[with("duration", Type::Duration, Default::Duration(0.0))], Type::Void, INIT, |call| {
-        let rampup_s = call.real(0).unwrap_or(0.0);
-        call.object_mut::<Shard<Backend>>().set_rampup(rampup_s).map_err(failed)?;
-        Ok(Value::Void)
-    }),
+    function(
+        "set_warmup",
+        &[with("probability", Type::Real, Default::Real(0.0))],
+        Type::Void,
+        INIT,
+        |call| {
+            let warmup = call.real(0).unwrap_or(0.0);
+            call.object_mut::<Shard<Backend>>().set_warmup(warmup).map_err(failed)?;
+            Ok(Value::Void)
+        },
+    ),
+    function(
+        "set_rampup",
+        &[with("duration", Type::Duration, Default::Duration(0.0))],
+        Type::Void,
+        INIT,
+        |call| {
+            let rampup_s = call.real(0).unwrap_or(0.0);
+            call.object_mut::<Shard<Backend>>().set_rampup(rampup_s).map_err(failed)?;
+            Ok(Value::Void)
+        },
+    ),
     function(
         "add_backend",
         &[BACKEND, may("ident", Type::String), may("rampup", Type::Duration), may("weight", Type::Real)],
@@ -204,11 +224,17 @@ const SHARD: &[Function] = &[
         call.object_mut::<Shard<Backend>>().clear();
         Ok(Value::Bool(true))
     }),
-    function("reconfigure", &[with("replicas", Type::Int, Default::Int(REPLICAS))], Type::Bool, INIT, |call| {
-        let replicas = call.int(0).unwrap_or(REPLICAS);
-        call.object_mut::<Shard<Backend>>().reconfigure(replicas).map_err(failed)?;
-        Ok(Value::Bool(true))
-    }),
+    function(
+        "reconfigure",
+        &[with("replicas", Type::Int, Default::Int(REPLICAS))],
+        Type::Bool,
+        INIT,
+        |call| {
+            let replicas = call.int(0).unwrap_or(REPLICAS);
+            call.object_mut::<Shard<Backend>>().reconfigure(replicas).map_err(failed)?;
+            Ok(Value::Bool(true))
+        },
+    ),
     function("key", &[needs("string", Type::String)], Type::Int, Subs::ALL, |call| {
         Ok(Value::Int(i64::from(shard::key_of(call.text(0)))))
     }),
@@ -239,7 +265,9 @@ fn shard_backend(call: &mut Call<'_, '_>) -> Given {
         "BLOB" => By::Blob(call.text(2)).key(),
         "URL" => Ok(shard::key_of(&url(call.task))),
         _ => match <&[u8; 32]>::try_from(&call.task.client.hash[..]) {
-            Ok(digest) if Subs::BACKEND.contains(call.sub) || call.sub == Sub::Pipe => By::Digest(digest).key(),
+            Ok(digest) if Subs::BACKEND.contains(call.sub) || call.sub == Sub::Pipe => {
+                By::Digest(digest).key()
+            }
             _ => Ok(shard::key_of(&url(call.task))),
         },
     }

@@ -11,27 +11,45 @@ use crate::value::{Failure, Value};
 pub(super) const MODULE: Module = Module { name: "header", functions: FUNCTIONS, classes: &[] };
 
 const FUNCTIONS: &[Function] = &[
-    function("append", &[needs("hdr", Type::Header), needs("s", Type::String)], Type::Void, Subs::REQUEST, |call| {
-        let (message, name) = header(call, 0)?;
-        let value = call.text(1).to_vec();
-        header::append(call.task.fields_mut(message)?, name, &value).map_err(failed)?;
-        Ok(Value::Void)
-    }),
-    function("copy", &[needs("src", Type::Header), needs("dst", Type::Header)], Type::Void, Subs::REQUEST, |call| {
-        let ((message, name), (to, to_name)) = (header(call, 0)?, header(call, 1)?);
-        if message == to {
-            header::copy_within(call.task.fields_mut(to)?, name, to_name).map_err(failed)?;
-        } else {
-            let from = call.task.fields(message)?.clone();
-            header::copy(&from, name, call.task.fields_mut(to)?, to_name).map_err(failed)?;
-        }
-        Ok(Value::Void)
-    }),
-    function("get", &[needs("header", Type::Header), needs("regex", Type::Regex)], Type::String, Subs::REQUEST, |call| {
-        let (message, name) = header(call, 0)?;
-        let found = header::get(call.task.fields(message)?, name, |value| call.is_match(1, value));
-        Ok(Value::Text(found.map(|value| value.to_vec().into())))
-    }),
+    function(
+        "append",
+        &[needs("hdr", Type::Header), needs("s", Type::String)],
+        Type::Void,
+        Subs::REQUEST,
+        |call| {
+            let (message, name) = header(call, 0)?;
+            let value = call.text(1).to_vec();
+            header::append(call.task.fields_mut(message)?, name, &value).map_err(failed)?;
+            Ok(Value::Void)
+        },
+    ),
+    function(
+        "copy",
+        &[needs("src", Type::Header), needs("dst", Type::Header)],
+        Type::Void,
+        Subs::REQUEST,
+        |call| {
+            let ((message, name), (to, to_name)) = (header(call, 0)?, header(call, 1)?);
+            if message == to {
+                header::copy_within(call.task.fields_mut(to)?, name, to_name).map_err(failed)?;
+            } else {
+                let from = call.task.fields(message)?.clone();
+                header::copy(&from, name, call.task.fields_mut(to)?, to_name).map_err(failed)?;
+            }
+            Ok(Value::Void)
+        },
+    ),
+    function(
+        "get",
+        &[needs("header", Type::Header), needs("regex", Type::Regex)],
+        Type::String,
+        Subs::REQUEST,
+        |call| {
+            let (message, name) = header(call, 0)?;
+            let found = header::get(call.task.fields(message)?, name, |value| call.is_match(1, value));
+            Ok(Value::Text(found.map(|value| value.to_vec().into())))
+        },
+    ),
     function(
         "remove",
         &[needs("header", Type::Header), needs("regex", Type::Regex)],

@@ -47,10 +47,16 @@ const FUNCTIONS: &[Function] = &[
     function("strlen", &[needs("s", Type::String)], Type::Int, Subs::ALL, |call| {
         Ok(Value::Int(i64::try_from(text::length_bytes(call.text(0))).unwrap_or(i64::MAX)))
     }),
-    function("strstr", &[needs("s1", Type::String), needs("s2", Type::String)], Type::String, Subs::ALL, |call| {
-        // Unset where it is not found, so that it is false by itself.
-        Ok(Value::Text(text::find(call.text(0), call.text(1)).map(|found| found.to_vec().into())))
-    }),
+    function(
+        "strstr",
+        &[needs("s1", Type::String), needs("s2", Type::String)],
+        Type::String,
+        Subs::ALL,
+        |call| {
+            // Unset where it is not found, so that it is false by itself.
+            Ok(Value::Text(text::find(call.text(0), call.text(1)).map(|found| found.to_vec().into())))
+        },
+    ),
     function(
         "fnmatch",
         &[
@@ -95,7 +101,12 @@ const FUNCTIONS: &[Function] = &[
     }),
     function(
         "duration",
-        &[may("s", Type::String), may("fallback", Type::Duration), may("real", Type::Real), may("integer", Type::Int)],
+        &[
+            may("s", Type::String),
+            may("fallback", Type::Duration),
+            may("real", Type::Real),
+            may("integer", Type::Int),
+        ],
         Type::Duration,
         Subs::ALL,
         |call| {
@@ -110,7 +121,12 @@ const FUNCTIONS: &[Function] = &[
     ),
     function(
         "bytes",
-        &[may("s", Type::String), may("fallback", Type::Bytes), may("real", Type::Real), may("integer", Type::Int)],
+        &[
+            may("s", Type::String),
+            may("fallback", Type::Bytes),
+            may("real", Type::Real),
+            may("integer", Type::Int),
+        ],
         Type::Bytes,
         Subs::ALL,
         |call| {
@@ -193,7 +209,12 @@ const FUNCTIONS: &[Function] = &[
     ),
     function(
         "time",
-        &[may("s", Type::String), may("fallback", Type::Time), may("real", Type::Real), may("integer", Type::Int)],
+        &[
+            may("s", Type::String),
+            may("fallback", Type::Time),
+            may("real", Type::Real),
+            may("integer", Type::Int),
+        ],
         Type::Time,
         Subs::ALL,
         |call| {
@@ -206,13 +227,21 @@ const FUNCTIONS: &[Function] = &[
             or_fallback(given.map(Value::Time), call.real(1).map(Value::Time))
         },
     ),
-    function("strftime", &[needs("time", Type::Time), needs("format", Type::String)], Type::String, Subs::ALL, |call| {
-        Ok(Value::owned(strftime::format(call.real(0).unwrap_or(0.0), call.text(1))))
-    }),
+    function(
+        "strftime",
+        &[needs("time", Type::Time), needs("format", Type::String)],
+        Type::String,
+        Subs::ALL,
+        |call| Ok(Value::owned(strftime::format(call.real(0).unwrap_or(0.0), call.text(1)))),
+    ),
     function("log", &[needs("s", Type::String)], Type::Void, Subs::ALL, |call| tell(call, Tag::Log, 0)),
-    function("syslog", &[needs("priority", Type::Int), needs("s", Type::String)], Type::Void, Subs::ALL, |call| {
-        tell(call, Tag::Log, 1)
-    }),
+    function(
+        "syslog",
+        &[needs("priority", Type::Int), needs("s", Type::String)],
+        Type::Void,
+        Subs::ALL,
+        |call| tell(call, Tag::Log, 1),
+    ),
     function("timestamp", &[needs("s", Type::String)], Type::Void, Subs::REQUEST, |call| {
         tell(call, Tag::Timestamp, 0)
     }),
@@ -222,9 +251,12 @@ const FUNCTIONS: &[Function] = &[
     function("getenv", &[needs("name", Type::String)], Type::String, Subs::ALL, |call| {
         Ok(Value::Text(call.task.host.environment(&call.str(0)).map(|value| value.into_bytes().into())))
     }),
-    function("cache_req_body", &[needs("size", Type::Bytes)], Type::Bool, Subs::CLIENT, |_| Ok(Value::Bool(false))),
+    function("cache_req_body", &[needs("size", Type::Bytes)], Type::Bool, Subs::CLIENT, |_| {
+        Ok(Value::Bool(false))
+    }),
     function("set_ip_tos", &[needs("tos", Type::Int)], Type::Void, Subs::CLIENT, |call| {
-        let value = u8::try_from(call.int(0).unwrap_or(0)).map_err(|_| Failure::new("a type of service is 0 to 255"))?;
+        let value = u8::try_from(call.int(0).unwrap_or(0))
+            .map_err(|_| Failure::new("a type of service is 0 to 255"))?;
         if let Err(error) = call.task.connection.set_type_of_service(value) {
             call.task.tell(Tag::Error, error);
         }
@@ -248,10 +280,16 @@ const FUNCTIONS: &[Function] = &[
             or_fallback(given.map(Value::Int), call.int(1).map(Value::Int))
         },
     ),
-    function("real2time", &[needs("r", Type::Real), needs("fallback", Type::Time)], Type::Time, Subs::ALL, |call| {
-        let given = number::time_from_real(call.real(0).unwrap_or(0.0));
-        or_fallback(given.map(Value::Time), call.real(1).map(Value::Time))
-    }),
+    function(
+        "real2time",
+        &[needs("r", Type::Real), needs("fallback", Type::Time)],
+        Type::Time,
+        Subs::ALL,
+        |call| {
+            let given = number::time_from_real(call.real(0).unwrap_or(0.0));
+            or_fallback(given.map(Value::Time), call.real(1).map(Value::Time))
+        },
+    ),
     function(
         "time2integer",
         &[needs("t", Type::Time), needs("fallback", Type::Int)],
@@ -262,9 +300,13 @@ const FUNCTIONS: &[Function] = &[
             or_fallback(given.map(Value::Int), call.int(1).map(Value::Int))
         },
     ),
-    function("time2real", &[needs("t", Type::Time), needs("fallback", Type::Real)], Type::Real, Subs::ALL, |call| {
-        Ok(Value::Real(call.real(0).unwrap_or(0.0)))
-    }),
+    function(
+        "time2real",
+        &[needs("t", Type::Time), needs("fallback", Type::Real)],
+        Type::Real,
+        Subs::ALL,
+        |call| Ok(Value::Real(call.real(0).unwrap_or(0.0))),
+    ),
 ];
 
 /// What a conversion gave, else the fallback, else the end of the evaluation.

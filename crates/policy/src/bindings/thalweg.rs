@@ -18,7 +18,9 @@ macro_rules! int {
     ($name:literal, $field:ident) => {
         function($name, FALLBACK, Type::Int, Subs::CLIENT, |call| {
             let fallback = call.int(0).unwrap_or(-1);
-            Ok(Value::Int(cmcd(call)?.$field.map_or(fallback, |value| i64::try_from(value).unwrap_or(i64::MAX))))
+            Ok(Value::Int(
+                cmcd(call)?.$field.map_or(fallback, |value| i64::try_from(value).unwrap_or(i64::MAX)),
+            ))
         })
     };
 }
@@ -51,10 +53,16 @@ const FUNCTIONS: &[Function] = &[
     int!("cmcd_mtp", mtp_kbps),
     text!("cmcd_nor", nor),
     word!("cmcd_ot", ot),
-    function("cmcd_pr", &[with("fallback", Type::Real, Default::Real(1.0))], Type::Real, Subs::CLIENT, |call| {
-        let fallback = call.real(0).unwrap_or(1.0);
-        Ok(Value::Real(cmcd(call)?.pr.unwrap_or(fallback)))
-    }),
+    function(
+        "cmcd_pr",
+        &[with("fallback", Type::Real, Default::Real(1.0))],
+        Type::Real,
+        Subs::CLIENT,
+        |call| {
+            let fallback = call.real(0).unwrap_or(1.0);
+            Ok(Value::Real(cmcd(call)?.pr.unwrap_or(fallback)))
+        },
+    ),
     int!("cmcd_rtp", rtp_kbps),
     word!("cmcd_sf", sf),
     text!("cmcd_sid", sid),

@@ -55,7 +55,9 @@ impl Checker<'_> {
                 continue;
             }
             lowered[index] = match row.kind {
-                Type::Regex => self.regex(&argument.value).map(|regex| Expression::Constant(Value::Regex(regex))),
+                Type::Regex => {
+                    self.regex(&argument.value).map(|regex| Expression::Constant(Value::Regex(regex)))
+                }
                 kind => self.expression(&argument.value, kind),
             };
             is_right &= lowered[index].is_some();

@@ -183,7 +183,9 @@ impl<'p> Machine<'p, '_, '_> {
                 })?;
             }
             Does::Leave => return Ok(Flow::Leave),
-            Does::Return(returns) => return self.returns(returns).map(|action| Flow::Return(Box::new(action))),
+            Does::Return(returns) => {
+                return self.returns(returns).map(|action| Flow::Return(Box::new(action)));
+            }
         }
         Ok(Flow::Next)
     }
@@ -207,7 +209,10 @@ impl<'p> Machine<'p, '_, '_> {
     fn status(&mut self, status: &'p Expression) -> Result<u16, Failure> {
         let value = self.int(status)?;
         let is_status = (100..=i64::from(u16::MAX)).contains(&value) && value % 1000 >= 100;
-        u16::try_from(value).ok().filter(|_| is_status).ok_or_else(|| Failure::new(format!("{value} is no status")))
+        u16::try_from(value)
+            .ok()
+            .filter(|_| is_status)
+            .ok_or_else(|| Failure::new(format!("{value} is no status")))
     }
 
     fn reason(&mut self, reason: Option<&'p Expression>) -> Result<Option<Vec<u8>>, Failure> {
