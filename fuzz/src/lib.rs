@@ -16,6 +16,7 @@ mod dates;
 mod directives;
 mod disk;
 mod heads;
+mod policy;
 mod ranges;
 mod vary;
 
@@ -29,7 +30,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
     Target { name: "content-range", run: ranges::content_range },
@@ -37,6 +38,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "directives", run: directives::run },
     Target { name: "disk-journal", run: disk::journal },
     Target { name: "disk-record", run: disk::record },
+    Target { name: "policy", run: policy::run },
     Target { name: "ranges", run: ranges::run },
     Target { name: "request-head", run: heads::request },
     Target { name: "response-head", run: heads::response },

@@ -15,7 +15,9 @@ const ROUNDS: usize = 20;
 
 /// Some 200 lines, of which a request executes some 60 statements.
 fn policy() -> String {
-    let mut text = String::from("vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nbackend vod { .host = \"127.0.0.2\"; }\n");
+    let mut text = String::from(
+        "vcl 4.1;\nbackend b { .host = \"127.0.0.1\"; }\nbackend vod { .host = \"127.0.0.2\"; }\n",
+    );
     text.push_str("acl inside { \"10.0.0.0\"/8; \"192.168.0.0\"/16; \"2001:db8::\"/32; }\nsub vcl_recv {\n");
     for number in 0..20 {
         let _ = write!(
@@ -31,7 +33,10 @@ fn policy() -> String {
         );
     }
     for number in 0..8 {
-        let _ = writeln!(text, "    set req.http.x-out-{number} = \"v{number}-\" + client.requests + \"-\" + req.method;");
+        let _ = writeln!(
+            text,
+            "    set req.http.x-out-{number} = \"v{number}-\" + client.requests + \"-\" + req.method;"
+        );
     }
     text.push_str("    unset req.http.cookie;\n    set req.grace = 10s;\n    set req.backend_hint = vod;\n");
     text.push_str("    if (client.ip ~ inside) {\n        set req.http.x-inside = \"1\";\n    }\n");
@@ -40,7 +45,9 @@ fn policy() -> String {
     for number in 0..8 {
         let _ = writeln!(text, "    unset resp.http.x-internal-{number};");
     }
-    text.push_str("    if (obj.hits > 0) {\n        set resp.http.x-cache = \"hit \" + obj.hits;\n    } else {\n");
+    text.push_str(
+        "    if (obj.hits > 0) {\n        set resp.http.x-cache = \"hit \" + obj.hits;\n    } else {\n",
+    );
     text.push_str("        set resp.http.x-cache = \"miss\";\n    }\n}\n");
     text
 }
@@ -52,7 +59,9 @@ fn cpu_ns() -> u64 {
 }
 
 fn ns_per_request(program: &Program, subs: &[Sub]) -> f64 {
-    let head = request("GET /live/4/seg-00001.m4s?token=abc HTTP/1.1\nHost: media.example\nUser-Agent: player/1.0\nAccept: */*\nCookie: a=b\nRange: bytes=0-\nX-Host-3: video-4.example");
+    let head = request(
+        "GET /live/4/seg-00001.m4s?token=abc HTTP/1.1\nHost: media.example\nUser-Agent: player/1.0\nAccept: */*\nCookie: a=b\nRange: bytes=0-\nX-Host-3: video-4.example",
+    );
     let mut bench = Bench::default();
     let mut best = f64::MAX;
     let resp = bench.resp.clone();
@@ -74,7 +83,11 @@ fn ns_per_request(program: &Program, subs: &[Sub]) -> f64 {
 }
 
 fn parts() {
-    let wrap = |body: &str| program(&format!("vcl 4.1; backend b {{ .host = \"127.0.0.1\"; }} acl a {{ \"10.0.0.0\"/8; }} sub vcl_recv {{ {body} return (hash); }}"));
+    let wrap = |body: &str| {
+        program(&format!(
+            "vcl 4.1; backend b {{ .host = \"127.0.0.1\"; }} acl a {{ \"10.0.0.0\"/8; }} sub vcl_recv {{ {body} return (hash); }}"
+        ))
+    };
     for body in [
         "",
         "if (req.http.x-host-9 == \"video\") { return (pass); }",
@@ -100,9 +113,10 @@ fn main() {
     let ours = program(&text);
     let builtin = program("vcl 4.1; backend b { .host = \"127.0.0.1\"; }");
     println!("policy of {} lines", text.lines().count());
-    for (name, subs) in
-        [("recv", &[Sub::Recv][..]), ("recv hash hit deliver", &[Sub::Recv, Sub::Hash, Sub::Hit, Sub::Deliver])]
-    {
+    for (name, subs) in [
+        ("recv", &[Sub::Recv][..]),
+        ("recv hash hit deliver", &[Sub::Recv, Sub::Hash, Sub::Hit, Sub::Deliver]),
+    ] {
         let (with, without) = (ns_per_request(&ours, subs), ns_per_request(&builtin, subs));
         println!("{name}: {with:.0} ns, built-in {without:.0} ns, more {:.0} ns", with - without);
     }

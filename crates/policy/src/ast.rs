@@ -119,12 +119,24 @@ pub(crate) enum ExpressionKind {
     Bytes(i64),
     Blob(Vec<u8>),
     Name(String),
-    Call { name: Name, arguments: Vec<Argument> },
+    Call {
+        name: Name,
+        arguments: Vec<Argument>,
+    },
     /// `EXPRESSION.upper()`
-    Method { of: Box<Expression>, name: Name, arguments: Vec<Argument> },
+    Method {
+        of: Box<Expression>,
+        name: Name,
+        arguments: Vec<Argument>,
+    },
     Not(Box<Expression>),
     Minus(Box<Expression>),
-    Binary { operator: Operator, at: Span, left: Box<Expression>, right: Box<Expression> },
+    Binary {
+        operator: Operator,
+        at: Span,
+        left: Box<Expression>,
+        right: Box<Expression>,
+    },
 }
 
 /// What joins two expressions.

@@ -106,7 +106,8 @@ impl Faults {
     }
 
     fn put(&mut self, severity: Severity, span: Span, message: String, help: Option<String>) {
-        let said = |(_, at, what, _): &(Severity, Span, String, Option<String>)| *at == span && *what == message;
+        let said =
+            |(_, at, what, _): &(Severity, Span, String, Option<String>)| *at == span && *what == message;
         // An error must not be lost behind warnings.
         if (self.found.len() < FAULTS_MAX || (severity == Severity::Error && !self.has_errors()))
             && !self.found.iter().any(said)
@@ -157,5 +158,9 @@ pub(crate) fn suggest<'a>(name: &str, known: impl IntoIterator<Item = &'a str> +
 /// "allowed here: a, b, c".
 pub(crate) fn allowed<'a>(known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    if known.is_empty() { "none is known here".to_owned() } else { format!("allowed here: {}", known.join(", ")) }
+    if known.is_empty() {
+        "none is known here".to_owned()
+    } else {
+        format!("allowed here: {}", known.join(", "))
+    }
 }

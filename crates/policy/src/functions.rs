@@ -7,7 +7,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use crate::program::BackendRow;
+use crate::program::Program;
 use crate::step::{Sub, Subs};
 use crate::task::{Backend, Message, Task};
 use crate::types::Type;
@@ -56,6 +56,8 @@ pub struct Class {
     pub new: fn(&mut Call<'_, '_>) -> Result<Instance, Failure>,
     /// What may be called of it. One with [`Call::object_mut`] is allowed in `vcl_init` alone.
     pub methods: &'static [Function],
+    /// What is left to do once `vcl_init` has ended.
+    pub ready: Option<fn(&mut dyn Any)>,
     /// For a director: the backend that it gives now, to one who asks for content.
     pub resolve: Option<Resolve>,
 }
@@ -124,6 +126,17 @@ pub const fn with(name: &'static str, kind: Type, default: Default) -> Argument 
     Argument { name, kind, default }
 }
 
+/// The row of a function.
+pub const fn function(
+    name: &'static str,
+    arguments: &'static [Argument],
+    returns: Type,
+    allowed: Subs,
+    run: Run,
+) -> Function {
+    Function { name, arguments, returns, allowed, run }
+}
+
 /// A call under way.
 pub struct Call<'c, 't> {
     /// What the subroutine works on.
@@ -134,7 +147,7 @@ pub struct Call<'c, 't> {
     pub(crate) object: Object<'c>,
     /// The object's index, or that of the one being made.
     pub(crate) index: u32,
-    pub(crate) backends: &'c [BackendRow],
+    pub(crate) program: &'c Program,
 }
 
 /// The object that a method belongs to.
@@ -226,6 +239,18 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
+    /// Whether the REGEX is found in `text`; one that gives up is not.
+    pub fn is_match(&self, index: usize, text: &[u8]) -> bool {
+        self.regex(index).is_some_and(|regex| regex.is_match(text).unwrap_or(false))
+    }
+
+    pub(crate) fn regex(&self, index: usize) -> Option<&'c crate::regex::Regex> {
+        match self.argument(index)? {
+            Value::Regex(regex) => self.program.regexes.get(*regex as usize),
+            _ => None,
+        }
+    }
+
     /// The word of an ENUM.
     pub fn word(&self, index: usize) -> &'static str {
         match self.argument(index) {
@@ -256,7 +281,8 @@ impl<'c, 't> Call<'c, 't> {
             Object::Own(object) => object.downcast_mut(),
             Object::None | Object::Shared(_) => None,
         };
-        object.expect("a method that changes its object is called in vcl_init, and the object is of its class")
+        object
+            .expect("a method that changes its object is called in vcl_init, and the object is of its class")
     }
 
     /// The object as a backend: what a director gives for later.
@@ -267,7 +293,9 @@ impl<'c, 't> Call<'c, 't> {
     /// A backend's name.
     pub fn backend_name(&self, backend: Backend) -> &str {
         match backend {
-            Backend::Declared(index) => self.backends.get(index as usize).map_or("", |row| row.name.as_str()),
+            Backend::Declared(index) => {
+                self.program.backends.get(index as usize).map_or("", |row| row.name.as_str())
+            }
             Backend::None | Backend::Director(_) => "",
         }
     }

@@ -42,15 +42,23 @@ pub(crate) struct Token {
 
 /// Longest first: the first that fits is taken.
 const SYMBOLS: [&str; 27] = [
-    "==", "!=", "!~", "<=", ">=", "&&", "||", "+=", "-=", "*=", "/=", "{", "}", "(", ")", ";", ",", "=", "!", "~",
-    "<", ">", "+", "-", "*", "/", "%",
+    "==", "!=", "!~", "<=", ">=", "&&", "||", "+=", "-=", "*=", "/=", "{", "}", "(", ")", ";", ",", "=", "!",
+    "~", "<", ">", "+", "-", "*", "/", "%",
 ];
 
 /// Units of a duration in seconds.
-const DURATIONS: [(&str, f64); 7] =
-    [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0), ("y", 31_536_000.0)];
+const DURATIONS: [(&str, f64); 7] = [
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+    ("d", 86_400.0),
+    ("w", 604_800.0),
+    ("y", 31_536_000.0),
+];
 /// Units of a size in bytes.
-const SIZES: [(&str, i64); 5] = [("B", 1), ("KB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
+const SIZES: [(&str, i64); 5] =
+    [("B", 1), ("KB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
 /// Digits of an integer, as in Varnish, so that every one is exact as a REAL too.
 const DIGITS_MAX: usize = 15;
 
@@ -265,7 +273,8 @@ impl Lexer<'_> {
     fn blob(&mut self) {
         let start = self.at;
         let inner = &self.rest()[1..];
-        let length = inner.find(|c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c))).unwrap_or(inner.len());
+        let length =
+            inner.find(|c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c))).unwrap_or(inner.len());
         let decoded = if inner[length..].starts_with(':') { decode_base64(&inner[..length]) } else { None };
         match decoded {
             Some(bytes) => {
@@ -274,7 +283,11 @@ impl Lexer<'_> {
             }
             None => {
                 self.at += 1;
-                self.error(start, "\":\" begins a blob, and this is none", "a blob is base64 between colons, :YQ==:");
+                self.error(
+                    start,
+                    "\":\" begins a blob, and this is none",
+                    "a blob is base64 between colons, :YQ==:",
+                );
             }
         }
     }
@@ -283,7 +296,7 @@ impl Lexer<'_> {
 /// Base64 with its padding (RFC 4648 §4); `None` for anything else.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
-    if text.len() % 4 != 0 || text.len() - digits.len() > 2 {
+    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
         return None;
     }
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);

@@ -16,13 +16,13 @@
 
 mod acl;
 mod ast;
+pub mod bindings;
 mod check;
 mod eval;
 pub mod fault;
 pub mod functions;
 mod lex;
 pub mod modules;
-pub mod bindings;
 mod parse;
 pub mod program;
 mod regex;

@@ -78,6 +78,8 @@ pub struct ProbeRow {
 
 /// A compiled policy.
 pub struct Program {
+    /// 40 or 41: that of the main file.
+    pub(crate) version: u8,
     pub(crate) sources: Sources,
     pub(crate) backends: Vec<BackendRow>,
     pub(crate) default_backend: Option<u32>,
@@ -117,14 +119,30 @@ pub(crate) struct Statement {
 /// What a statement does.
 #[derive(Debug)]
 pub(crate) enum Does {
-    SetHeader { message: Message, name: Box<str>, value: Expression },
-    UnsetHeader { message: Message, name: Box<str> },
-    Set { variable: &'static Variable, value: Expression },
+    SetHeader {
+        message: Message,
+        name: Box<str>,
+        value: Expression,
+    },
+    UnsetHeader {
+        message: Message,
+        name: Box<str>,
+    },
+    Set {
+        variable: &'static Variable,
+        value: Expression,
+    },
     Unset(&'static Variable),
     Call(u32),
-    If { arms: Vec<(Expression, Vec<Statement>)>, otherwise: Vec<Statement> },
+    If {
+        arms: Vec<(Expression, Vec<Statement>)>,
+        otherwise: Vec<Statement>,
+    },
     Block(Vec<Statement>),
-    New { object: u32, arguments: Vec<Option<Expression>> },
+    New {
+        object: u32,
+        arguments: Vec<Option<Expression>>,
+    },
     Do(Expression),
     HashData(Expression),
     Ban(Expression),
@@ -139,8 +157,14 @@ pub(crate) enum Does {
 pub(crate) enum Returns {
     /// Known already.
     Action(Action),
-    Synth { status: Expression, reason: Option<Expression> },
-    Error { status: Expression, reason: Option<Expression> },
+    Synth {
+        status: Expression,
+        reason: Option<Expression>,
+    },
+    Error {
+        status: Expression,
+        reason: Option<Expression>,
+    },
     Fail(Expression),
     PassFor(Expression),
 }
@@ -162,7 +186,10 @@ pub(crate) enum Expression {
     /// A header itself, for a function that changes it.
     Header(Message, Box<str>),
     Variable(&'static Variable),
-    Storage { name: Box<str>, variable: &'static Variable },
+    Storage {
+        name: Box<str>,
+        variable: &'static Variable,
+    },
     /// Parts as text, one behind the other.
     Concat(Vec<Expression>),
     Not(Box<Expression>),
@@ -170,17 +197,52 @@ pub(crate) enum Expression {
     Or(Vec<Expression>),
     /// A value as BOOL.
     Truth(Box<Expression>),
-    Compare { how: Comparison, operator: Operator, left: Box<Expression>, right: Box<Expression> },
-    Match { text: Box<Expression>, regex: u32, negated: bool },
-    Listed { ip: Box<Expression>, acl: u32, negated: bool },
+    Compare {
+        how: Comparison,
+        operator: Operator,
+        left: Box<Expression>,
+        right: Box<Expression>,
+    },
+    Match {
+        text: Box<Expression>,
+        regex: u32,
+        negated: bool,
+    },
+    Listed {
+        ip: Box<Expression>,
+        acl: u32,
+        negated: bool,
+    },
     /// INT and BYTES, of which `kind` says which.
-    IntArithmetic { kind: Type, operator: Operator, left: Box<Expression>, right: Box<Expression> },
+    IntArithmetic {
+        kind: Type,
+        operator: Operator,
+        left: Box<Expression>,
+        right: Box<Expression>,
+    },
     /// REAL, DURATION and TIME.
-    RealArithmetic { kind: Type, operator: Operator, left: Box<Expression>, right: Box<Expression> },
-    Substitute { text: Box<Expression>, regex: u32, with: Box<Expression>, all: bool },
+    RealArithmetic {
+        kind: Type,
+        operator: Operator,
+        left: Box<Expression>,
+        right: Box<Expression>,
+    },
+    Substitute {
+        text: Box<Expression>,
+        regex: u32,
+        with: Box<Expression>,
+        all: bool,
+    },
     /// `.upper()`, `.lower()`
-    Case { text: Box<Expression>, upper: bool },
-    Call { function: &'static Function, object: Option<u32>, arguments: Vec<Option<Expression>> },
+    Case {
+        text: Box<Expression>,
+        upper: bool,
+    },
+    Call {
+        function: &'static Function,
+        object: Option<u32>,
+        arguments: Vec<Option<Expression>>,
+    },
 }
 
 impl Program {

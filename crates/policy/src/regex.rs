@@ -17,6 +17,10 @@ pub(crate) const REGEX_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Regex {
     pub(crate) pattern: String,
+    /// What a text must begin with.
+    prefix: Vec<u8>,
+    /// Whether that is all.
+    is_prefix: bool,
     pcre: Pcre,
 }
 
@@ -31,7 +35,11 @@ impl Regex {
         );
         let build = |pattern: &str| RegexBuilder::new().jit_if_available(true).build(pattern);
         match build(&format!("{limits}{pattern}")) {
-            Ok(pcre) => Ok(Regex { pattern: pattern.to_owned(), pcre }),
+            Ok(pcre) => {
+                let prefix = literal_prefix(pattern);
+                let is_prefix = !prefix.is_empty() && pattern.len() == prefix.len() + 1;
+                Ok(Regex { pattern: pattern.to_owned(), prefix: prefix.as_bytes().to_vec(), is_prefix, pcre })
+            }
             Err(error) => {
                 let at = error.offset().map(|at| at.saturating_sub(limits.len()));
                 let text = error.to_string();
@@ -46,6 +54,13 @@ impl Regex {
 
     /// Whether it is found in `text`.
     pub(crate) fn is_match(&self, text: &[u8]) -> Result<bool, Failure> {
+        // Most are about where a URL begins, and most URLs begin otherwise.
+        if !text.starts_with(&self.prefix) {
+            return Ok(false);
+        }
+        if self.is_prefix {
+            return Ok(true);
+        }
         self.pcre.is_match(text).map_err(|error| failure(&error))
     }
 
@@ -66,7 +81,11 @@ impl Regex {
             let Some(found) = found.map_err(|error| failure(&error))? else { break };
             let (start, end) = (found.start(), found.end());
             into.extend_from_slice(&text[copied..start]);
-            expand(with, |group| locations.get(group).map_or(&[][..], |(start, end)| &text[start..end]), into);
+            expand(
+                with,
+                |group| locations.get(group).map_or(&[][..], |(start, end)| &text[start..end]),
+                into,
+            );
             copied = end;
             if into.len() > bytes_max {
                 return Err(Failure::new("a substitution needs more than the workspace has"));
@@ -88,6 +107,16 @@ impl Regex {
     }
 }
 
+/// The text that everything begins with that `^text…` matches; empty if that is not plain to see.
+fn literal_prefix(pattern: &str) -> &str {
+    let Some(rest) = pattern.strip_prefix('^').filter(|rest| !rest.contains('|')) else { return "" };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_=&,:;@%~ ".contains(c);
+    let end = rest.find(|c| !is_plain(c)).unwrap_or(rest.len());
+    // What a quantifier follows may not be there.
+    let is_quantified = rest[end..].starts_with(['?', '*', '+', '{']);
+    &rest[..if is_quantified { end.saturating_sub(1) } else { end }]
+}
+
 /// Appends `with`, its `\0` to `\9` and `\&` replaced by `group`.
 fn expand<'t>(with: &[u8], group: impl Fn(usize) -> &'t [u8], into: &mut Vec<u8>) {
     let mut bytes = with.iter().copied();
@@ -107,4 +136,38 @@ fn expand<'t>(with: &[u8], group: impl Fn(usize) -> &'t [u8], into: &mut Vec<u8>
 
 fn failure(error: &pcre2::Error) -> Failure {
     Failure::new(format!("a regular expression gave up: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_text_must_begin_with() {
+        for (pattern, prefix) in [
+            ("^/live/", "/live/"),
+            ("^/live/.*[.]m4s$", "/live/"),
+            ("^/lives?/", "/live"),
+            ("^a{0}b", ""),
+            ("^a|b", ""),
+            ("a", ""),
+            ("(?i)^a", ""),
+            ("^\\d", ""),
+            ("^(a)", ""),
+            ("^", ""),
+        ] {
+            assert_eq!(literal_prefix(pattern), prefix, "{pattern}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_prefix_changes_no_answer(pattern in "\\^[ab/?*.$^()|+{}0-2\\[\\]]{0,6}", text in "[ab/\n]{0,6}") {
+            if let Ok(regex) = Regex::new(&pattern) {
+                let expected = regex.pcre.is_match(text.as_bytes());
+                prop_assert_eq!(regex.is_match(text.as_bytes()).ok(), expected.ok());
+            }
+        }
+    }
 }

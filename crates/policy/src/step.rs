@@ -209,18 +209,14 @@ const fn rule(name: &'static str, from: &[Sub], arguments: ActionArguments) -> A
 pub(crate) static ACTIONS: [ActionRule; 15] = {
     use ActionArguments::{Label, MaybeDuration, MaybeReason, MaybeStatusAndReason, None, StatusAndReason};
     use Sub::{
-        BackendError, BackendFetch, BackendResponse, Deliver, Fini, Hash, Hit, Init, Miss, Pass, Pipe, Purge, Recv,
-        Synth,
+        BackendError, BackendFetch, BackendResponse, Deliver, Fini, Hash, Hit, Init, Miss, Pass, Pipe, Purge,
+        Recv, Synth,
     };
     [
         rule("abandon", &[BackendFetch, BackendResponse, BackendError], None),
         rule("deliver", &[Hit, Deliver, Synth, BackendResponse, BackendError], None),
         rule("error", &[BackendFetch, BackendResponse], MaybeStatusAndReason),
-        ActionRule {
-            name: "fail",
-            from: Subs::REQUEST.and(Subs::of(&[Init])),
-            arguments: MaybeReason,
-        },
+        ActionRule { name: "fail", from: Subs::REQUEST.and(Subs::of(&[Init])), arguments: MaybeReason },
         rule("fetch", &[Miss, Pass, BackendFetch], None),
         rule("hash", &[Recv], None),
         rule("lookup", &[Hash], None),

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use thalweg_http::{Fields, RequestHead, ResponseHead};
 
+use crate::modules::cookie::Cookies;
 use crate::value::Failure;
 
 /// Lines that a policy may log in a request.
@@ -434,6 +435,8 @@ pub struct Line {
 pub struct Kept {
     /// The last error of `std.ban`.
     pub(crate) ban_error: String,
+    /// What `cookie.parse` found.
+    pub(crate) cookies: Cookies,
 }
 
 /// A subroutine's surroundings. What a subroutine has no business with may be left out: asking for it ends in a fault.
@@ -563,7 +566,8 @@ impl Task<'_> {
             && name.eq_ignore_ascii_case("host")
         {
             let request = self.request_mut(message)?;
-            let refused = |error| Failure::new(format!("cannot set {}.http.{name}: {error}", message.as_str()));
+            let refused =
+                |error| Failure::new(format!("cannot set {}.http.{name}: {error}", message.as_str()));
             request.authority.set(value).map_err(refused)?;
             let RequestHead { authority, fields, .. } = request;
             fields.set("Host", authority.as_str());

@@ -98,7 +98,8 @@ impl Type {
 
     /// Whether a value is true or false by itself.
     pub(crate) fn has_truth(self) -> bool {
-        self.is_text() || matches!(self, Type::Backend | Type::Bool | Type::Duration | Type::Int | Type::Stevedore)
+        self.is_text()
+            || matches!(self, Type::Backend | Type::Bool | Type::Duration | Type::Int | Type::Stevedore)
     }
 }
 

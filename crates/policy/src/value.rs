@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::Write as _;
 use std::net::SocketAddr;
 
-use thalweg_http::date;
+use thalweg_http::{date, number};
 
 use crate::source::Place;
 use crate::task::{Backend, Message};
@@ -43,6 +43,8 @@ pub enum Value<'v> {
     Http(Message),
     /// ENUM
     Word(&'static str),
+    /// REGEX, by its index in the program.
+    Regex(u32),
 }
 
 impl<'v> Value<'v> {
@@ -64,7 +66,10 @@ impl<'v> Value<'v> {
 
 /// Writes an integer.
 pub(crate) fn write_int(value: i64, into: &mut Vec<u8>) {
-    write!(into, "{value}").expect("a vector takes all that is written");
+    if value < 0 {
+        into.push(b'-');
+    }
+    into.extend_from_slice(number::format(value.unsigned_abs(), &mut [0; number::DECIMAL_BYTES_MAX]));
 }
 
 /// Three decimals, as Varnish writes REAL and DURATION.

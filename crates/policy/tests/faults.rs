@@ -27,7 +27,12 @@ fn check(text: &str, expect: Expect) {
 
 /// Of statements in `vcl_recv`, one a line from line 3.
 fn recv(statements: &str, expect: Expect) {
-    check(&format!("vcl 4.1; import tcp; backend b {{ .host = \"::1\"; }} acl inside {{ \"::1\"; }}\nsub vcl_recv {{ tcp.dump_info(); if (client.ip ~ inside) {{ return (pass); }}\n{statements}\n}}"), expect);
+    check(
+        &format!(
+            "vcl 4.1; import tcp; backend b {{ .host = \"::1\"; }} acl inside {{ \"::1\"; }}\nsub vcl_recv {{ tcp.dump_info(); if (client.ip ~ inside) {{ return (pass); }}\n{statements}\n}}"
+        ),
+        expect,
+    );
 }
 
 fn file(text: &str, expect: Expect) {
@@ -36,7 +41,9 @@ fn file(text: &str, expect: Expect) {
 
 #[test]
 fn a_fault_is_shown_with_its_line() {
-    let report = build("vcl 4.1;\nbackend b { .host = \"::1\"; }\nsub vcl_recv {\n\tset req.urll = \"a\";\n}\n").expect_err("wrong");
+    let report =
+        build("vcl 4.1;\nbackend b { .host = \"::1\"; }\nsub vcl_recv {\n\tset req.urll = \"a\";\n}\n")
+            .expect_err("wrong");
     expect![[r#"
         error: unknown variable req.urll
          --> main.vcl:4:6
@@ -44,63 +51,97 @@ fn a_fault_is_shown_with_its_line() {
         4 | 	set req.urll = "a";
           | 	    ^^^^^^^^
           = did you mean req.url?
-    "#]].assert_eq(&report.to_string());
+    "#]]
+    .assert_eq(&report.to_string());
 }
 
 #[test]
 fn lexer() {
-    recv("set req.http.a = \"x;\nset req.http.b = 'x';", expect![[r#"
+    recv(
+        "set req.http.a = \"x;\nset req.http.b = 'x';",
+        expect![[r#"
         main.vcl:3:18 string that does not end on its line (a string over several lines is {"…"} or """…""")
         main.vcl:3:21 expected ; at the end of the statement
         main.vcl:4:18 '\'' means nothing here (text stands in quotes)
         main.vcl:4:19 unknown name x (a text stands in quotes)
         main.vcl:4:20 '\'' means nothing here (text stands in quotes)
-    "#]]);
-    recv("set req.http.a = {\"x;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.http.a = {\"x;",
+        expect![[r#"
         main.vcl:1:17 warning: module tcp is not used
         main.vcl:1:55 warning: acl inside is not used
         main.vcl:3:18 long string that does not end (it ends with "})
         main.vcl:4:2 expected a value, found the end of the file
         main.vcl:4:2 expected }, found the end of the file
-    "#]]);
-    recv("/* never", expect![[r#"
+    "#]],
+    );
+    recv(
+        "/* never",
+        expect![[r#"
         main.vcl:1:17 warning: module tcp is not used
         main.vcl:1:55 warning: acl inside is not used
         main.vcl:3:1 comment that does not end (it ends with */)
         main.vcl:4:2 expected }, found the end of the file
-    "#]]);
-    recv("C{ exit(1); }C", expect![[r#"
+    "#]],
+    );
+    recv(
+        "C{ exit(1); }C",
+        expect![[r#"
         main.vcl:3:1 inline C is not allowed (Thalweg runs no C; what C was for is in the modules std, tcp, header, cookie)
-    "#]]);
-    recv("set req.ttl = 5x; set req.ttl = 1234567890123456s;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.ttl = 5x; set req.ttl = 1234567890123456s;",
+        expect![[r#"
         main.vcl:3:15 "x" is no unit (durations have ms, s, m, h, d, w or y, sizes B, KB, MB, GB or TB)
         main.vcl:3:33 a number with too many digits (a number has at most 15 digits)
-    "#]]);
-    recv("tcp.dump_info(:a:);", expect![[r#"
+    "#]],
+    );
+    recv(
+        "tcp.dump_info(:a:);",
+        expect![[r#"
         main.vcl:3:15 ":" begins a blob, and this is none (a blob is base64 between colons, :YQ==:)
         main.vcl:3:16 tcp.dump_info takes no argument
         main.vcl:3:17 ":" begins a blob, and this is none (a blob is base64 between colons, :YQ==:)
-    "#]]);
-    recv("set req.http.a = \"\0\";", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.http.a = \"\0\";",
+        expect![[r#"
         main.vcl:3:18 string with a NUL character (no header and no body may have one)
-    "#]]);
-    recv(&format!("set req.http.{} = \"a\";", "x".repeat(300)), expect![[r#"
+    "#]],
+    );
+    recv(
+        &format!("set req.http.{} = \"a\";", "x".repeat(300)),
+        expect![[r#"
         main.vcl:3:5 a name this long (a name has at most 256 bytes)
         main.vcl:3:5 unknown variable too-long (docs/policy.md lists what there is)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn versions_and_files() {
-    check("backend b { .host = \"::1\"; }", expect![[r#"
+    check(
+        "backend b { .host = \"::1\"; }",
+        expect![[r#"
         main.vcl:1:1 no version (a policy begins with vcl 4.1;)
-    "#]]);
-    check("vcl 5.0; backend b { .host = \"::1\"; }", expect![[r#"
+    "#]],
+    );
+    check(
+        "vcl 5.0; backend b { .host = \"::1\"; }",
+        expect![[r#"
         main.vcl:1:5 version 5.0 is not known (allowed here: 4.0, 4.1)
-    "#]]);
-    check("vcl 4; backend b { .host = \"::1\"; }", expect![[r#"
+    "#]],
+    );
+    check(
+        "vcl 4; backend b { .host = \"::1\"; }",
+        expect![[r#"
         main.vcl:1:5 expected the version, 4.0 or 4.1, found 4
-    "#]]);
+    "#]],
+    );
     expect![[r#"
         main.vcl:1:35 cannot include "nosuch.vcl": not found
         main.vcl:1:57 include has no flags here (name each file: include "a.vcl";)
@@ -116,244 +157,363 @@ fn versions_and_files() {
 
 #[test]
 fn declarations() {
-    file("foo bar;\nsubb vcl_recv { }", expect![[r#"
+    file(
+        "foo bar;\nsubb vcl_recv { }",
+        expect![[r#"
         main.vcl:2:1 foo begins no declaration (allowed here: vcl, import, include, backend, probe, acl, sub)
-    "#]]);
-    file("import nosuch;\nimport tpc;\nimport tcp as t;\nimport tcp from \"x\";", expect![[r#"
-        main.vcl:2:8 unknown module nosuch (allowed here: tcp)
+    "#]],
+    );
+    file(
+        "import nosuch;\nimport tpc;\nimport tcp as t;\nimport tcp from \"x\";",
+        expect![[r#"
+        main.vcl:2:8 unknown module nosuch (allowed here: blob, cookie, directors, header, querystring, std, tcp, thalweg, xkey)
         main.vcl:3:8 unknown module tpc (did you mean tcp?)
         main.vcl:4:8 warning: module t is not used
         main.vcl:5:8 warning: module tcp is not used
         main.vcl:5:17 warning: from is not looked at (modules are part of Thalweg)
-    "#]]);
-    file("backend b { .host = \"::1\"; }\nacl b { }\nsub b { }", expect![[r#"
+    "#]],
+    );
+    file(
+        "backend b { .host = \"::1\"; }\nacl b { }\nsub b { }",
+        expect![[r#"
         main.vcl:1:18 b is declared twice (it was first at main.vcl:4:5)
         main.vcl:2:9 b is declared twice (it was first at main.vcl:4:5)
         main.vcl:3:5 b is declared twice (it was first at main.vcl:4:5)
         main.vcl:4:5 warning: sub b is never called
-    "#]]);
-    file("backend c { .port = \"80\"; }\nbackend d { .host = \"a\"; .path = \"/a\"; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "backend c { .port = \"80\"; }\nbackend d { .host = \"a\"; .path = \"/a\"; }",
+        expect![[r#"
         main.vcl:2:9 a backend needs .host or .path (or write backend NAME none; for one that always fails)
         main.vcl:2:9 warning: backend c is not used
         main.vcl:3:9 a backend has .host or .path, not both
         main.vcl:3:9 warning: backend d is not used
-    "#]]);
-    file("backend c { .host = 5; .prot = \"80\"; .connect_timeout = 5; .max_connections = 1s; .host = \"a\"; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "backend c { .host = 5; .prot = \"80\"; .connect_timeout = 5; .max_connections = 1s; .host = \"a\"; }",
+        expect![[r#"
         main.vcl:2:9 warning: backend c is not used
         main.vcl:2:21 .host takes a string
         main.vcl:2:25 a backend has no .prot (did you mean port?)
         main.vcl:2:57 .connect_timeout takes a duration, such as 5s
         main.vcl:2:79 .max_connections takes a number from 0 to 4294967295
         main.vcl:2:84 .host is set twice
-    "#]]);
-    file("backend c { .host = \"a b\"; .port = \"x\"; .proxy_header = 3; .preamble = \"a\"; .probe = p; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "backend c { .host = \"a b\"; .port = \"x\"; .proxy_header = 3; .preamble = \"a\"; .probe = p; }",
+        expect![[r#"
         main.vcl:2:9 .host is a name or an address
         main.vcl:2:9 "x" is no port
         main.vcl:2:9 warning: backend c is not used
         main.vcl:2:57 .proxy_header takes a number from 1 to 2
         main.vcl:2:72 .preamble takes a blob, such as :YQ==:
         main.vcl:2:86 unknown probe p (none is known here)
-    "#]]);
-    file("backend c { .path = \"a\"; .probe = 5; host = \"b\"; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "backend c { .path = \"a\"; .probe = 5; host = \"b\"; }",
+        expect![[r#"
         main.vcl:2:9 .path begins with /
         main.vcl:2:9 warning: backend c is not used
         main.vcl:2:35 .probe takes a probe's name or a probe in braces
         main.vcl:2:38 expected an attribute, such as .host, found host
-    "#]]);
-    file("probe p { .url = \"/\"; .request = \"GET\"; .window = 65; .threshold = 9; .expected_response = 99; .utl = 1; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "probe p { .url = \"/\"; .request = \"GET\"; .window = 65; .threshold = 9; .expected_response = 99; .utl = 1; }",
+        expect![[r#"
         main.vcl:2:7 a .threshold of 9 is more than the .window of 8
         main.vcl:2:7 warning: probe p is not used
         main.vcl:2:24 a probe has .url or .request, not both
         main.vcl:2:51 .window takes a number from 1 to 64
         main.vcl:2:92 .expected_response takes a number from 100 to 999
         main.vcl:2:97 a probe has no .utl (did you mean url?)
-    "#]]);
-    file("acl a { \"10.0.0.1\"/8; \"::1\"/129; \"1.2.3.4\"/-1; \"nohost\"; (\"nohost\"); 5; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "acl a { \"10.0.0.1\"/8; \"::1\"/129; \"1.2.3.4\"/-1; \"nohost\"; (\"nohost\"); 5; }",
+        expect![[r#"
         main.vcl:2:5 warning: acl a is not used
         main.vcl:2:9 the address has bits behind its prefix (write 10.0.0.0/8, or acl NAME -pedantic)
         main.vcl:2:23 a prefix of ::1 has 0 to 128 bits
         main.vcl:2:44 expected the bits of the prefix, found -
         main.vcl:2:48 "nohost" is no address (an acl lists addresses; in brackets, ("name"), a name without an address is left out)
         main.vcl:2:70 expected an address in quotes, found 5
-    "#]]);
-    file("acl a +lgo { \"10.0.0.1\"; ! \"10.0.0.1\"; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "acl a +lgo { \"10.0.0.1\"; ! \"10.0.0.1\"; }",
+        expect![[r#"
         main.vcl:2:5 warning: acl a is not used
         main.vcl:2:8 an acl has no flag lgo (did you mean log?)
         main.vcl:2:26 "10.0.0.1"/32 is in the list and not in it
-    "#]]);
-    file("sub vcl_rec { }\nsub a.b { }\nsub twice { }\nsub twice { }", expect![[r#"
+    "#]],
+    );
+    file(
+        "sub vcl_rec { }\nsub a.b { }\nsub twice { }\nsub twice { }",
+        expect![[r#"
         main.vcl:2:5 there is no vcl_rec (names that begin with vcl_ are reserved; did you mean vcl_recv?)
         main.vcl:3:5 the name of a subroutine has no dot
         main.vcl:3:5 warning: sub a.b is never called
         main.vcl:4:5 warning: sub twice is never called
         main.vcl:5:5 twice is declared twice (it was first at main.vcl:4:5)
         main.vcl:5:5 warning: sub twice is never called
-    "#]]);
-    file("sub vcl_init { new a = tcp.x(); new b = x(); } import tcp;", expect![[r#"
+    "#]],
+    );
+    file(
+        "sub vcl_init { new a = tcp.x(); new b = x(); } import tcp;",
+        expect![[r#"
         main.vcl:2:24 tcp has no class x (none is known here)
         main.vcl:2:41 x is no class (a class has its module's name before it: directors.round_robin)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn statements() {
-    recv("set req.http.a = \"x\"\nset req.http.b = \"y\";", expect![[r#"
+    recv(
+        "set req.http.a = \"x\"\nset req.http.b = \"y\";",
+        expect![[r#"
         main.vcl:3:21 expected ; at the end of the statement
-    "#]]);
-    recv("retrun (pass);\nst req.url = \"a\";\nremove req.http.a;\nerror 500;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "retrun (pass);\nst req.url = \"a\";\nremove req.http.a;\nerror 500;",
+        expect![[r#"
         main.vcl:3:1 unknown function retrun (did you mean return?)
         main.vcl:4:1 st begins no statement (statements are set, unset, call, return, if, new and functions)
         main.vcl:5:1 remove is no statement (it is unset since VCL 4.0)
         main.vcl:6:1 error is no statement (it is return (synth(STATUS, REASON)); since VCL 4.0)
-    "#]]);
-    recv("if (req.http.a) return (pass);\nelse { }", expect![[r#"
+    "#]],
+    );
+    recv(
+        "if (req.http.a) return (pass);\nelse { }",
+        expect![[r#"
         main.vcl:3:17 expected {, found return
         main.vcl:4:1 else without if before it
-    "#]]);
-    recv("if (req.http.a = \"b\") { }\nif req.http.a { }", expect![[r#"
+    "#]],
+    );
+    recv(
+        "if (req.http.a = \"b\") { }\nif req.http.a { }",
+        expect![[r#"
         main.vcl:3:16 = sets, it does not compare (did you mean ==?)
         main.vcl:4:4 expected (, found req.http.a
-    "#]]);
-    recv("set req.url : \"a\";\nset \"a\" = \"b\";\nset req.http.a = ;\nunset 5;\ncall \"a\";", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.url : \"a\";\nset \"a\" = \"b\";\nset req.http.a = ;\nunset 5;\ncall \"a\";",
+        expect![[r#"
         main.vcl:3:13 ":" begins a blob, and this is none (a blob is base64 between colons, :YQ==:)
         main.vcl:3:15 expected =, +=, -=, *= or /=, found a string
         main.vcl:4:5 expected a variable, found a string
         main.vcl:5:18 expected a value, found ;
         main.vcl:6:7 expected a variable, found 5
         main.vcl:7:6 expected a subroutine, found a string
-    "#]]);
-    recv("call nosuch;\ncall vcl_deliver;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "call nosuch;\ncall vcl_deliver;",
+        expect![[r#"
         main.vcl:3:6 unknown subroutine nosuch (none is known here)
         main.vcl:4:6 vcl_deliver cannot be called (the edge calls vcl_deliver; put what both need in a subroutine of its own)
-    "#]]);
-    recv("return;\nreturn pass;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "return;\nreturn pass;",
+        expect![[r#"
         main.vcl:3:1 vcl_recv returns an action (return (ACTION); says what happens next; return; alone leaves a called subroutine)
         main.vcl:4:8 expected (ACTION), found pass
-    "#]]);
-    recv("return (psas);\nreturn (deliver);\nreturn (pass(1));\nreturn (hash(1));", expect![[r#"
+    "#]],
+    );
+    recv(
+        "return (psas);\nreturn (deliver);\nreturn (pass(1));\nreturn (hash(1));",
+        expect![[r#"
         main.vcl:3:9 unknown action psas (did you mean pass?)
         main.vcl:4:9 deliver cannot be returned in vcl_recv (allowed in: vcl_hit, vcl_deliver, vcl_synth, vcl_backend_response, vcl_backend_error)
         main.vcl:5:14 expected DURATION, found INT (a duration has a unit: 5s)
         main.vcl:6:9 wrong arguments of hash (it takes no argument)
-    "#]]);
-    recv("return (synth);\nreturn (synth(99));\nreturn (synth(\"404\"));\nreturn (synth(404, \"a\", 1));", expect![[r#"
+    "#]],
+    );
+    recv(
+        "return (synth);\nreturn (synth(99));\nreturn (synth(\"404\"));\nreturn (synth(404, \"a\", 1));",
+        expect![[r#"
         main.vcl:3:9 wrong arguments of synth (it takes a status and a reason: synth(404, "Not here"))
         main.vcl:4:15 99 is no status (a status is from 100 to 999)
         main.vcl:5:15 expected INT, found STRING (std.integer(TEXT, FALLBACK) makes an INT of it)
         main.vcl:6:25 synth takes no more arguments
-    "#]]);
-    recv("return (vcl(nosuch));\nreturn (vcl(\"other\"));\nreturn (vcl);", expect![[r#"
+    "#]],
+    );
+    recv(
+        "return (vcl(nosuch));\nreturn (vcl(\"other\"));\nreturn (vcl);",
+        expect![[r#"
         main.vcl:3:13 unknown label nosuch (allowed here: other)
         main.vcl:4:13 expected a label
         main.vcl:5:9 wrong arguments of vcl (it takes a label: vcl(LABEL))
-    "#]]);
-    recv("new a = tcp.x();", expect![[r#"
+    "#]],
+    );
+    recv(
+        "new a = tcp.x();",
+        expect![[r#"
         main.vcl:3:5 new is not allowed in vcl_recv (allowed in: vcl_init)
         main.vcl:3:9 new is not allowed here (objects are made in vcl_init itself)
-    "#]]);
-    recv("5;\nregsub(\"a\", \"b\", \"c\");\nhash_data(\"a\");\nsynthetic(\"a\");\nban();\nnosuch();", expect![[r#"
+    "#]],
+    );
+    recv(
+        "5;\nregsub(\"a\", \"b\", \"c\");\nhash_data(\"a\");\nsynthetic(\"a\");\nban();\nnosuch();",
+        expect![[r#"
         main.vcl:3:1 expected a statement, found 5
         main.vcl:4:1 regsub gives a text that is not used (write set req.url = regsub(…);)
         main.vcl:5:1 hash_data is not allowed in vcl_recv (allowed in: vcl_hash)
         main.vcl:6:1 synthetic is not allowed in vcl_recv (allowed in: vcl_synth, vcl_backend_error)
         main.vcl:7:1 ban takes one argument
         main.vcl:8:1 unknown function nosuch (allowed here: ban, hash_data, synthetic, set, unset, call, return, if)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn variables() {
-    recv("set req.urll = \"a\";\nset req.nosuch = \"a\";\nset foo = \"a\";\nset req.http = \"a\";\nset req.http.a = fals;", expect![[r#"
+    recv(
+        "set req.urll = \"a\";\nset req.nosuch = \"a\";\nset foo = \"a\";\nset req.http = \"a\";\nset req.http.a = fals;",
+        expect![[r#"
         main.vcl:3:5 unknown variable req.urll (did you mean req.url?)
         main.vcl:4:5 unknown variable req.nosuch (did you mean req.hash?)
         main.vcl:5:5 unknown variable foo (docs/policy.md lists what there is)
         main.vcl:6:5 unknown variable req.http (a header has a name: req.http.NAME)
         main.vcl:7:18 unknown name fals (did you mean false?)
-    "#]]);
-    recv("set req.http.a = beresp.ttl;\nset beresp.ttl = 5s;\nunset beresp.http.a;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.http.a = beresp.ttl;\nset beresp.ttl = 5s;\nunset beresp.http.a;",
+        expect![[r#"
         main.vcl:3:18 beresp.ttl cannot be read in vcl_recv (allowed in: vcl_backend_response, vcl_backend_error)
         main.vcl:4:5 beresp.ttl cannot be set in vcl_recv (allowed in: vcl_backend_response, vcl_backend_error)
         main.vcl:5:7 beresp.http.a cannot be unset in vcl_recv (allowed in: vcl_backend_response, vcl_backend_error)
-    "#]]);
-    recv("set req.restarts = 1;\nset req.proto = \"HTTP/1.1\";\nunset req.url;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.restarts = 1;\nset req.proto = \"HTTP/1.1\";\nunset req.url;",
+        expect![[r#"
         main.vcl:3:5 req.restarts cannot be set (it can be read)
         main.vcl:4:5 req.proto cannot be set (it can be read)
         main.vcl:5:7 req.url cannot be unset (headers can be unset, and bereq.body)
-    "#]]);
-    recv("set req.http.a = storage.nosuch.happy;\nset req.storage = storage.s1;\nset req.esi = true;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.http.a = storage.nosuch.happy;\nset req.storage = storage.s1;\nset req.esi = true;",
+        expect![[r#"
         main.vcl:3:18 unknown storage nosuch (allowed here: s0, Transient)
         main.vcl:4:19 unknown storage s1 (allowed here: s0, Transient)
         main.vcl:5:5 unknown variable req.esi (it is in VCL 4.0 alone)
-    "#]]);
-    file("sub vcl_backend_fetch { set bereq.http.a = bereq.body; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "sub vcl_backend_fetch { set bereq.http.a = bereq.body; }",
+        expect![[r#"
         main.vcl:2:44 bereq.body cannot be read
-    "#]]);
-    file("sub helper { set beresp.ttl = 5s; }\nsub vcl_recv { call helper; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "sub helper { set beresp.ttl = 5s; }\nsub vcl_recv { call helper; }",
+        expect![[r#"
         main.vcl:2:18 beresp.ttl cannot be set in vcl_recv (allowed in: vcl_backend_response, vcl_backend_error; vcl_recv calls helper)
-    "#]]);
-    recv("set client.socket.congestion_algorithm = \"bbrr\";\nset req.http.a = tcp.congestion_algorithm(\"vegas\");", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set client.socket.congestion_algorithm = \"bbrr\";\nset req.http.a = tcp.congestion_algorithm(\"vegas\");",
+        expect![[r#"
         main.vcl:3:5 warning: congestion control algorithm "bbrr" is not available (allowed here: bbr, cubic, reno; requests go on with the default)
         main.vcl:4:18 warning: congestion control algorithm "vegas" is not available (allowed here: bbr, cubic, reno; requests go on with the default)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn types() {
-    recv("set req.ttl = 5;\nset req.ttl = \"5s\";\nset req.hash_always_miss = now;\nset req.backend_hint = \"b\";", expect![[r#"
+    recv(
+        "set req.ttl = 5;\nset req.ttl = \"5s\";\nset req.hash_always_miss = now;\nset req.backend_hint = \"b\";",
+        expect![[r#"
         main.vcl:3:15 expected DURATION, found INT (a duration has a unit: 5s)
         main.vcl:4:15 expected DURATION, found STRING (std.duration(TEXT, FALLBACK) makes a DURATION of it)
         main.vcl:5:28 expected BOOL, found TIME (a number is compared: ==, >)
         main.vcl:6:24 expected BACKEND, found STRING (a backend's name stands without quotes)
-    "#]]);
-    recv("set client.socket.pace = \"5\";\nset client.socket.pace = 5.5;\nset req.http.a = inside;\nset req.http.a = req;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set client.socket.pace = \"5\";\nset client.socket.pace = 5.5;\nset req.http.a = inside;\nset req.http.a = req;",
+        expect![[r#"
         main.vcl:3:26 expected INT, found STRING (std.integer(TEXT, FALLBACK) makes an INT of it)
         main.vcl:4:26 expected INT, found REAL
         main.vcl:5:18 expected STRING, found ACL
         main.vcl:6:18 expected STRING, found HTTP
-    "#]]);
-    recv("if (req.http.a == 5) { }\nif (5 == req.http.a) { }\nif (req.ttl > 5) { }\nif (req.http.a == true) { }", expect![[r#"
+    "#]],
+    );
+    recv(
+        "if (req.http.a == 5) { }\nif (5 == req.http.a) { }\nif (req.ttl > 5) { }\nif (req.http.a == true) { }",
+        expect![[r#"
         main.vcl:3:16 STRING cannot be compared with INT (std.integer(TEXT, 0) makes a number of a text)
         main.vcl:4:7 INT cannot be compared with STRING (the right side stands without quotes)
         main.vcl:5:13 DURATION cannot be compared with INT (a duration has a unit: 5s)
         main.vcl:6:16 STRING cannot be compared with BOOL (a header alone asks whether it is there)
-    "#]]);
-    recv("if (client.ip > \"::1\") { }\nif (client.ip == \"x\") { }\nif (inside == inside) { }\nif (client.ip) { }\nif (1.5) { }", expect![[r#"
+    "#]],
+    );
+    recv(
+        "if (client.ip > \"::1\") { }\nif (client.ip == \"x\") { }\nif (inside == inside) { }\nif (client.ip) { }\nif (1.5) { }",
+        expect![[r#"
         main.vcl:3:15 > is not possible on IP (allowed here: ==, !=)
         main.vcl:4:18 "x" is no address
         main.vcl:5:12 == is not possible on ACL
         main.vcl:6:5 expected BOOL, found IP (an IP is compared with ==, or matched with an acl by ~)
         main.vcl:7:5 expected BOOL, found REAL (a number is compared: ==, >)
-    "#]]);
-    recv("if (req.http.a ~ req.http.b) { }\nif (req.http.a ~ \"(\") { }\nif (client.ip ~ \"::1\") { }\nif (client.ip ~ insid) { }\nif (5 ~ \"5\") { }\nif (req.http.a ~ inside) { }", expect![[r#"
+    "#]],
+    );
+    recv(
+        "if (req.http.a ~ req.http.b) { }\nif (req.http.a ~ \"(\") { }\nif (client.ip ~ \"::1\") { }\nif (client.ip ~ insid) { }\nif (5 ~ \"5\") { }\nif (req.http.a ~ inside) { }",
+        expect![[r#"
         main.vcl:3:18 expected a regular expression in quotes, found STRING (it is compiled with the policy, so it is the same for each request)
         main.vcl:4:18 not a regular expression: missing closing parenthesis, at byte 1
         main.vcl:5:17 an IP is matched with an acl's name (declare acl NAME { "192.0.2.0"/24; } and match with its name)
         main.vcl:6:17 unknown acl insid (did you mean inside?)
         main.vcl:7:5 ~ is not possible on INT (STRING matches a regular expression, IP an acl)
         main.vcl:8:18 expected a regular expression in quotes, found ACL (an ACL is matched by an address: client.ip ~ LIST)
-    "#]]);
-    recv("set req.ttl = 2 * 5s;\nset req.ttl = 5s % 2;\nset req.ttl = now + 5;\nset req.http.a = -true;\nset req.ttl = 5s 6s;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.ttl = 2 * 5s;\nset req.ttl = 5s % 2;\nset req.ttl = now + 5;\nset req.http.a = -true;\nset req.ttl = 5s 6s;",
+        expect![[r#"
         main.vcl:3:17 INT * DURATION is not possible (the left side is INT, REAL, DURATION or BYTES, the right side a number)
         main.vcl:4:18 DURATION % INT is not possible (% joins INT and INT)
         main.vcl:5:19 TIME + INT is not possible (joined are INT, REAL, DURATION, BYTES with their like, and TIME with DURATION)
         main.vcl:6:18 - is not possible on BOOL (allowed on: INT, REAL, DURATION)
         main.vcl:7:18 expected ;, found 6s
-    "#]]);
-    recv("set req.http.a -= \"b\";\nset req.ttl += 5;\nset req.hash_always_miss += true;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.http.a -= \"b\";\nset req.ttl += 5;\nset req.hash_always_miss += true;",
+        expect![[r#"
         main.vcl:3:5 STRING - STRING is not possible (joined are INT, REAL, DURATION, BYTES with their like, and TIME with DURATION)
         main.vcl:4:5 DURATION + INT is not possible (joined are INT, REAL, DURATION, BYTES with their like, and TIME with DURATION)
         main.vcl:5:5 BOOL + BOOL is not possible (joined are INT, REAL, DURATION, BYTES with their like, and TIME with DURATION)
-    "#]]);
-    recv("set req.http.a = client.ip.upper();\nset req.http.a = req.url.uper();\nset req.http.a = req.url.upper(1);", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.http.a = client.ip.upper();\nset req.http.a = req.url.uper();\nset req.http.a = req.url.upper(1);",
+        expect![[r#"
         main.vcl:3:18 IP has no upper (STRING has upper and lower)
         main.vcl:4:18 STRING has no uper (allowed here: upper, lower)
         main.vcl:5:18 upper takes no argument
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn calls() {
-    recv("tcp.dump();\ntpc.dump_info();\ntcp.dump_info(1);\ntcp.set_socket_pace();\ntcp.set_socket_pace(pace = 1);\ntcp.set_socket_pace(1, rate = 2);\ntcp.set_socket_pace(rate = 1, 2);", expect![[r#"
+    recv(
+        "tcp.dump();\ntpc.dump_info();\ntcp.dump_info(1);\ntcp.set_socket_pace();\ntcp.set_socket_pace(pace = 1);\ntcp.set_socket_pace(1, rate = 2);\ntcp.set_socket_pace(rate = 1, 2);",
+        expect![[r#"
         main.vcl:3:1 tcp has no function dump (did you mean dump_info?)
         main.vcl:4:1 unknown module or object tpc (did you mean tcp?)
         main.vcl:5:15 tcp.dump_info takes no argument
@@ -362,53 +522,78 @@ fn calls() {
         main.vcl:7:21 tcp.set_socket_pace has no argument pace (allowed here: rate)
         main.vcl:8:31 rate is given twice
         main.vcl:9:31 an argument without a name (arguments with names come last)
-    "#]]);
-    recv("set req.http.a = tcp.dump_info();\nset req.http.a = nosuch(1);\nset req.http.a = regsub(\"a\");\nset req.http.a = ban(\"a\");\nset req.http.a = vcl_recv;", expect![[r#"
+    "#]],
+    );
+    recv(
+        "set req.http.a = tcp.dump_info();\nset req.http.a = nosuch(1);\nset req.http.a = regsub(\"a\");\nset req.http.a = ban(\"a\");\nset req.http.a = vcl_recv;",
+        expect![[r#"
         main.vcl:3:18 tcp.dump_info gives no value (write it as a statement)
         main.vcl:4:18 unknown function nosuch (allowed here: regsub, regsuball)
         main.vcl:5:18 regsub takes three arguments (regsub(TEXT, "REGEX", "REPLACEMENT"))
         main.vcl:6:18 ban gives no value (write it as a statement: ban(…);)
         main.vcl:7:18 vcl_recv is a subroutine (write call vcl_recv;)
-    "#]]);
-    file("sub a { call b; }\nsub b { call a; }\nsub vcl_recv { call a; }", expect![[r#"
+    "#]],
+    );
+    file(
+        "sub a { call b; }\nsub b { call a; }\nsub vcl_recv { call a; }",
+        expect![[r#"
         main.vcl:1:18 b is declared twice (it was first at main.vcl:3:5)
         main.vcl:3:14 a would call itself (there are no loops: a subroutine does not call itself, nor one that leads back to it)
-    "#]]);
-    file("sub vcl_recv { call vcl_req_host; }\nsub vcl_deliver { tcp.dump_info(); }", expect![[r#"
+    "#]],
+    );
+    file(
+        "sub vcl_recv { call vcl_req_host; }\nsub vcl_deliver { tcp.dump_info(); }",
+        expect![[r#"
         main.vcl:3:19 module tcp is not imported (write import tcp; at the top)
-    "#]]);
-    file("import tcp;\nsub vcl_backend_fetch { tcp.dump_info(); }", expect![[r#"
+    "#]],
+    );
+    file(
+        "import tcp;\nsub vcl_backend_fetch { tcp.dump_info(); }",
+        expect![[r#"
         main.vcl:3:25 tcp.dump_info is not allowed in vcl_backend_fetch (allowed in: client)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn what_is_not_used() {
-    file("import tcp;\nprobe p { }\nacl a { }\nbackend c { .host = \"::2\"; }\nsub s { }", expect![[r#"
+    file(
+        "import tcp;\nprobe p { }\nacl a { }\nbackend c { .host = \"::2\"; }\nsub s { }",
+        expect![[r#"
         main.vcl:2:8 warning: module tcp is not used
         main.vcl:3:7 warning: probe p is not used
         main.vcl:4:5 warning: acl a is not used
         main.vcl:5:9 warning: backend c is not used
         main.vcl:6:5 warning: sub s is never called
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn limits() {
     let deep = format!("{}true{}", "(".repeat(60), ")".repeat(60));
-    recv(&format!("if ({deep}) {{ }}"), expect![[r#"
+    recv(
+        &format!("if ({deep}) {{ }}"),
+        expect![[r#"
         main.vcl:1:17 warning: module tcp is not used
         main.vcl:1:55 warning: acl inside is not used
         main.vcl:3:52 nested more than 48 deep
         main.vcl:4:2 expected }, found the end of the file
-    "#]]);
-    recv(&format!("set req.http.a = \"a\"{};", " + req.url".repeat(300)), expect![[r#"
+    "#]],
+    );
+    recv(
+        &format!("set req.http.a = \"a\"{};", " + req.url".repeat(300)),
+        expect![[r#"
         main.vcl:3:2582 more than 256 operators in a statement
-    "#]]);
+    "#]],
+    );
     let chain: String = (0..40).map(|at| format!("sub s{at} {{ call s{}; }}\n", at + 1)).collect();
-    file(&format!("{chain}sub s40 {{ }}\nsub vcl_recv {{ call s0; }}"), expect![[r#"
+    file(
+        &format!("{chain}sub s40 {{ }}\nsub vcl_recv {{ call s0; }}"),
+        expect![[r#"
         main.vcl:9:15 calls more than 32 deep
-    "#]]);
+    "#]],
+    );
     let many = build(&format!("vcl 4.1; backend b none; sub vcl_recv {{ {} }}", "set x = 1; ".repeat(300)));
     assert_eq!(many.expect_err("wrong").faults.len(), thalweg_policy::fault::FAULTS_MAX);
 }

@@ -82,7 +82,11 @@ fn variable(variable: &Variable, version: &str) -> String {
         let value = sample(variable.kind, variable.name);
         // Else the built-in policy would make another body.
         let end = if variable.kind == Type::Body { "return (deliver);" } else { "" };
-        let read = if variable.read.is_empty() { String::new() } else { format!("set {} = \"\" + {name};", out(sub)) };
+        let read = if variable.read.is_empty() {
+            String::new()
+        } else {
+            format!("set {} = \"\" + {name};", out(sub))
+        };
         let (bench, failed) = run(version, sub, &format!("set {name} = {value}; {read} {end}"));
         let after = match variable.name {
             "resp.body" => String::from_utf8_lossy(&bench.client.body.unwrap_or_default()).into_owned(),
@@ -122,8 +126,11 @@ fn every_variable() {
     // Those that 4.0 alone may set.
     for name in ["req.proto", "bereq.proto", "beresp.proto", "resp.proto"] {
         let sub = if name.starts_with("be") { Sub::BackendResponse } else { Sub::Deliver };
-        let (bench, failed) =
-            run("4.0", sub, &format!("set {name} = \"HTTP/1.0\"; set {}.http.X-Seen = {name};", message(sub)));
+        let (bench, failed) = run(
+            "4.0",
+            sub,
+            &format!("set {name} = \"HTTP/1.0\"; set {}.http.X-Seen = {name};", message(sub)),
+        );
         text.push_str(&format!("{name} in 4.0: {}{failed}\n", seen(&bench, sub, "X-Seen")));
     }
     expect_file!["variables.txt"].assert_eq(&text);
@@ -132,7 +139,8 @@ fn every_variable() {
 /// The reference has each variable with where it may be used, as the table says it.
 #[test]
 fn the_reference_is_the_table() {
-    let mut table = String::from("| Variable | Type | Read | Set | Unset | Version |\n|---|---|---|---|---|---|\n");
+    let mut table =
+        String::from("| Variable | Type | Read | Set | Unset | Version |\n|---|---|---|---|---|---|\n");
     for row in variables::all() {
         let ours = if row.is_ours { ", not in Varnish" } else { "" };
         let version = row.version().unwrap_or("4.0, 4.1");
@@ -162,9 +170,14 @@ fn every_function() {
             for function in functions {
                 let name = format!("{owner}.{}", function.name);
                 let (sub, call) = calls.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not run"));
-                let policy = if call.contains("new ") { (*call).to_owned() } else { format!("sub {sub} {{ {call} }}") };
+                let blob = if call.contains("blob.") && module.name != "blob" { "import blob;" } else { "" };
+                let policy = if call.contains("new ") {
+                    (*call).to_owned()
+                } else {
+                    format!("sub {sub} {{ {call} }}")
+                };
                 let policy = format!(
-                    "vcl 4.1; import {};\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n{policy}",
+                    "vcl 4.1; {blob} import {};\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n{policy}",
                     module.name
                 );
                 let (mut program, _) = build(&policy).unwrap_or_else(|report| panic!("{policy}\n{report}"));
@@ -172,8 +185,13 @@ fn every_function() {
                 let made = program.init(&mut bench.task());
                 let result = made.and_then(|_| bench.run(&program, *sub));
                 let failed = result.err().map(|failure| format!(" failed: {failure}")).unwrap_or_default();
-                let log: Vec<String> = bench.log.iter().map(|line| format!("{:?}: {}", line.tag, line.text)).collect();
-                text.push_str(&format!("{name}: {}{failed} {}\n", seen(&bench, *sub, "X-Seen"), log.join(" | ")));
+                let log: Vec<String> =
+                    bench.log.iter().map(|line| format!("{:?}: {}", line.tag, line.text)).collect();
+                text.push_str(&format!(
+                    "{name}: {}{failed} {}\n",
+                    seen(&bench, *sub, "X-Seen"),
+                    log.join(" | ")
+                ));
             }
         }
     }

@@ -16,13 +16,21 @@ pub(super) const MODULE: Module = Module {
             allowed: Subs::CLIENT,
             run: congestion_algorithm,
         },
-        Function { name: "dump_info", arguments: &[], returns: Type::Void, allowed: Subs::CLIENT, run: dump_info },
+        Function {
+            name: "dump_info",
+            arguments: &[],
+            returns: Type::Void,
+            allowed: Subs::CLIENT,
+            run: dump_info,
+        },
         Function {
             name: "get_estimated_rtt",
             arguments: &[],
             returns: Type::Real,
             allowed: Subs::CLIENT,
-            run: |call| Ok(Value::Real(call.task.connection.tcp_info().unwrap_or_default().rtt_us as f64 / 1e3)),
+            run: |call| {
+                Ok(Value::Real(call.task.connection.tcp_info().unwrap_or_default().rtt_us as f64 / 1e3))
+            },
         },
         Function {
             name: "set_socket_pace",

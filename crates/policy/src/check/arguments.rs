@@ -6,6 +6,8 @@ use crate::fault::suggest;
 use crate::functions::{self, Default};
 use crate::program::Expression;
 use crate::source::Span;
+use crate::types::Type;
+use crate::value::Value;
 
 impl Checker<'_> {
     /// The arguments in the order of the row, `None` for one that is missing.
@@ -52,7 +54,12 @@ impl Checker<'_> {
                 is_right = false;
                 continue;
             }
-            lowered[index] = self.expression(&argument.value, row.kind);
+            lowered[index] = match row.kind {
+                Type::Regex => {
+                    self.regex(&argument.value).map(|regex| Expression::Constant(Value::Regex(regex)))
+                }
+                kind => self.expression(&argument.value, kind),
+            };
             is_right &= lowered[index].is_some();
         }
         for (index, row) in rows.iter().enumerate() {

@@ -37,7 +37,8 @@ impl Checker<'_> {
     }
 
     fn block(&mut self, block: &[ast::Statement]) -> Vec<Statement> {
-        let lower = |statement| Some(Statement { span: span_of(statement), does: self.statement(statement)? });
+        let lower =
+            |statement| Some(Statement { span: span_of(statement), does: self.statement(statement)? });
         block.iter().filter_map(lower).collect()
     }
 
@@ -50,13 +51,16 @@ impl Checker<'_> {
             StatementKind::Return(None) => {
                 let name = &self.program.subs[self.current].name;
                 if Sub::named(name).is_some() {
-                    let help = "return (ACTION); says what happens next; return; alone leaves a called subroutine";
+                    let help =
+                        "return (ACTION); says what happens next; return; alone leaves a called subroutine";
                     self.faults.error_help(statement.span, format!("{name} returns an action"), help);
                     return None;
                 }
                 Some(Does::Leave)
             }
-            StatementKind::Return(Some((action, arguments))) => self.returns(action, arguments).map(Does::Return),
+            StatementKind::Return(Some((action, arguments))) => {
+                self.returns(action, arguments).map(Does::Return)
+            }
             StatementKind::If { arms, otherwise } => {
                 let mut lowered = Vec::new();
                 for (condition, block) in arms {
@@ -103,9 +107,9 @@ impl Checker<'_> {
         let known = variables::all().filter(|variable| variable.is_in(version)).map(|variable| variable.name);
         let near = crate::fault::nearest(name, known);
         let scope = name.split_once('.').map_or("", |(scope, _)| scope);
-        let in_scope = variables::all()
-            .map(|variable| variable.name)
-            .filter(|known| !scope.is_empty() && known.starts_with(scope) && known[scope.len()..].starts_with('.'));
+        let in_scope = variables::all().map(|variable| variable.name).filter(|known| {
+            !scope.is_empty() && known.starts_with(scope) && known[scope.len()..].starts_with('.')
+        });
         let help = match near {
             Some(near) => format!("did you mean {near}?"),
             None if in_scope.clone().next().is_some() => crate::fault::allowed(in_scope),
@@ -117,7 +121,11 @@ impl Checker<'_> {
     fn warn_of_geo(&mut self, variable: &Variable, span: Span) {
         if variable.name.starts_with("client.geo.") && self.known.has_geo == Some(false) {
             let help = Some("name a MaxMind database in the edge's settings".to_owned());
-            self.faults.warning(span, format!("{} is always unset: there is no database", variable.name), help);
+            self.faults.warning(
+                span,
+                format!("{} is always unset: there is no database", variable.name),
+                help,
+            );
         }
     }
 
@@ -129,7 +137,11 @@ impl Checker<'_> {
         };
         let allowed = variable.set_in(self.version);
         if allowed.is_empty() {
-            let help = if variable.is_in(self.version) && !variable.read.is_empty() { "it can be read" } else { "it can be unset" };
+            let help = if variable.is_in(self.version) && !variable.read.is_empty() {
+                "it can be read"
+            } else {
+                "it can be unset"
+            };
             self.faults.error_help(name.span, format!("{} cannot be set", name.text), help);
             return None;
         }
@@ -244,11 +256,18 @@ impl Checker<'_> {
             "hash_data" | "synthetic" | "ban" => self.statement_function(name, arguments),
             "regsub" | "regsuball" => {
                 let help = format!("write set req.url = {}(…);", name.text);
-                self.faults.error_help(name.span, format!("{} gives a text that is not used", name.text), help);
+                self.faults.error_help(
+                    name.span,
+                    format!("{} gives a text that is not used", name.text),
+                    help,
+                );
                 None
             }
             other if !other.contains('.') => {
-                let help = suggest(other, STATEMENT_FUNCTIONS.into_iter().chain(["set", "unset", "call", "return", "if"]));
+                let help = suggest(
+                    other,
+                    STATEMENT_FUNCTIONS.into_iter().chain(["set", "unset", "call", "return", "if"]),
+                );
                 self.faults.error_help(name.span, format!("unknown function {other}"), help);
                 None
             }
@@ -299,9 +318,13 @@ impl Checker<'_> {
         }
         let fixed = |action| Some(Returns::Action(action));
         match (rule.arguments, first, second) {
-            (ActionArguments::None, None, _) | (ActionArguments::MaybeDuration, None, _) => fixed(plain(rule.name)),
+            (ActionArguments::None, None, _) | (ActionArguments::MaybeDuration, None, _) => {
+                fixed(plain(rule.name))
+            }
             (ActionArguments::MaybeReason, None, _) => fixed(Action::Fail { reason: None }),
-            (ActionArguments::MaybeStatusAndReason, None, _) => fixed(Action::Error { status: 503, reason: None }),
+            (ActionArguments::MaybeStatusAndReason, None, _) => {
+                fixed(Action::Error { status: 503, reason: None })
+            }
             (ActionArguments::MaybeReason, Some(reason), None) => {
                 Some(Returns::Fail(self.expression(reason, Type::String)?))
             }
@@ -342,7 +365,11 @@ impl Checker<'_> {
         if let Expression::Constant(Value::Int(value)) = lowered
             && (!(100..=65_535).contains(&value) || value % 1000 < 100)
         {
-            self.faults.error_help(status.span, format!("{value} is no status"), "a status is from 100 to 999");
+            self.faults.error_help(
+                status.span,
+                format!("{value} is no status"),
+                "a status is from 100 to 999",
+            );
         }
         let reason = match reason {
             Some(reason) => Some(self.expression(reason, Type::String)?),

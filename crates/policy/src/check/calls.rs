@@ -66,7 +66,8 @@ impl Checker<'_> {
         for (callee, span) in self.routines[routine].calls.clone() {
             if states[callee as usize] == State::Open {
                 let name = self.program.subs[callee as usize].name.clone();
-                let help = "there are no loops: a subroutine does not call itself, nor one that leads back to it";
+                let help =
+                    "there are no loops: a subroutine does not call itself, nor one that leads back to it";
                 self.faults.error_help(span, format!("{name} would call itself"), help);
                 continue;
             }

@@ -98,7 +98,8 @@ impl Checker<'_> {
         let window = self.number(fields, "window", 1, i64::from(WINDOW_MAX)).unwrap_or(8);
         let threshold = self.number(fields, "threshold", 0, i64::from(WINDOW_MAX)).unwrap_or(3.min(window));
         if threshold > window {
-            self.faults.error(span, format!("a .threshold of {threshold} is more than the .window of {window}"));
+            self.faults
+                .error(span, format!("a .threshold of {threshold} is more than the .window of {window}"));
         }
         let initial = self.number(fields, "initial", 0, i64::from(WINDOW_MAX));
         let row = ProbeRow {
@@ -146,7 +147,9 @@ impl Checker<'_> {
             first_byte_timeout_s: self.duration(fields, "first_byte_timeout"),
             between_bytes_timeout_s: self.duration(fields, "between_bytes_timeout"),
             connections_max: self.number(fields, "max_connections", 0, i64::from(u32::MAX)).map(u64::from),
-            proxy_header: self.number(fields, "proxy_header", 1, 2).map(|version| if version == 1 { 1 } else { 2 }),
+            proxy_header: self
+                .number(fields, "proxy_header", 1, 2)
+                .map(|version| if version == 1 { 1 } else { 2 }),
             preamble,
             probe: self.backend_probe(fields),
         }
@@ -167,7 +170,8 @@ impl Checker<'_> {
                     self.used.push(symbol);
                     return Some(probe);
                 }
-                let probes = self.program.probes.iter().map(|row| row.name.as_str()).filter(|name| !name.is_empty());
+                let probes =
+                    self.program.probes.iter().map(|row| row.name.as_str()).filter(|name| !name.is_empty());
                 let help = suggest(name, probes.collect::<Vec<_>>());
                 self.faults.error_help(field.value_span, format!("unknown probe {name}"), help);
                 None
@@ -242,7 +246,8 @@ impl Checker<'_> {
         for row in rows.iter().take(ENTRIES_MAX) {
             for entry in self.acl_entries(row, is_pedantic) {
                 let same = |other: &&Entry| {
-                    (other.is_v4, other.bits, other.prefix_bits) == (entry.is_v4, entry.bits, entry.prefix_bits)
+                    (other.is_v4, other.bits, other.prefix_bits)
+                        == (entry.is_v4, entry.bits, entry.prefix_bits)
                 };
                 match entries.iter().find(same) {
                     Some(other) if other.is_negated != entry.is_negated => {
@@ -276,7 +281,8 @@ impl Checker<'_> {
             let (is_v4, bits) = bits(address);
             let width = if is_v4 { 32 } else { 128 };
             let prefix = row.prefix_bits.or(within).unwrap_or(width);
-            let Some(prefix_bits) = u32::try_from(prefix).ok().filter(|_| (0..=width).contains(&prefix)) else {
+            let Some(prefix_bits) = u32::try_from(prefix).ok().filter(|_| (0..=width).contains(&prefix))
+            else {
                 self.faults.error(row.span, format!("a prefix of {address} has 0 to {width} bits"));
                 continue;
             };
@@ -299,7 +305,8 @@ impl Checker<'_> {
         }
         let found = self.known.resolve.map(|resolve| resolve(host)).unwrap_or_default();
         if found.is_empty() && !row.is_optional {
-            let help = "an acl lists addresses; in brackets, (\"name\"), a name without an address is left out";
+            let help =
+                "an acl lists addresses; in brackets, (\"name\"), a name without an address is left out";
             self.faults.error_help(row.span, format!("{host:?} is no address"), help);
         }
         found

@@ -43,7 +43,9 @@ impl Checker<'_> {
             ExpressionKind::Bytes(value) => (constant(Value::Bytes(*value)), Type::Bytes),
             ExpressionKind::Blob(bytes) => (constant(Value::Blob(Cow::Owned(bytes.clone()))), Type::Blob),
             ExpressionKind::Name(name) => return self.name(name, span, want),
-            ExpressionKind::Call { name, arguments } => return self.call_expression(name, arguments, span, want),
+            ExpressionKind::Call { name, arguments } => {
+                return self.call_expression(name, arguments, span, want);
+            }
             ExpressionKind::Method { of, name, arguments } => {
                 let inner = self.infer(of, None)?;
                 return self.property(inner, of.span, name, arguments);
@@ -137,11 +139,17 @@ impl Checker<'_> {
 
     fn symbol_value(&mut self, symbol: Symbol, name: &str, span: Span) -> Option<Lowered> {
         match symbol {
-            Symbol::Backend(index) => Some((constant(Value::Backend(Backend::Declared(index))), Type::Backend)),
+            Symbol::Backend(index) => {
+                Some((constant(Value::Backend(Backend::Declared(index))), Type::Backend))
+            }
             Symbol::Acl(_) => Some((constant(Value::Void), Type::Acl)),
             Symbol::Probe(_) => Some((constant(Value::Void), Type::Probe)),
             Symbol::Sub(_) => {
-                self.faults.error_help(span, format!("{name} is a subroutine"), format!("write call {name};"));
+                self.faults.error_help(
+                    span,
+                    format!("{name} is a subroutine"),
+                    format!("write call {name};"),
+                );
                 None
             }
             Symbol::Object(object) => {
@@ -215,7 +223,8 @@ impl Checker<'_> {
     fn property(&mut self, of: Lowered, span: Span, name: &Name, arguments: &[Argument]) -> Option<Lowered> {
         let (inner, kind) = of;
         if !kind.is_text() || !matches!(name.text.as_str(), "upper" | "lower") {
-            let help = if kind.is_text() { "allowed here: upper, lower" } else { "STRING has upper and lower" };
+            let help =
+                if kind.is_text() { "allowed here: upper, lower" } else { "STRING has upper and lower" };
             self.faults.error_help(span.to(name.span), format!("{kind} has no {}", name.text), help);
             return None;
         }
@@ -236,7 +245,10 @@ impl Checker<'_> {
         let regex = self.regex(&pattern.value);
         let with = self.expression(&with.value, Type::String);
         let (text, with) = (Box::new(lowered?), Box::new(with?));
-        Some((Expression::Substitute { text, regex: regex?, with, all: name.text == "regsuball" }, Type::String))
+        Some((
+            Expression::Substitute { text, regex: regex?, with, all: name.text == "regsuball" },
+            Type::String,
+        ))
     }
 
     /// A regular expression, known when the policy is compiled.
@@ -273,8 +285,12 @@ impl Checker<'_> {
 
     fn minus(&mut self, inner: Expression, kind: Type, span: Span) -> Option<Lowered> {
         let zero = match (&inner, kind) {
-            (Expression::Constant(Value::Int(value)), _) => return Some((constant(Value::Int(-value)), kind)),
-            (Expression::Constant(Value::Real(value)), _) => return Some((constant(Value::Real(-value)), kind)),
+            (Expression::Constant(Value::Int(value)), _) => {
+                return Some((constant(Value::Int(-value)), kind));
+            }
+            (Expression::Constant(Value::Real(value)), _) => {
+                return Some((constant(Value::Real(-value)), kind));
+            }
             (Expression::Constant(Value::Duration(value)), _) => {
                 return Some((constant(Value::Duration(-value)), kind));
             }
@@ -282,7 +298,11 @@ impl Checker<'_> {
             (_, Type::Real) => Value::Real(0.0),
             (_, Type::Duration) => Value::Duration(0.0),
             _ => {
-                self.faults.error_help(span, format!("- is not possible on {kind}"), "allowed on: INT, REAL, DURATION");
+                self.faults.error_help(
+                    span,
+                    format!("- is not possible on {kind}"),
+                    "allowed on: INT, REAL, DURATION",
+                );
                 return None;
             }
         };
@@ -315,7 +335,9 @@ impl Checker<'_> {
             }
             (Type::Body, lowered) if kind == Type::Blob => return Some(lowered),
             (Type::Bool, lowered) if kind.has_truth() => return Some(Expression::Truth(Box::new(lowered))),
-            (Type::Real, Expression::Constant(Value::Int(value))) => return Some(constant(Value::Real(value as f64))),
+            (Type::Real, Expression::Constant(Value::Int(value))) => {
+                return Some(constant(Value::Real(value as f64)));
+            }
             (Type::Ip, Expression::Constant(Value::Text(Some(text)))) => {
                 let text = String::from_utf8_lossy(&text).into_owned();
                 if let Some(address) = address(&text) {
@@ -331,9 +353,7 @@ impl Checker<'_> {
             (Type::Int, Type::Real) => Some("std.real(integer=…) makes a REAL of it"),
             (Type::String, Type::Int) => Some("std.integer(TEXT, FALLBACK) makes an INT of it"),
             (Type::String, Type::Real) => Some("std.real(TEXT, FALLBACK) makes a REAL of it"),
-            (Type::String, Type::Duration) => {
-                Some("std.duration(TEXT, FALLBACK) makes a DURATION of it")
-            }
+            (Type::String, Type::Duration) => Some("std.duration(TEXT, FALLBACK) makes a DURATION of it"),
             (Type::String, Type::Bytes) => Some("std.bytes(TEXT, FALLBACK) makes BYTES of it"),
             (Type::String, Type::Time) => Some("std.time(TEXT, FALLBACK) makes a TIME of it"),
             (Type::String, Type::Ip) => Some("std.ip(TEXT, FALLBACK) makes an IP of it"),

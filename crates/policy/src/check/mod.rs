@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::ast::{Declaration, Name, StatementKind};
+use crate::bindings::MODULES;
 use crate::fault::{Faults, suggest};
 use crate::functions::Module;
-use crate::bindings::MODULES;
 use crate::parse::{Item, Version};
 use crate::program::{ObjectRow, Program, Routine};
 use crate::source::{Sources, Span};
@@ -99,7 +99,9 @@ pub(crate) fn check(
     known: &Known,
     faults: &mut Faults,
 ) -> Program {
+    let main = items.iter().find(|item| item.version == Version::V40).map_or(41, |_| 40);
     let program = Program {
+        version: main,
         sources,
         backends: Vec::new(),
         default_backend: None,
@@ -150,7 +152,9 @@ impl Checker<'_> {
             match &item.declaration {
                 Declaration::Backend { name, fields } => self.backend(name, fields.as_deref()),
                 Declaration::Acl { name, flags, entries } => self.acl(name, flags, entries),
-                Declaration::Sub { name, body } if name.text == Sub::Init.as_str() => self.declare_objects(body),
+                Declaration::Sub { name, body } if name.text == Sub::Init.as_str() => {
+                    self.declare_objects(body);
+                }
                 _ => {}
             }
         }
@@ -169,7 +173,8 @@ impl Checker<'_> {
             Some(import) if import.module.name == known.name => {}
             Some(_) => self.faults.error(name.span, format!("{} is another module here already", name.text)),
             None => {
-                let import = Import { name: name.text.clone(), module: known, span: module.span, is_used: false };
+                let import =
+                    Import { name: name.text.clone(), module: known, span: module.span, is_used: false };
                 self.imports.push(import);
             }
         }

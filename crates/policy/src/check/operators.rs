@@ -23,7 +23,9 @@ impl Checker<'_> {
     ) -> Option<Lowered> {
         match operator {
             Operator::And | Operator::Or => self.logic(operator, left, right),
-            Operator::Match | Operator::NotMatch => self.matching(operator == Operator::NotMatch, left, right),
+            Operator::Match | Operator::NotMatch => {
+                self.matching(operator == Operator::NotMatch, left, right)
+            }
             Operator::Equal
             | Operator::NotEqual
             | Operator::Less
@@ -40,12 +42,19 @@ impl Checker<'_> {
         }
     }
 
-    fn logic(&mut self, operator: Operator, left: &ast::Expression, right: &ast::Expression) -> Option<Lowered> {
+    fn logic(
+        &mut self,
+        operator: Operator,
+        left: &ast::Expression,
+        right: &ast::Expression,
+    ) -> Option<Lowered> {
         let left = self.expression(left, Type::Bool);
         let right = self.expression(right, Type::Bool)?;
         let mut parts = Vec::new();
         match (operator, left?) {
-            (Operator::And, Expression::And(before)) | (Operator::Or, Expression::Or(before)) => parts = before,
+            (Operator::And, Expression::And(before)) | (Operator::Or, Expression::Or(before)) => {
+                parts = before;
+            }
             (_, left) => parts.push(left),
         }
         parts.push(right);
@@ -53,7 +62,12 @@ impl Checker<'_> {
         Some((joined, Type::Bool))
     }
 
-    fn matching(&mut self, negated: bool, left: &ast::Expression, right: &ast::Expression) -> Option<Lowered> {
+    fn matching(
+        &mut self,
+        negated: bool,
+        left: &ast::Expression,
+        right: &ast::Expression,
+    ) -> Option<Lowered> {
         let Some((lowered, kind)) = self.infer(left, None) else {
             // The expression is read for its own faults.
             if let ExpressionKind::Text(_) = right.kind {
@@ -146,14 +160,24 @@ impl Checker<'_> {
         let (right_lowered, right_kind) = self.infer(right, want)?;
         let wants_text = want.is_some_and(|want| want.is_text() || want == Type::Body);
         if operator == Operator::Add && sum_type(left_kind, right_kind).is_some() {
-            return self.arithmetic(operator, at, (left_lowered, left_kind), ((right_lowered, right_kind), right.span));
+            return self.arithmetic(
+                operator,
+                at,
+                (left_lowered, left_kind),
+                ((right_lowered, right_kind), right.span),
+            );
         }
         if !(wants_text || left_kind.is_text() || right_kind.is_text()) {
             if operator == Operator::Adjacent {
                 self.faults.error(at, format!("expected an operator between {left_kind} and {right_kind}"));
                 return None;
             }
-            return self.arithmetic(operator, at, (left_lowered, left_kind), ((right_lowered, right_kind), right.span));
+            return self.arithmetic(
+                operator,
+                at,
+                (left_lowered, left_kind),
+                ((right_lowered, right_kind), right.span),
+            );
         }
         let left = self.convert(left_lowered, left_kind, Type::String, left.span)?;
         let right = self.convert(right_lowered, right_kind, Type::String, right.span)?;

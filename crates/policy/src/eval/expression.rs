@@ -90,7 +90,9 @@ impl<'p> Machine<'p, '_, '_> {
             Comparison::Other => {
                 let same = match (self.value(left)?, self.value(right)?) {
                     // An address is the same whatever its port.
-                    (Value::Ip(left), Value::Ip(right)) => left.ip().to_canonical() == right.ip().to_canonical(),
+                    (Value::Ip(left), Value::Ip(right)) => {
+                        left.ip().to_canonical() == right.ip().to_canonical()
+                    }
                     (left, right) => left == right,
                 };
                 Some(if same { Ordering::Equal } else { Ordering::Less })
@@ -145,7 +147,11 @@ impl<'p> Machine<'p, '_, '_> {
         };
         result.ok_or_else(|| {
             let operator = operator.as_str();
-            Failure::new(if right == 0 { format!("{left} {operator} 0") } else { "a number is too large".to_owned() })
+            Failure::new(if right == 0 {
+                format!("{left} {operator} 0")
+            } else {
+                "a number is too large".to_owned()
+            })
         })
     }
 
@@ -164,7 +170,11 @@ impl<'p> Machine<'p, '_, '_> {
             Operator::Multiply => left * right,
             _ => left / right,
         };
-        if result.is_finite() { Ok(result) } else { Err(Failure::new(format!("{left} {} {right}", operator.as_str()))) }
+        if result.is_finite() {
+            Ok(result)
+        } else {
+            Err(Failure::new(format!("{left} {} {right}", operator.as_str())))
+        }
     }
 
     /// A value of any type, with its texts its own.
@@ -259,5 +269,6 @@ fn own(value: Value<'_>) -> Value<'static> {
         Value::Storage(name) => Value::Storage(name.map(|name| Cow::Owned(name.into_owned()))),
         Value::Http(message) => Value::Http(message),
         Value::Word(word) => Value::Word(word),
+        Value::Regex(regex) => Value::Regex(regex),
     }
 }

@@ -50,6 +50,11 @@ impl Program {
     pub fn init(&mut self, task: &mut Task<'_>) -> Result<Action, Failure> {
         let mut instances = std::mem::take(&mut self.instances);
         let result = self.run_with(Sub::Init, task, Some(&mut instances));
+        for (row, instance) in self.objects.iter().zip(&mut instances) {
+            if let (Some(ready), Some(instance)) = (row.class.ready, instance) {
+                ready(&mut **instance);
+            }
+        }
         self.instances = instances;
         result
     }
@@ -178,7 +183,9 @@ impl<'p> Machine<'p, '_, '_> {
                 })?;
             }
             Does::Leave => return Ok(Flow::Leave),
-            Does::Return(returns) => return self.returns(returns).map(|action| Flow::Return(Box::new(action))),
+            Does::Return(returns) => {
+                return self.returns(returns).map(|action| Flow::Return(Box::new(action)));
+            }
         }
         Ok(Flow::Next)
     }
@@ -202,7 +209,10 @@ impl<'p> Machine<'p, '_, '_> {
     fn status(&mut self, status: &'p Expression) -> Result<u16, Failure> {
         let value = self.int(status)?;
         let is_status = (100..=i64::from(u16::MAX)).contains(&value) && value % 1000 >= 100;
-        u16::try_from(value).ok().filter(|_| is_status).ok_or_else(|| Failure::new(format!("{value} is no status")))
+        u16::try_from(value)
+            .ok()
+            .filter(|_| is_status)
+            .ok_or_else(|| Failure::new(format!("{value} is no status")))
     }
 
     fn reason(&mut self, reason: Option<&'p Expression>) -> Result<Option<Vec<u8>>, Failure> {
@@ -235,7 +245,7 @@ impl<'p> Machine<'p, '_, '_> {
             arguments,
             object: Object::None,
             index: object,
-            backends: &self.program.backends,
+            program: self.program,
         };
         let instance = (row.class.new)(&mut call)?;
         if let Some(own) = &mut self.own {
@@ -272,7 +282,7 @@ impl<'p> Machine<'p, '_, '_> {
             arguments,
             object: this,
             index: object.unwrap_or_default(),
-            backends: &self.program.backends,
+            program: self.program,
         };
         (function.run)(&mut call)
     }

@@ -71,14 +71,18 @@ impl<'p> Machine<'p, '_, '_> {
     /// The text of `expression` where it lies; `None` if it must be built.
     pub(super) fn peek<'s>(&'s self, expression: &'s Expression) -> Result<Option<Cow<'s, [u8]>>, Failure> {
         Ok(match expression {
-            Expression::Constant(Value::Text(text)) => Some(Cow::Borrowed(text.as_deref().unwrap_or_default())),
+            Expression::Constant(Value::Text(text)) => {
+                Some(Cow::Borrowed(text.as_deref().unwrap_or_default()))
+            }
             Expression::Field(message, name) => {
                 Some(Cow::Borrowed(self.task.header(*message, name)?.unwrap_or_default()))
             }
-            Expression::Variable(variable) if variable.kind == Type::String => match (variable.get)(self.task)? {
-                Value::Text(text) => Some(text.unwrap_or_default()),
-                _ => None,
-            },
+            Expression::Variable(variable) if variable.kind == Type::String => {
+                match (variable.get)(self.task)? {
+                    Value::Text(text) => Some(text.unwrap_or_default()),
+                    _ => None,
+                }
+            }
             _ => None,
         })
     }
@@ -145,7 +149,7 @@ fn write(value: &Value<'_>, program: &Program, into: &mut Vec<u8>) {
         Value::Storage(name) => into.extend_from_slice(name.as_deref().unwrap_or_default().as_bytes()),
         Value::Word(word) => into.extend_from_slice(word.as_bytes()),
         Value::Blob(bytes) => into.extend_from_slice(bytes),
-        Value::Void | Value::Header(..) | Value::Http(_) => {}
+        Value::Void | Value::Header(..) | Value::Http(_) | Value::Regex(_) => {}
     }
 }
 

@@ -84,7 +84,11 @@ impl Parser<'_, '_> {
             "4.0" => Version::V40,
             "4.1" => Version::V41,
             other => {
-                self.faults.error_help(span, format!("version {other} is not known"), "allowed here: 4.0, 4.1");
+                self.faults.error_help(
+                    span,
+                    format!("version {other} is not known"),
+                    "allowed here: 4.0, 4.1",
+                );
                 Version::V41
             }
         };

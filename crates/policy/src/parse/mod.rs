@@ -34,7 +34,12 @@ pub(crate) struct Stopped;
 type Parsed<T> = Result<T, Stopped>;
 
 /// All declarations of `main` and of what it includes, in the order of the text.
-pub(crate) fn parse(main: File, sources: &mut Sources, loader: &mut Loader<'_>, faults: &mut Faults) -> Vec<Item> {
+pub(crate) fn parse(
+    main: File,
+    sources: &mut Sources,
+    loader: &mut Loader<'_>,
+    faults: &mut Faults,
+) -> Vec<Item> {
     let mut items = Vec::new();
     let mut parser = Parser {
         tokens: Vec::new(),
@@ -187,9 +192,8 @@ impl Parser<'_, '_> {
         let found = self.shown();
         let before = self.span_before();
         let here = self.span();
-        let apart = before.file == here.file
-            && before.end <= here.start
-            && self.between(before, here).contains('\n');
+        let apart =
+            before.file == here.file && before.end <= here.start && self.between(before, here).contains('\n');
         if apart && symbol == ";" {
             // Goes on as if it were there: the next line is a statement of its own.
             self.faults.error(Span { start: before.end, ..before }, "expected ; at the end of the statement");

@@ -40,8 +40,10 @@ pub(super) static TABLE: [Variable; 58] = [
     Variable::new("server.identity", Type::String, Subs::ALL, |task| Ok(Value::text(&task.session.identity))),
     plain!("server.ip", Ip, Subs::REQUEST, session.server),
     plain!("remote.ip", Ip, Subs::REQUEST, session.remote),
-    Variable::new("local.endpoint", Type::String, Subs::REQUEST, |task| Ok(Value::text(&task.session.endpoint)))
-        .only(Version::V41),
+    Variable::new("local.endpoint", Type::String, Subs::REQUEST, |task| {
+        Ok(Value::text(&task.session.endpoint))
+    })
+    .only(Version::V41),
     plain!("local.ip", Ip, Subs::REQUEST, session.local),
     Variable::new("local.socket", Type::String, Subs::REQUEST, |task| Ok(Value::text(&task.session.socket)))
         .only(Version::V41),
@@ -50,12 +52,14 @@ pub(super) static TABLE: [Variable; 58] = [
     plain!("sess.send_timeout", Duration, Subs::CLIENT, Subs::CLIENT, session.send_timeout_s),
     plain!("sess.timeout_idle", Duration, Subs::CLIENT, Subs::CLIENT, session.timeout_idle_s),
     plain!("sess.timeout_linger", Duration, Subs::CLIENT, Subs::CLIENT, session.timeout_linger_s),
-    Variable::new("sess.xid", Type::String, Subs::REQUEST, |task| Ok(xid(task.session.xid))).only(Version::V41),
+    Variable::new("sess.xid", Type::String, Subs::REQUEST, |task| Ok(xid(task.session.xid)))
+        .only(Version::V41),
     // The checker makes these three with the storage's name.
     Variable::new("storage.*.free_space", Type::Bytes, Subs::REQUEST, |_| Ok(Value::Void)),
     Variable::new("storage.*.happy", Type::Bool, Subs::REQUEST, |_| Ok(Value::Void)),
     Variable::new("storage.*.used_space", Type::Bytes, Subs::REQUEST, |_| Ok(Value::Void)),
-    Variable::new("client.requests", Type::Int, Subs::CLIENT, |task| Ok(count(task.connection.requests()))).ours(),
+    Variable::new("client.requests", Type::Int, Subs::CLIENT, |task| Ok(count(task.connection.requests())))
+        .ours(),
     Variable::new("client.socket.congestion_algorithm", Type::String, Subs::CLIENT, |task| {
         Ok(Value::Text(task.connection.congestion_algorithm().map(|name| name.into_bytes().into())))
     })

@@ -132,8 +132,9 @@ pub fn all() -> impl Iterator<Item = &'static Variable> + Clone {
 }
 
 /// A variable, and for a pattern what stood for its star.
-pub(crate) fn find<'n>(name: &'n str, version: Version) -> Option<(&'static Variable, &'n str)> {
-    let exact = all().find(|variable| variable.name == name && !variable.is_pattern() && variable.is_in(version));
+pub(crate) fn find(name: &str, version: Version) -> Option<(&'static Variable, &str)> {
+    let exact =
+        all().find(|variable| variable.name == name && !variable.is_pattern() && variable.is_in(version));
     if let Some(variable) = exact {
         return Some((variable, ""));
     }

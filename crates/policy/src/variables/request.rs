@@ -28,7 +28,9 @@ pub(super) static TABLE: [Variable; 45] = [
         let is_refused = |coding: &[u8]| {
             coding.split(|byte| *byte == b';').skip(1).any(|weight| {
                 let weight = weight.trim_ascii();
-                weight.strip_prefix(b"q=").is_some_and(|value| value.iter().all(|byte| matches!(byte, b'0' | b'.')))
+                weight
+                    .strip_prefix(b"q=")
+                    .is_some_and(|value| value.iter().all(|byte| matches!(byte, b'0' | b'.')))
             })
         };
         Ok(Value::Bool(fields.list("accept-encoding").any(|coding| is_gzip(coding) && !is_refused(coding))))

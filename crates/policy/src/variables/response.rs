@@ -115,11 +115,13 @@ pub(super) static TABLE: [Variable; 46] = [
         },
     ),
     plain!("resp.do_esi", Bool, REPLY, REPLY, client.do_esi).only(Version::V41),
-    Variable::new("resp.filters", Type::String, REPLY, |task| Ok(Value::maybe(task.client.filters.as_deref())))
-        .set(REPLY, |task, value| {
-            task.client.filters = Some(string(value));
-            Ok(())
-        }),
+    Variable::new("resp.filters", Type::String, REPLY, |task| {
+        Ok(Value::maybe(task.client.filters.as_deref()))
+    })
+    .set(REPLY, |task, value| {
+        task.client.filters = Some(string(value));
+        Ok(())
+    }),
     Variable::headers("resp.http.*", Message::Resp, REPLY, REPLY),
     plain!("resp.is_streaming", Bool, REPLY, client.is_streaming),
     Variable::new("resp.proto", Type::String, REPLY, |task| proto(task, Message::Resp))
@@ -131,14 +133,12 @@ pub(super) static TABLE: [Variable; 46] = [
         task.client.reason = Some(string(value));
         Ok(())
     }),
-    Variable::new("resp.status", Type::Int, REPLY, |task| Ok(count(task.response(Message::Resp)?.status))).set(
-        REPLY,
-        |task, value| {
+    Variable::new("resp.status", Type::Int, REPLY, |task| Ok(count(task.response(Message::Resp)?.status)))
+        .set(REPLY, |task, value| {
             set_status(task, Message::Resp, value)?;
             task.client.reason = None;
             Ok(())
-        },
-    ),
+        }),
     plain!("resp.time", Time, REPLY, client.response_time_s),
 ];
 

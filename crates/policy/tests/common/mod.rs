@@ -6,9 +6,7 @@ use std::net::IpAddr;
 use thalweg_http::head::{parse_request, parse_response};
 use thalweg_http::{Limits, RequestHead, ResponseHead};
 use thalweg_policy::source::File;
-use thalweg_policy::task::{
-    Client, Fetch, Geo, Kept, Line, Object, Session, Storage, TcpInfo, Workspace,
-};
+use thalweg_policy::task::{Client, Fetch, Geo, Kept, Line, Object, Session, Storage, TcpInfo, Workspace};
 use thalweg_policy::{Action, Connection, Failure, Host, Known, Program, Report, Sub, Task, compile};
 
 /// A connection without a socket.
@@ -114,7 +112,11 @@ impl Host for Box1 {
         if path == "/etc/motd" { Ok(b"hello".to_vec()) } else { Err(format!("{path}: not found")) }
     }
     fn ban(&self, expression: &str) -> Result<(), String> {
-        if expression.starts_with("req.") || expression.starts_with("obj.") { Ok(()) } else { Err("no ban".to_owned()) }
+        if expression.starts_with("req.") || expression.starts_with("obj.") {
+            Ok(())
+        } else {
+            Err("no ban".to_owned())
+        }
     }
     fn purge_tags(&self, tags: &str, _soft: bool) -> u64 {
         tags.split_whitespace().count() as u64
@@ -144,14 +146,18 @@ pub struct Bench {
 pub fn request(text: &str) -> RequestHead {
     let mut head = RequestHead::default();
     let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
-    parse_request(text.as_bytes(), &mut head, &Limits::default()).expect("a request").expect("a whole request");
+    parse_request(text.as_bytes(), &mut head, &Limits::default())
+        .expect("a request")
+        .expect("a whole request");
     head
 }
 
 pub fn response(text: &str) -> ResponseHead {
     let mut head = ResponseHead::default();
     let text = format!("{}\r\n\r\n", text.trim().replace('\n', "\r\n"));
-    parse_response(text.as_bytes(), &mut head, &Limits::default()).expect("a response").expect("a whole response");
+    parse_response(text.as_bytes(), &mut head, &Limits::default())
+        .expect("a response")
+        .expect("a whole response");
     head
 }
 
@@ -172,7 +178,13 @@ impl Default for Bench {
             beresp,
             client: Client { time_s: 784_111_777.25, xid: 5, hash: vec![0xab; 32], ..Client::default() },
             fetch: Fetch { ttl_s: 60.0, grace_s: 10.0, xid: 6, time_s: 784_111_777.5, ..Fetch::default() },
-            object: Object { age_s: 3.0, hits: 2, ttl_s: 57.0, storage: Some("s0".into()), ..Object::default() },
+            object: Object {
+                age_s: 3.0,
+                hits: 2,
+                ttl_s: 57.0,
+                storage: Some("s0".into()),
+                ..Object::default()
+            },
             session: Session {
                 client: "192.0.2.7:4711".parse().expect("an address"),
                 server: "198.51.100.1:80".parse().expect("an address"),

@@ -1,0 +1,62 @@
+//! Policies for video, covering each construct. All compile; Debian's Varnish takes those that use nothing of ours.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Bench, build};
+use thalweg_policy::Sub;
+
+fn policies() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let entries = std::fs::read_dir(directory).expect("a directory can be read");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry can be read").path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 8, "there is a corpus");
+    paths
+}
+
+/// Whether a policy says in its first line that it uses what Varnish has not.
+fn is_ours(text: &str) -> bool {
+    text.lines().next().is_some_and(|line| line.contains("Thalweg only"))
+}
+
+#[test]
+fn all_compile_and_run() {
+    for path in policies() {
+        let text = std::fs::read_to_string(&path).expect("a policy can be read");
+        let (mut program, report) =
+            build(&text).unwrap_or_else(|report| panic!("{}\n{report}", path.display()));
+        assert!(report.faults.is_empty(), "{}\n{report}", path.display());
+        let mut bench = Bench::default();
+        program.init(&mut bench.task()).unwrap_or_else(|failure| panic!("{}: {failure}", path.display()));
+        for sub in Sub::ALL.into_iter().filter(|sub| *sub != Sub::Init) {
+            bench.workspace.bytes_used = 0;
+            bench.run(&program, sub).unwrap_or_else(|failure| panic!("{}: {sub}: {failure}", path.display()));
+        }
+    }
+}
+
+/// Varnish agrees that these are policies, so what is shown with them is its language and not one like it.
+#[test]
+fn varnish_takes_them() {
+    let home = std::env::temp_dir().join(format!("thalweg-policy-varnish-{}", std::process::id()));
+    for path in policies() {
+        let text = std::fs::read_to_string(&path).expect("a policy can be read");
+        if is_ours(&text) {
+            continue;
+        }
+        let output =
+            Command::new("/usr/sbin/varnishd").arg("-C").arg("-n").arg(&home).arg("-f").arg(&path).output();
+        let output = output.expect("varnishd is installed, see make setup-test");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{}\n{}",
+            path.display(),
+            told.lines().take(12).collect::<Vec<_>>().join("\n")
+        );
+    }
+    let _ = std::fs::remove_dir_all(home);
+}

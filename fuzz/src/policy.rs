@@ -1,0 +1,19 @@
+//! Policies: from any text to a program or a report.
+
+use thalweg_policy::{File, Known, compile};
+
+/// The text of a policy; an include gives the same text again, which ends at its limit.
+pub(crate) fn run(input: &[u8]) {
+    let text = String::from_utf8_lossy(input).into_owned();
+    let file = |name: &str| File { name: name.to_owned(), text: text.clone() };
+    let mut loader = |name: &str, _: &str| Ok(file(name));
+    let compiled = compile(file("main.vcl"), &mut loader, &Known::default());
+    match compiled {
+        Ok((_, report)) => assert!(!report.has_errors()),
+        Err(report) => {
+            assert!(report.has_errors());
+            // Each fault can be shown, whatever its place.
+            assert!(!report.to_string().is_empty());
+        }
+    }
+}
