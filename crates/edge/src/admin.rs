@@ -26,6 +26,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::log::Records;
 use crate::now_ms;
 use crate::purge::{self, Order};
+use crate::steering;
 use crate::worker::Shared;
 
 /// How often a quiet stream says that it is alive.
@@ -37,6 +38,7 @@ struct Told {
     records: Records,
     cache: Arc<Cache>,
     connections: Arc<AtomicUsize>,
+    steering: Arc<steering::Common>,
 }
 
 /// The interface, to be run. Once `stop` resolves it takes no more requests and ends with the last response.
@@ -50,6 +52,7 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
         records: shared.log.records().clone(),
         cache: shared.cache.clone(),
         connections: shared.connections.clone(),
+        steering: shared.steering.clone(),
     };
     let app = Router::new()
         .route("/records", get(records))
@@ -83,6 +86,7 @@ async fn stats(State(told): State<Told>) -> Response {
             "skipped": disk.skipped,
             "is_scanned": disk.is_scanned,
         })),
+        "congestion_control_refused": told.steering.refused(),
         "records_lost": told.records.lost(),
         "purges_in_force": told.cache.purges_in_force(),
     });

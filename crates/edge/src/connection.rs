@@ -14,8 +14,8 @@ use std::time::Instant;
 use thalweg_cache::TooMany;
 use thalweg_http::cache_status::CacheStatus;
 use thalweg_http::{Fields, Framing, Method, RequestHead, framing};
+use thalweg_policy::task::Line;
 use thalweg_record::CacheResult;
-use thalweg_tcp::congestion;
 use tokio::net::TcpStream;
 
 use crate::answer::Refusal;
@@ -23,6 +23,7 @@ use crate::interim::Asker;
 use crate::purge::{self, Order};
 use crate::request::{Read, RequestLine, Requests, write_key};
 use crate::sent::Sent;
+use crate::steering::{self, Socket, Steering};
 use crate::worker::Worker;
 use own::Own;
 
@@ -41,16 +42,14 @@ pub(crate) enum Next {
 /// Serves one client until either side has had enough.
 pub(crate) async fn serve(worker: Arc<Worker>, stream: TcpStream, client: SocketAddr) {
     let _ = stream.set_nodelay(true);
-    if let Some(name) = worker.config().congestion_control
-        && let Err(error) = congestion::set(stream.as_fd(), name)
-    {
-        tracing::warn!(%client, %error, "congestion control not set");
-    }
+    let steering = Steering::begin(stream.as_fd(), worker.config().congestion_control, worker.steering());
     let client = SocketAddr::new(client.ip().to_canonical(), client.port());
     let mut connection = Connection {
         worker,
         stream,
         client,
+        steering,
+        lines: Vec::new(),
         requests: Requests::default(),
         request: RequestHead::default(),
         key: String::new(),
@@ -63,6 +62,9 @@ struct Connection {
     worker: Arc<Worker>,
     stream: TcpStream,
     client: SocketAddr,
+    steering: Steering,
+    /// What the policy has logged of this request.
+    lines: Vec<Line>,
     requests: Requests,
     // Kept from request to request for their allocations.
     request: RequestHead,
@@ -87,6 +89,7 @@ impl Connection {
             }
         }
         let begun = Instant::now();
+        self.steering.begin_request();
         let _busy = self.worker.busy();
         self.request.fields.remove_nominated();
         let checked = self.check_request().await;
@@ -109,6 +112,7 @@ impl Connection {
             Err((refusal, after)) => self.refuse(&refusal, after, &mut out).await,
         };
         self.out = out;
+        self.steering.count_sent(sent.bytes);
         self.record(begun, &sent, None);
         // A shutdown would turn the reset of what was cut into a clean end.
         if sent.next == Next::Close && sent.cut.is_none() {
@@ -121,6 +125,12 @@ impl Connection {
     fn after(&self) -> Next {
         let keep = framing::keep_alive(self.request.version, &self.request.fields);
         if keep && !self.worker.is_stopping() { Next::Request } else { Next::Close }
+    }
+
+    /// The connection as a policy sees it.
+    #[expect(dead_code, reason = "it is for what runs a policy")]
+    fn socket(&mut self) -> Socket<'_> {
+        Socket { stream: &self.stream, steering: &mut self.steering, common: self.worker.steering() }
     }
 
     fn asker(&self) -> Asker<'_> {
@@ -182,11 +192,15 @@ impl Connection {
     }
 
     /// `malformed` is what could be read of a request that is none.
-    fn record(&self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
+    fn record(&mut self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
+        let lines = std::mem::take(&mut self.lines);
         if !self.worker.log().is_followed() {
             return;
         }
-        let mut record = sent.record(&self.request, self.client, &self.stream, begun);
+        let mut record = sent.record(&self.request, self.client, (&self.stream, &self.steering), begun);
+        for line in lines {
+            record.lines.push(steering::tag(line.tag), line.text);
+        }
         if let Some(line) = malformed {
             (record.method, record.path) = (line.method.into(), line.target);
         }

@@ -15,6 +15,7 @@ use crate::connection;
 use crate::exchange::Exchange;
 use crate::hops::Node;
 use crate::log::Log;
+use crate::steering;
 
 /// How long responses may take to end once the edge is to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) node: Node,
     pub(crate) log: Log,
     pub(crate) connections: Arc<AtomicUsize>,
+    pub(crate) steering: Arc<steering::Common>,
 }
 
 /// One worker.
@@ -57,6 +59,10 @@ impl Worker {
 
     pub(crate) fn node(&self) -> &Node {
         &self.shared.node
+    }
+
+    pub(crate) fn steering(&self) -> &steering::Common {
+        &self.shared.steering
     }
 
     pub(crate) fn log(&self) -> &Log {

@@ -90,6 +90,18 @@ pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
     }
 }
 
+/// Makes the socket use `name` from now on, and asks the kernel whether it does.
+///
+/// # Errors
+/// As [`set`]; [`Error::Kept`] where something on the system, such as a BPF program, has decided otherwise.
+pub fn choose(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
+    set(fd, name)?;
+    match get(fd)? {
+        now if now == name => Ok(()),
+        now => Err(Error::Kept { name, now }),
+    }
+}
+
 /// What the socket uses, as the kernel says. One `getsockopt`, no allocation.
 ///
 /// # Errors
@@ -157,7 +169,7 @@ mod tests {
         assert!(names.contains(&name("cubic")) || names.contains(&name("reno")), "{names:?}");
         let allowed = allowed().unwrap();
         for wanted in names {
-            match set(socket.as_fd(), wanted) {
+            match choose(socket.as_fd(), wanted) {
                 Ok(()) => assert_eq!(get(socket.as_fd()).unwrap(), wanted),
                 Err(Error::NotAllowed { name, .. }) => assert!(!allowed.contains(&name)),
                 Err(other) => panic!("{wanted}: {other}"),
@@ -183,6 +195,8 @@ mod tests {
             .assert_eq(&said(Error::NotAllowed { name: name("cubic"), allowed: some }));
         expect![[r#""" is not the name of a congestion control"#]]
             .assert_eq(&said("".parse::<CongestionControl>().unwrap_err()));
+        expect![[r#"congestion control "bbr" was asked for, and the kernel says "reno""#]]
+            .assert_eq(&said(Error::Kept { name: name("bbr"), now: name("reno") }));
         expect!["Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route"]
             .assert_eq(&said(Error::NoCongestionWindow));
     }

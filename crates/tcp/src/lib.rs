@@ -41,6 +41,13 @@ pub enum Error {
         /// What `net.ipv4.tcp_allowed_congestion_control` lists.
         allowed: Vec<CongestionControl>,
     },
+    /// The kernel took the algorithm and says that another one is in use.
+    Kept {
+        /// The algorithm asked for.
+        name: CongestionControl,
+        /// The one in use.
+        now: CongestionControl,
+    },
     /// A congestion window was asked for, which stock Linux lets nobody set on a running connection.
     NoCongestionWindow,
     /// The system call or the read of `/proc` failed for another reason.
@@ -60,6 +67,9 @@ impl fmt::Display for Error {
                  net.ipv4.tcp_allowed_congestion_control, which has {}",
                 List(allowed)
             ),
+            Error::Kept { name, now } => {
+                write!(f, "congestion control {name:?} was asked for, and the kernel says {now:?}")
+            }
             Error::NoCongestionWindow => f.write_str(
                 "Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route",
             ),
@@ -75,6 +85,7 @@ impl std::error::Error for Error {
             Error::BadName { .. }
             | Error::Unknown { .. }
             | Error::NotAllowed { .. }
+            | Error::Kept { .. }
             | Error::NoCongestionWindow => None,
         }
     }
