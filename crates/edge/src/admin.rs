@@ -29,6 +29,7 @@ use crate::log::Records;
 use crate::now_ms;
 use crate::policy::{self, Policies};
 use crate::purge::{self, Order};
+use crate::steering;
 use crate::worker::Shared;
 
 /// How often a quiet stream says that it is alive.
@@ -41,6 +42,7 @@ struct Told {
     cache: Arc<Cache>,
     connections: Arc<AtomicUsize>,
     policies: Arc<Policies>,
+    steering: Arc<steering::Common>,
 }
 
 /// The interface, to be run. Once `stop` resolves it takes no more requests and ends with the last response.
@@ -55,6 +57,7 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
         cache: shared.cache.clone(),
         connections: shared.connections.clone(),
         policies: shared.policies.clone(),
+        steering: shared.steering.clone(),
     };
     let app = Router::new()
         .route("/records", get(records))
@@ -89,6 +92,7 @@ async fn stats(State(told): State<Told>) -> Response {
             "skipped": disk.skipped,
             "is_scanned": disk.is_scanned,
         })),
+        "congestion_control_refused": told.steering.refused(),
         "records_lost": told.records.lost(),
         "purges_in_force": told.cache.purges_in_force(),
     });

@@ -196,7 +196,7 @@ impl Ask<'_> {
     /// Whether what was found answers the request; else it is passed.
     fn hit(&mut self, worker: &Worker, stored: &Stored) -> Result<bool, Instead> {
         let Some(Policed { transaction, stream }) = &mut self.policy else { return Ok(true) };
-        match transaction.hit(stored, stream, worker.cache()) {
+        match transaction.hit(stored, stream, worker) {
             Action::Deliver => Ok(true),
             Action::Pass => Ok(false),
             action => Err(Instead::Action(action)),
@@ -222,7 +222,7 @@ impl Ask<'_> {
     /// What the policy says at this step, if it says anything.
     fn run(&mut self, worker: &Worker, sub: Sub) -> Option<Action> {
         let Policed { transaction, stream } = self.policy.as_mut().filter(|it| it.transaction.says(sub))?;
-        Some(transaction.run(sub, Heads::default(), stream, worker.cache()))
+        Some(transaction.run(sub, Heads::default(), stream, worker))
     }
 
     /// The fetch as the policy has its say in it.

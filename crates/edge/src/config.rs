@@ -28,6 +28,13 @@ pub struct Config {
     pub threads: Option<NonZeroUsize>,
     /// Congestion control of each client connection; `None`: the system's.
     pub congestion_control: Option<CongestionControl>,
+    /// The least size of a response, in bytes, for which a steering rule or an experiment changes the congestion control;
+    /// once so much has been sent on a connection, of any.
+    pub steering_size_bytes_min: u64,
+    /// Bytes that may wait unsent in the kernel for each client connection, at least 1; `None`: the system's.
+    pub tcp_notsent_lowat_bytes: Option<u32>,
+    /// What becomes of the kernel's slow start after idle.
+    pub tcp_slow_start_after_idle: SlowStartAfterIdle,
     /// Clients that may purge, by their addresses.
     pub purge_from: Vec<IpPrefix>,
     /// Where the admin interface listens.
@@ -89,6 +96,16 @@ pub enum AbandonedFills {
     Cancel,
 }
 
+/// Whether the kernel lets a connection begin again from the initial window after a pause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SlowStartAfterIdle {
+    /// As the system has it.
+    #[default]
+    Keep,
+    /// No, for the whole network namespace; where this process may not say so, as the system has it.
+    Off,
+}
+
 /// How long anything may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
@@ -129,6 +146,9 @@ impl Default for Config {
             disk: None,
             threads: None,
             congestion_control: None,
+            steering_size_bytes_min: 100_000,
+            tcp_notsent_lowat_bytes: None,
+            tcp_slow_start_after_idle: SlowStartAfterIdle::default(),
             purge_from: IpPrefix::LOOPBACK.into(),
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogTo::Off,

@@ -14,9 +14,8 @@ use std::time::Instant;
 use thalweg_cache::TooMany;
 use thalweg_http::cache_status::CacheStatus;
 use thalweg_http::{Framing, Method, RequestHead, framing};
-use thalweg_policy::task::Session;
+use thalweg_policy::task::{Line, Session};
 use thalweg_record::CacheResult;
-use thalweg_tcp::congestion;
 use tokio::net::TcpStream;
 
 use crate::answer::Refusal;
@@ -24,6 +23,7 @@ use crate::interim::Asker;
 use crate::purge::{self, Order};
 use crate::request::{Read, RequestLine, Requests, write_key};
 use crate::sent::Sent;
+use crate::steering::{self, Steering};
 use crate::worker::Worker;
 use own::{Own, own_fields};
 use policed::Turn;
@@ -45,16 +45,14 @@ pub(crate) enum Next {
 /// Serves one client until either side has had enough.
 pub(crate) async fn serve(worker: Arc<Worker>, stream: TcpStream, client: SocketAddr) {
     let _ = stream.set_nodelay(true);
-    if let Some(name) = worker.config().congestion_control
-        && let Err(error) = congestion::set(stream.as_fd(), name)
-    {
-        tracing::warn!(%client, %error, "congestion control not set");
-    }
+    let steering = Steering::begin(stream.as_fd(), worker.config().congestion_control, worker.steering());
     let client = SocketAddr::new(client.ip().to_canonical(), client.port());
     let mut connection = Connection {
         worker,
         stream,
         client,
+        steering,
+        lines: Vec::new(),
         requests: Requests::default(),
         request: RequestHead::default(),
         key: String::new(),
@@ -68,6 +66,9 @@ struct Connection {
     worker: Arc<Worker>,
     stream: TcpStream,
     client: SocketAddr,
+    steering: Steering,
+    /// What the policy has logged of this request.
+    lines: Vec<Line>,
     requests: Requests,
     // Kept from request to request for their allocations.
     request: RequestHead,
@@ -94,6 +95,7 @@ impl Connection {
             }
         }
         let begun = Instant::now();
+        self.steering.begin_request();
         let _busy = self.worker.busy();
         self.request.fields.remove_nominated();
         let policy = self.worker.policies().active();
@@ -123,6 +125,7 @@ impl Connection {
             Err((refusal, after)) => self.refuse(&refusal, after, &mut out).await,
         };
         self.out = out;
+        self.steering.count_sent(sent.bytes);
         self.record(begun, &sent, None);
         // A shutdown would turn the reset of what was cut into a clean end.
         if sent.next == Next::Close && sent.cut.is_none() {
@@ -202,11 +205,15 @@ impl Connection {
     }
 
     /// `malformed` is what could be read of a request that is none.
-    fn record(&self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
+    fn record(&mut self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
+        let lines = std::mem::take(&mut self.lines);
         if !self.worker.log().is_followed() {
             return;
         }
-        let mut record = sent.record(&self.request, self.client, &self.stream, begun);
+        let mut record = sent.record(&self.request, self.client, (&self.stream, &self.steering), begun);
+        for line in lines {
+            record.lines.push(steering::tag(line.tag), line.text);
+        }
         if let Some(line) = malformed {
             (record.method, record.path) = (line.method.into(), line.target);
         }

@@ -4,6 +4,7 @@
 //!
 //! - [`worker`]: one thread a core, each with its own runtime and its own listener on the shared port.
 //! - [`connection`]: a client's connection: one response after the other, its congestion control.
+//! - [`steering`]: who decides on a connection's congestion control, and what was decided.
 //! - [`request`]: requests as they come: heads, content that is handed on or read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
 //! - [`purge`]: what is no longer to be served, as clients and the admin interface ask for it.
@@ -40,12 +41,13 @@ mod send;
 mod sent;
 mod server;
 mod slices;
+mod steering;
 mod upload;
 mod worker;
 
 pub use admin::record_stream;
 pub use backend::{BackendUrl, BackendUrlError};
-pub use config::{AbandonedFills, Config, DiskPlace, LogTo, Timeouts};
+pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::Records;
 pub use policy::{LoadError, Policies, Told};
 pub use prefix::{IpPrefix, IpPrefixError};

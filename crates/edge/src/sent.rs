@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use thalweg_cache::Piece;
 use thalweg_http::{RequestHead, Version};
-use thalweg_policy::task::Line;
-use thalweg_record::{CacheResult, Cut, Protocol, ResponseRecord, TcpState};
+use thalweg_record::{CacheResult, Cut, Lines, Protocol, ResponseRecord, TcpState};
 use thalweg_tcp::congestion;
 use thalweg_tcp::info::TcpInfo;
 use tokio::net::TcpStream;
 
 use crate::connection::Next;
+use crate::steering::Steering;
 
 /// How a response went, for its record.
 #[derive(Debug)]
@@ -24,8 +24,6 @@ pub(crate) struct Sent {
     pub(crate) first_byte: Option<Instant>,
     pub(crate) cut: Option<Cut>,
     pub(crate) next: Next,
-    /// What the policy has logged.
-    pub(crate) lines: Vec<Line>,
 }
 
 impl Sent {
@@ -39,7 +37,7 @@ impl Sent {
         &self,
         request: &RequestHead,
         client: SocketAddr,
-        stream: &TcpStream,
+        (stream, steering): (&TcpStream, &Steering),
         begun: Instant,
     ) -> ResponseRecord {
         let duration = begun.elapsed();
@@ -62,17 +60,20 @@ impl Sent {
                 Version::Http11 => Protocol::Http11,
             },
             cut: self.cut,
-            tcp: tcp_state(stream),
+            tcp: tcp_state(stream, steering),
+            lines: Lines::default(),
         }
     }
 }
 
 /// What the kernel says of the connection now.
-fn tcp_state(stream: &TcpStream) -> Option<TcpState> {
+fn tcp_state(stream: &TcpStream, steering: &Steering) -> Option<TcpState> {
     let fd = stream.as_fd();
     let info = TcpInfo::read(fd).ok()?;
     Some(TcpState {
         congestion_control: congestion::get(fd).ok()?.to_string(),
+        congestion_control_start: steering.start().map(|name| name.to_string()),
+        decider: Some(steering.decider()),
         rtt_us: info.rtt_us,
         min_rtt_us: info.min_rtt_us,
         snd_cwnd: info.snd_cwnd,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -11,14 +12,16 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thalweg_cache::{Cache, Disk};
+use thalweg_tcp::{sending, sysctl};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::admin;
 use crate::backend::Backends;
-use crate::config::{Config, DiskPlace, LogTo};
+use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
 use crate::policy::{LoadError, Policies};
+use crate::steering;
 use crate::worker::{Shared, Worker};
 
 /// Connections that wait to be accepted, for each worker; the kernel lowers it to `net.core.somaxconn`.
@@ -96,8 +99,8 @@ impl Edge {
         }
         let threads =
             config.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
-        let listeners =
-            listen(config.listen, threads).map_err(|error| BindError::Listen(config.listen, error))?;
+        let listeners = listen(config.listen, threads, config.tcp_notsent_lowat_bytes)
+            .map_err(|error| BindError::Listen(config.listen, error))?;
         let address = listeners[0].local_addr().map_err(|error| BindError::Listen(config.listen, error))?;
         let admin = match config.admin {
             Some(at) => Some(listen_alone(at).map_err(|error| BindError::Admin(at, error))?),
@@ -115,13 +118,17 @@ impl Edge {
         }
         let (log, writer) =
             log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
+        if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
+            end_slow_start_after_idle();
+        }
         let backends = Backends::new(&config.backends);
+        let steering = Arc::new(steering::Common::new(config.steering_size_bytes_min));
         let (node, connections) = (Node::new(), Arc::default());
         let policies = Arc::new(Policies::default());
         if let Some(path) = &config.policy {
             load_first(&policies, path).map_err(BindError::Policy)?;
         }
-        let shared = Arc::new(Shared { config, cache, backends, node, log, policies, connections });
+        let shared = Arc::new(Shared { config, cache, backends, node, log, policies, connections, steering });
         Ok(Self { shared, listeners, admin, log: writer, address })
     }
 
@@ -270,14 +277,27 @@ impl Threads {
     }
 }
 
-/// One listener for each worker on the same port; the kernel spreads the connections over them.
-fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+/// It helps connections, and is nothing to fail for.
+fn end_slow_start_after_idle() {
+    if !matches!(sysctl::slow_start_after_idle(), Ok(false))
+        && let Err(error) = sysctl::set_slow_start_after_idle(false)
+    {
+        tracing::warn!(%error, "tcp_slow_start_after_idle is not off: net.ipv4.tcp_slow_start_after_idle cannot be written");
+    }
+}
+
+/// One listener for each worker on the same port; the kernel spreads the connections over them, and they have of their
+/// listener how much may wait unsent.
+fn listen(address: SocketAddr, count: usize, notsent_lowat: Option<u32>) -> io::Result<Vec<TcpListener>> {
     // With SO_REUSEPORT another process could hold the port and nobody would be told: ask without it first.
     let address = listen_alone(address)?.local_addr()?;
     (0..count)
         .map(|_| {
             let socket = socket(address)?;
             socket.set_reuse_port(true)?;
+            if let Some(bytes) = notsent_lowat {
+                sending::set_notsent_lowat(socket.as_fd(), bytes)?;
+            }
             bind(socket, address)
         })
         .collect()

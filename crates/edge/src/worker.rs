@@ -16,6 +16,7 @@ use crate::exchange::Exchange;
 use crate::hops::Node;
 use crate::log::Log;
 use crate::policy::Policies;
+use crate::steering;
 
 /// How long responses may take to end once the edge is to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) policies: Arc<Policies>,
     pub(crate) connections: Arc<AtomicUsize>,
+    pub(crate) steering: Arc<steering::Common>,
 }
 
 /// One worker.
@@ -63,6 +65,10 @@ impl Worker {
 
     pub(crate) fn policies(&self) -> &Policies {
         &self.shared.policies
+    }
+
+    pub(crate) fn steering(&self) -> &steering::Common {
+        &self.shared.steering
     }
 
     pub(crate) fn log(&self) -> &Log {

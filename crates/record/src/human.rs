@@ -1,11 +1,12 @@
-//! A record as a line for people: aligned columns, scaled units, the unbounded parts last.
+//! A record as a line for people: aligned columns, scaled units, the unbounded parts last; what was logged of it on
+//! lines of their own below.
 //!
 //! **Invariant:** nothing a client sent reaches a terminal unescaped: control characters are shown as escapes.
 
 use std::fmt::{self, Write as _};
 
 use crate::wire::WireTime;
-use crate::{CacheResult, ResponseRecord, TcpState};
+use crate::{CacheResult, Decider, ResponseRecord, TcpState};
 
 /// Whether a line for people carries ANSI colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +46,9 @@ pub fn human_header() -> String {
 }
 
 impl ResponseRecord {
-    /// The record on one line without a newline, under [`human_header`]. `-` is what the kernel or the edge
-    /// did not have; rates are bits per second, sizes count in 1,024.
+    /// The record on one line without a newline, under [`human_header`], and below it, indented, a line for each that
+    /// was logged. `-` is what the kernel or the edge did not have; rates are bits per second, sizes count in 1,024.
+    /// Where more than the settings decided on the congestion control, it says who, and what it was before.
     pub fn human(&self, colour: Colour) -> String {
         let time = WireTime { unix_us: self.time_unix_us }.to_string();
         let clock = time.split_once('T').map_or(time.as_str(), |(_, clock)| clock.trim_end_matches('Z'));
@@ -60,9 +62,22 @@ impl ResponseRecord {
         tcp_columns(&mut line, self.tcp.as_ref());
         put(&mut line, format_args!(" {:<21} ", self.client.to_string()));
         put(&mut line, format_args!("{} {}{}", Shown(&self.method), Shown(&self.host), Shown(&self.path)));
+        if let Some(tcp) = &self.tcp
+            && let Some(decider) = tcp.decider.filter(|decider| *decider != Decider::Default)
+        {
+            let before = Shown(tcp.congestion_control_start.as_deref().unwrap_or("-"));
+            let after = Shown(&tcp.congestion_control);
+            put(&mut line, format_args!(" [{before} to {after} by {decider}]"));
+        }
         if let Some(cut) = self.cut {
             line.push(' ');
             paint(&mut line, colour, RED, format_args!("[cut: {}]", cut.as_str().replace('_', " ")));
+        }
+        for logged in self.lines.iter() {
+            put(&mut line, format_args!("\n    {:<9} {}", logged.tag, Shown(&logged.text)));
+        }
+        if self.lines.lost() > 0 {
+            put(&mut line, format_args!("\n    {} more, too many to keep", self.lines.lost()));
         }
         line
     }

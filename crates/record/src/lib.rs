@@ -8,9 +8,11 @@
 //! **Invariant:** [`TcpState`] is what the kernel said at the end of the response, or absent; never an estimate.
 
 mod human;
+mod lines;
 mod wire;
 
 pub use human::{Colour, human_header};
+pub use lines::{LINE_BYTES_MAX, LINES_BYTES_MAX, LINES_MAX, Line, Lines};
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,6 +52,8 @@ pub struct ResponseRecord {
     pub cut: Option<Cut>,
     /// The connection at the end of the response; absent where the kernel gave none.
     pub tcp: Option<TcpState>,
+    /// What the policy logged of the request.
+    pub lines: Lines,
 }
 
 /// The state of the connection when the response ended, as the kernel gave it.
@@ -57,6 +61,11 @@ pub struct ResponseRecord {
 pub struct TcpState {
     /// As read back from the socket.
     pub congestion_control: String,
+    /// What the kernel had given the connection when it was accepted, before anybody decided; absent in records from
+    /// before it was told.
+    pub congestion_control_start: Option<String>,
+    /// Who decided on the congestion control last; absent in records from before it was told.
+    pub decider: Option<Decider>,
     /// `tcpi_rtt`, smoothed.
     pub rtt_us: u32,
     /// `tcpi_min_rtt`; absent before the first sample and before Linux 4.6.
@@ -127,6 +136,35 @@ words! {
         Pipe = "pipe",
         /// The edge answered by itself: a bad request, or no backend that would do.
         Error = "error",
+    }
+}
+
+words! {
+    /// Who decides on a connection's congestion control, the weakest first.
+    #[derive(PartialOrd, Ord)]
+    Decider {
+        /// The edge's setting, or without one the system's.
+        Default = "default",
+        /// A steering rule.
+        Rule = "rule",
+        /// An arm of an experiment.
+        Experiment = "experiment",
+        /// The policy.
+        Policy = "policy",
+    }
+}
+
+words! {
+    /// What a logged line is about, by the names that Varnish's log has.
+    LineTag {
+        /// What the policy logs, and what its modules tell, such as those of TCP.
+        Log = "VCL_Log",
+        /// What went wrong in the policy, or was refused to it.
+        Error = "VCL_Error",
+        /// A point in time that the policy noted.
+        Timestamp = "Timestamp",
+        /// Which entry of an access list matched.
+        Acl = "VCL_acl",
     }
 }
 

@@ -1,6 +1,7 @@
 //! The JSON line's contract, its round trip, and the line for people.
 
 use expect_test::{Expect, expect};
+use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -23,6 +24,8 @@ fn sample() -> ResponseRecord {
         cut: None,
         tcp: Some(TcpState {
             congestion_control: "bbr".to_owned(),
+            congestion_control_start: Some("cubic".to_owned()),
+            decider: Some(Decider::Default),
             rtt_us: 120,
             min_rtt_us: Some(80),
             snd_cwnd: 10,
@@ -31,7 +34,17 @@ fn sample() -> ResponseRecord {
             lost: 1,
             pacing_rate_bytes_per_s: Some(99_000_000),
         }),
+        lines: Lines::default(),
     }
+}
+
+/// A record of a request on which the policy acted.
+fn steered() -> ResponseRecord {
+    let tcp = sample().tcp.map(|tcp| TcpState { decider: Some(Decider::Policy), ..tcp });
+    let mut lines = Lines::default();
+    lines.push(LineTag::Log, "tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0".to_owned());
+    lines.push(LineTag::Error, "a\u{1b}[31m\nb".to_owned());
+    ResponseRecord { tcp, lines, ..sample() }
 }
 
 /// A record with nothing in it that may be absent.
@@ -59,7 +72,13 @@ fn json_line() {
     check(
         sample(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000}}"#
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000}}"#
+        ]],
+    );
+    check(
+        steered(),
+        expect![[
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"lines":[{"tag":"VCL_Log","text":"tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0"},{"tag":"VCL_Error","text":"a\u001b[31m\nb"}]}"#
         ]],
     );
     check(
@@ -136,15 +155,45 @@ fn human_lines() {
         human_header(),
         sample().human(Colour::Never),
         slow.human(Colour::Never),
+        steered().human(Colour::Never),
         bare().human(Colour::Never),
     ];
     expect![[r#"
         TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
         23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20
         23:00:00.123 404 hit           123B  1000ms   12.0s     80bit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cut: backend failed]
+        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cubic to bbr by policy]
+            VCL_Log   tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0
+            VCL_Error a\u{1b}[31m\nb
         23:00:00.123 504 error           0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\u{1b}[31m"\u{7f} [cut: client closed]
     "#]].assert_eq(&(lines.join("\n") + "\n"));
     expect![[r#""23:00:00.123 \u{1b}[31m504\u{1b}[0m \u{1b}[31merror    \u{1b}[0m       0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\\u{1b}[31m\"\\u{7f} \u{1b}[31m[cut: client closed]\u{1b}[0m""#]].assert_eq(&format!("{:?}", bare().human(Colour::Always)));
+}
+
+#[test]
+fn a_line_of_a_record_from_before_steering_is_read() {
+    let line = r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a","path":"/b","status":200,"bytes":1000,"duration_us":1900,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","rtt_us":120,"snd_cwnd":10,"retransmits":2,"lost":1}}"#;
+    let record = ResponseRecord::from_json(line).unwrap();
+    let tcp = record.tcp.unwrap();
+    assert_eq!((tcp.congestion_control_start, tcp.decider), (None, None));
+    assert_eq!(record.lines, Lines::default());
+}
+
+#[test]
+fn what_is_logged_of_a_request_is_bounded() {
+    let mut lines = Lines::default();
+    lines.push(LineTag::Log, "é".repeat(LINE_BYTES_MAX));
+    assert_eq!(lines.iter().next().unwrap().text.len(), LINE_BYTES_MAX);
+    for _ in 0..LINES_MAX + 3 {
+        lines.push(LineTag::Log, "x".repeat(100));
+    }
+    assert_eq!((lines.iter().count(), lines.lost()), (LINES_MAX, 4));
+    let mut long = Lines::default();
+    for _ in 0..10 {
+        long.push(LineTag::Log, "x".repeat(LINE_BYTES_MAX));
+    }
+    assert_eq!(long.iter().map(|line| line.text.len()).sum::<usize>(), LINES_BYTES_MAX);
+    assert!(long.lost() > 0);
 }
 
 #[test]
@@ -164,14 +213,26 @@ fn a_time_that_rfc_3339_cannot_write_is_the_last_one_it_can() {
 prop_compose! {
     fn tcp_states()(
         congestion_control in "[a-z_0-9]{1,15}",
+        congestion_control_start in of("[a-z_0-9]{1,15}"),
+        decider in of(select(Decider::ALL)),
         (rtt_us, snd_cwnd, retransmits, lost) in any::<(u32, u32, u32, u32)>(),
         min_rtt_us in any::<Option<u32>>(),
         (delivery_rate_bytes_per_s, pacing_rate_bytes_per_s) in any::<(Option<u64>, Option<u64>)>(),
     ) -> TcpState {
         TcpState {
-            congestion_control, rtt_us, min_rtt_us, snd_cwnd, delivery_rate_bytes_per_s, retransmits, lost,
+            congestion_control, congestion_control_start, decider, rtt_us, min_rtt_us, snd_cwnd, delivery_rate_bytes_per_s, retransmits, lost,
             pacing_rate_bytes_per_s,
         }
+    }
+}
+
+prop_compose! {
+    fn lines()(given in vec((select(LineTag::ALL), any::<String>()), 0..4), lost in any::<u32>()) -> Lines {
+        let mut lines = Lines::default();
+        for (tag, text) in given {
+            lines.push(tag, text);
+        }
+        Lines { lost, ..lines }
     }
 }
 
@@ -185,10 +246,11 @@ prop_compose! {
         protocol in select(Protocol::ALL),
         cut in of(select(Cut::ALL)),
         tcp in of(tcp_states()),
+        lines in lines(),
     ) -> ResponseRecord {
         ResponseRecord {
             time_unix_us: time_unix_ms * 1000, client: without_scope(client), method: Cow::Owned(method), host, path, status, bytes,
-            ttfb_us, duration_us, cache, protocol, cut, tcp,
+            ttfb_us, duration_us, cache, protocol, cut, tcp, lines,
         }
     }
 }
@@ -207,7 +269,9 @@ proptest! {
     #[test]
     fn a_line_is_one_line(record in records()) {
         prop_assert!(!record.to_json().contains('\n'));
-        prop_assert!(!record.human(Colour::Never).contains(char::is_control));
+        let human = record.human(Colour::Never);
+        prop_assert_eq!(human.lines().count(), 1 + record.lines.iter().count() + usize::from(record.lines.lost() > 0));
+        prop_assert!(!human.contains(|c: char| c.is_control() && c != '\n'));
     }
 
     #[test]

@@ -11,7 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{CacheResult, Cut, Error, Protocol, ResponseRecord, SCHEMA_VERSION, TcpState};
+use crate::{
+    CacheResult, Cut, Decider, Error, Line, LineTag, Lines, Protocol, ResponseRecord, SCHEMA_VERSION,
+    TcpState,
+};
 
 /// The last millisecond of the year 9999, in microseconds: RFC 3339 has no later time. A later one is written
 /// as this.
@@ -71,12 +74,31 @@ struct WireRecord<'a> {
     cut: Option<Cut>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     tcp: Option<WireTcp<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    lines: Vec<WireLine<'a>>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    lines_lost: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireLine<'a> {
+    tag: LineTag,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize, Deserialize)]
 struct WireTcp<'a> {
     #[serde(borrow)]
     congestion_control: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    congestion_control_start: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decider: Option<Decider>,
     rtt_us: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     min_rtt_us: Option<u32>,
@@ -108,6 +130,8 @@ impl Serialize for ResponseRecord {
             complete: self.cut.is_none(),
             cut: self.cut,
             tcp: self.tcp.as_ref().map(WireTcp::from),
+            lines: self.lines.iter().map(WireLine::from).collect(),
+            lines_lost: self.lines.lost(),
         }
         .serialize(serializer)
     }
@@ -136,6 +160,7 @@ impl<'de> Deserialize<'de> for ResponseRecord {
             protocol: wire.protocol,
             cut: wire.cut,
             tcp: wire.tcp.map(TcpState::from),
+            lines: Lines::read(wire.lines.into_iter().map(Line::from).collect(), wire.lines_lost),
         })
     }
 }
@@ -144,6 +169,8 @@ impl<'a> From<&'a TcpState> for WireTcp<'a> {
     fn from(tcp: &'a TcpState) -> Self {
         WireTcp {
             congestion_control: Cow::Borrowed(&tcp.congestion_control),
+            congestion_control_start: tcp.congestion_control_start.as_deref().map(Cow::Borrowed),
+            decider: tcp.decider,
             rtt_us: tcp.rtt_us,
             min_rtt_us: tcp.min_rtt_us,
             snd_cwnd: tcp.snd_cwnd,
@@ -159,6 +186,8 @@ impl From<WireTcp<'_>> for TcpState {
     fn from(wire: WireTcp<'_>) -> Self {
         TcpState {
             congestion_control: wire.congestion_control.into_owned(),
+            congestion_control_start: wire.congestion_control_start.map(Cow::into_owned),
+            decider: wire.decider,
             rtt_us: wire.rtt_us,
             min_rtt_us: wire.min_rtt_us,
             snd_cwnd: wire.snd_cwnd,
@@ -167,6 +196,18 @@ impl From<WireTcp<'_>> for TcpState {
             lost: wire.lost,
             pacing_rate_bytes_per_s: wire.pacing_rate_bytes_per_s,
         }
+    }
+}
+
+impl<'a> From<&'a Line> for WireLine<'a> {
+    fn from(line: &'a Line) -> Self {
+        WireLine { tag: line.tag, text: Cow::Borrowed(&line.text) }
+    }
+}
+
+impl From<WireLine<'_>> for Line {
+    fn from(wire: WireLine<'_>) -> Self {
+        Line { tag: wire.tag, text: wire.text.into_owned() }
     }
 }
 
@@ -227,4 +268,4 @@ macro_rules! word_serde {
     )*};
 }
 
-word_serde!(CacheResult, Protocol, Cut);
+word_serde!(CacheResult, Cut, Decider, LineTag, Protocol);

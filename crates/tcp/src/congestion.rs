@@ -13,10 +13,11 @@ use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, sockopt as rustix_sockopt};
+use rustix::net::sockopt::set_tcp_congestion;
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::Error;
-use crate::sockopt::tcp_option;
+use crate::sockopt;
 
 /// The longest name of an algorithm in bytes: the kernel's `TCP_CA_NAME_MAX` less the closing NUL.
 pub const NAME_BYTES_MAX: usize = 15;
@@ -81,11 +82,23 @@ impl fmt::Debug for CongestionControl {
 /// # Errors
 /// [`Error::Unknown`] or [`Error::NotAllowed`] with what would do; [`Error::Io`] if `fd` is not a TCP socket.
 pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
-    match rustix_sockopt::set_tcp_congestion(fd, name.as_str()) {
+    match set_tcp_congestion(fd, name.as_str()) {
         Ok(()) => Ok(()),
         Err(Errno::NOENT) => Err(Error::Unknown { name, available: available()? }),
         Err(Errno::PERM) => Err(Error::NotAllowed { name, allowed: allowed()? }),
         Err(other) => Err(Error::Io(other.into())),
+    }
+}
+
+/// Makes the socket use `name` from now on, and asks the kernel whether it does.
+///
+/// # Errors
+/// As [`set`]; [`Error::Kept`] where something on the system, such as a BPF program, has decided otherwise.
+pub fn choose(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
+    set(fd, name)?;
+    match get(fd)? {
+        now if now == name => Ok(()),
+        now => Err(Error::Kept { name, now }),
     }
 }
 
@@ -95,7 +108,7 @@ pub fn set(fd: BorrowedFd<'_>, name: CongestionControl) -> Result<(), Error> {
 /// [`Error::Io`] if `fd` is not a TCP socket.
 pub fn get(fd: BorrowedFd<'_>) -> Result<CongestionControl, Error> {
     let mut buffer = [0; NAME_BYTES_MAX + 1];
-    let answer = tcp_option(fd, libc::TCP_CONGESTION, &mut buffer)?;
+    let answer = sockopt::get(fd, (libc::IPPROTO_TCP, libc::TCP_CONGESTION), &mut buffer)?;
     CongestionControl::from_kernel(answer)
         .ok_or_else(|| Error::Io(io::Error::new(io::ErrorKind::InvalidData, "TCP_CONGESTION holds no name")))
 }
@@ -156,7 +169,7 @@ mod tests {
         assert!(names.contains(&name("cubic")) || names.contains(&name("reno")), "{names:?}");
         let allowed = allowed().unwrap();
         for wanted in names {
-            match set(socket.as_fd(), wanted) {
+            match choose(socket.as_fd(), wanted) {
                 Ok(()) => assert_eq!(get(socket.as_fd()).unwrap(), wanted),
                 Err(Error::NotAllowed { name, .. }) => assert!(!allowed.contains(&name)),
                 Err(other) => panic!("{wanted}: {other}"),
@@ -182,6 +195,10 @@ mod tests {
             .assert_eq(&said(Error::NotAllowed { name: name("cubic"), allowed: some }));
         expect![[r#""" is not the name of a congestion control"#]]
             .assert_eq(&said("".parse::<CongestionControl>().unwrap_err()));
+        expect![[r#"congestion control "bbr" was asked for, and the kernel says "reno""#]]
+            .assert_eq(&said(Error::Kept { name: name("bbr"), now: name("reno") }));
+        expect!["Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route"]
+            .assert_eq(&said(Error::NoCongestionWindow));
     }
 
     #[test]

@@ -23,7 +23,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::sockopt::tcp_option;
+use crate::sockopt;
 
 /// The shortest answer that is decoded, in bytes: that of Linux 3.14 and before.
 pub const BYTES_MIN: usize = 104;
@@ -103,6 +103,8 @@ tcp_info! {
         last_ack_recv_ms: u32 @ 56,
         /// Path MTU.
         pmtu_bytes: u32 @ 60,
+        /// Slow start threshold of the receiving side, in bytes.
+        rcv_ssthresh_bytes: u32 @ 64,
         /// Smoothed round trip.
         rtt_us: u32 @ 68,
         /// Mean deviation of the round trip.
@@ -115,6 +117,10 @@ tcp_info! {
         advmss_bytes: u32 @ 84,
         /// Reordering that is not taken for loss, in TCP segments.
         reordering: u32 @ 88,
+        /// Round trip as the receiving side estimates it; 0 before the client has sent much.
+        rcv_rtt_us: u32 @ 92,
+        /// What the application read within the last round trip, by which the receive buffer grows.
+        rcv_space_bytes: u32 @ 96,
         /// TCP segments sent again over the life of the connection.
         total_retrans: u32 @ 100,
     }
@@ -184,7 +190,7 @@ impl TcpInfo {
     /// The system call's, or `InvalidData` if the answer is shorter than [`BYTES_MIN`].
     pub fn read(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let mut buffer = [0; BYTES_ASKED];
-        let answer = tcp_option(fd, libc::TCP_INFO, &mut buffer)?;
+        let answer = sockopt::get(fd, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut buffer)?;
         Self::decode(answer).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "tcp_info is shorter than Linux 3.14's")
         })

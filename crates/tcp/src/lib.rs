@@ -1,14 +1,16 @@
-//! Linux TCP from user space: what the kernel says of a socket, and which congestion control it runs.
+//! Linux TCP from user space: what the kernel says of a socket, which congestion control it runs, and how it sends.
 //!
 //! **Invariant:** nothing here guesses. A value is what the kernel answered for that socket, or it is absent.
 //!
-//! `unsafe` stands in one place of this crate, `sockopt.rs`, around `getsockopt(2)`: the safe wrappers of
-//! rustix and socket2 have no `TCP_INFO` and allocate a string for `TCP_CONGESTION`, and both run once a
-//! response.
+//! `unsafe` stands in one place of this crate, `sockopt.rs`, around `getsockopt(2)` and `setsockopt(2)`: the safe
+//! wrappers of rustix and socket2 lack `TCP_INFO`, `SO_MAX_PACING_RATE` and `TCP_NOTSENT_LOWAT`, and allocate a string
+//! for `TCP_CONGESTION`, which is read for each response.
 
 pub mod congestion;
 pub mod info;
+pub mod sending;
 mod sockopt;
+pub mod sysctl;
 
 pub use congestion::CongestionControl;
 pub use info::TcpInfo;
@@ -39,6 +41,15 @@ pub enum Error {
         /// What `net.ipv4.tcp_allowed_congestion_control` lists.
         allowed: Vec<CongestionControl>,
     },
+    /// The kernel took the algorithm and says that another one is in use.
+    Kept {
+        /// The algorithm asked for.
+        name: CongestionControl,
+        /// The one in use.
+        now: CongestionControl,
+    },
+    /// A congestion window was asked for, which stock Linux lets nobody set on a running connection.
+    NoCongestionWindow,
     /// The system call or the read of `/proc` failed for another reason.
     Io(io::Error),
 }
@@ -56,6 +67,12 @@ impl fmt::Display for Error {
                  net.ipv4.tcp_allowed_congestion_control, which has {}",
                 List(allowed)
             ),
+            Error::Kept { name, now } => {
+                write!(f, "congestion control {name:?} was asked for, and the kernel says {now:?}")
+            }
+            Error::NoCongestionWindow => f.write_str(
+                "Linux has no socket option for the congestion window: set a pace, or `initcwnd` on the client's route",
+            ),
             Error::Io(_) => f.write_str("cannot read or set the congestion control of a socket"),
         }
     }
@@ -65,7 +82,11 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io(cause) => Some(cause),
-            Error::BadName { .. } | Error::Unknown { .. } | Error::NotAllowed { .. } => None,
+            Error::BadName { .. }
+            | Error::Unknown { .. }
+            | Error::NotAllowed { .. }
+            | Error::Kept { .. }
+            | Error::NoCongestionWindow => None,
         }
     }
 }

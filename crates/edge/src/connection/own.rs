@@ -79,7 +79,6 @@ impl Connection {
             first_byte: sender.first_byte(),
             next: if cut.is_none() { next } else { Next::Close },
             cut,
-            lines: Vec::new(),
         }
     }
 }

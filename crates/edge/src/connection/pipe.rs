@@ -25,7 +25,7 @@ impl Connection {
         bereq.fields.remove_hop_by_hop();
         bereq.fields.push("Connection", "close");
         let heads = Heads { bereq: Some(&mut bereq), ..Heads::default() };
-        let action = transaction.run(Sub::Pipe, heads, &self.stream, self.worker.cache());
+        let action = transaction.run(Sub::Pipe, heads, &self.stream, &self.worker);
         if action != Action::Pipe {
             return self.instead(transaction, Instead::Action(action), Next::Close, out).await;
         }
@@ -57,7 +57,7 @@ impl Connection {
             }
         };
         let cache = CacheResult::Pipe;
-        let (first_byte, cut, next, lines) = (None, None, Next::Close, Vec::new());
-        Turn::Sent(Sent { status: 200, cache, bytes, first_byte, cut, next, lines })
+        let (first_byte, cut, next) = (None, None, Next::Close);
+        Turn::Sent(Sent { status: 200, cache, bytes, first_byte, cut, next })
     }
 }

@@ -50,7 +50,8 @@ impl Connection {
     /// Answers a request as its policy says. What is left of `self.request` is the request as it came.
     pub(super) async fn policed(&mut self, loaded: Arc<Loaded>, framing: Framing, out: &mut Vec<u8>) -> Sent {
         let session = self.session.take().unwrap_or_else(|| Box::new(self.new_session()));
-        let mut transaction = Transaction::new(loaded, &self.request, session, NUMBER.fetch_add(1, Relaxed));
+        let own = (session, std::mem::take(&mut self.steering));
+        let mut transaction = Transaction::new(loaded, &self.request, own, NUMBER.fetch_add(1, Relaxed));
         let received = std::mem::take(&mut self.request);
         self.request = received.clone();
         let sent = loop {
@@ -63,9 +64,9 @@ impl Connection {
             }
         };
         self.request = received;
-        let (session, lines) = transaction.end();
-        self.session = Some(session);
-        Sent { lines, ..sent }
+        let (session, steering, lines) = transaction.end();
+        (self.session, self.steering, self.lines) = (Some(session), steering, lines);
+        sent
     }
 
     fn new_session(&self) -> Session {
@@ -158,7 +159,7 @@ impl Connection {
 
     /// Runs a subroutine of the client's side.
     fn run(&self, transaction: &mut Transaction, sub: Sub, heads: Heads<'_>) -> Action {
-        transaction.run(sub, heads, &self.stream, self.worker.cache())
+        transaction.run(sub, heads, &self.stream, &self.worker)
     }
 
     /// What is stored, or fetched, and can be read.

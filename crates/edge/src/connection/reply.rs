@@ -109,15 +109,7 @@ impl Connection {
         let next = if delimited == Delimited::Close { Next::Close } else { after };
         self.write_head(&found, &selected, (delimited, next), out);
         let (status, content) = (selected.status, selected.content);
-        let mut sent = Sent {
-            status,
-            cache: found.cache,
-            bytes: 0,
-            first_byte: None,
-            cut: None,
-            next,
-            lines: Vec::new(),
-        };
+        let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next };
         if delimited == Delimited::Close {
             self.set_reset_on_close(true);
         }

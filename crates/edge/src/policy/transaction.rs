@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_cache::{Cache, Stored};
+use thalweg_cache::Stored;
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::{RequestHead, ResponseHead, Version};
 use thalweg_policy::step::Action;
@@ -12,11 +12,12 @@ use thalweg_policy::{Sub, Task};
 use tokio::net::TcpStream;
 
 use super::host::Process;
-use super::socket::ClientSocket;
 use super::{Fetching, Loaded};
 use crate::answer::Refusal;
 use crate::now_ms;
 use crate::request::write_key;
+use crate::steering::{Socket, Steering};
+use crate::worker::Worker;
 
 /// Restarts of one request, as Varnish has it.
 const RESTARTS_MAX: u32 = 4;
@@ -61,6 +62,7 @@ pub(crate) struct Transaction {
     fetch: Fetch,
     object: Object,
     session: Box<Session>,
+    steering: Steering,
     lines: Lines,
     kept: Kept,
     workspace: Workspace,
@@ -74,7 +76,13 @@ impl fmt::Debug for Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(loaded: Arc<Loaded>, request: &RequestHead, session: Box<Session>, xid: u64) -> Self {
+    /// `session` and `steering` are the connection's, until [`Transaction::end`].
+    pub(crate) fn new(
+        loaded: Arc<Loaded>,
+        request: &RequestHead,
+        (session, steering): (Box<Session>, Steering),
+        xid: u64,
+    ) -> Self {
         let now_s = now_ms() as f64 / 1e3;
         let client = Client { time_s: now_s, xid, ..Client::default() };
         Self {
@@ -84,6 +92,7 @@ impl Transaction {
             fetch: Fetch::default(),
             object: Object::default(),
             session,
+            steering,
             lines: Lines::default(),
             kept: Kept::default(),
             workspace: Workspace::default(),
@@ -92,9 +101,9 @@ impl Transaction {
     }
 
     /// The connection's part of it, and what was logged.
-    pub(crate) fn end(self) -> (Box<Session>, Vec<Line>) {
+    pub(crate) fn end(self) -> (Box<Session>, Steering, Vec<Line>) {
         let lines = std::mem::take(&mut *lock(&self.lines));
-        (self.session, lines)
+        (self.session, self.steering, lines)
     }
 
     /// Whether the policy says anything at this step beyond what is built in.
@@ -103,14 +112,9 @@ impl Transaction {
     }
 
     /// Runs a subroutine. Whatever goes wrong in it is [`Action::Fail`].
-    pub(crate) fn run(
-        &mut self,
-        sub: Sub,
-        heads: Heads<'_>,
-        stream: &TcpStream,
-        cache: &Arc<Cache>,
-    ) -> Action {
-        let Self { loaded, req, client, fetch, object, session, lines, kept, workspace, random } = self;
+    pub(crate) fn run(&mut self, sub: Sub, heads: Heads<'_>, stream: &TcpStream, worker: &Worker) -> Action {
+        let Self { loaded, req, client, fetch, object, session, steering, lines, kept, workspace, random } =
+            self;
         let result = loaded.program.run(
             sub,
             &mut Task {
@@ -124,8 +128,8 @@ impl Transaction {
                 fetch,
                 object,
                 session,
-                connection: &mut ClientSocket { stream },
-                host: &Process { cache },
+                connection: &mut Socket { stream, steering, common: worker.steering() },
+                host: &Process { cache: worker.cache() },
                 log: &mut lock(lines),
                 kept,
                 workspace,
@@ -139,7 +143,7 @@ impl Transaction {
     }
 
     /// `vcl_hit`, for what was found.
-    pub(crate) fn hit(&mut self, stored: &Stored, stream: &TcpStream, cache: &Arc<Cache>) -> Action {
+    pub(crate) fn hit(&mut self, stored: &Stored, stream: &TcpStream, worker: &Worker) -> Action {
         let (freshness, now_ms) = (stored.freshness(), now_ms());
         self.object = Object {
             age_s: freshness.age_s(now_ms) as f64,
@@ -158,7 +162,7 @@ impl Transaction {
             version: Version::Http11,
             fields: stored.head.fields.clone(),
         };
-        self.run(Sub::Hit, Heads { obj: Some(&obj), ..Heads::default() }, stream, cache)
+        self.run(Sub::Hit, Heads { obj: Some(&obj), ..Heads::default() }, stream, worker)
     }
 
     /// What the policy asks of the cache; what the client's `Cache-Control` asks does not count.

@@ -65,12 +65,15 @@ fn linux_3_14() {
         last_data_recv_ms 52
         last_ack_recv_ms 56
         pmtu_bytes 60
+        rcv_ssthresh_bytes 64
         rtt_us 68
         rttvar_us 72
         snd_ssthresh 76
         snd_cwnd 80
         advmss_bytes 84
         reordering 88
+        rcv_rtt_us 92
+        rcv_space_bytes 96
         total_retrans 100
         delivery_rate_app_limited false
     "#]],
@@ -96,12 +99,15 @@ fn linux_6_18() {
         last_data_recv_ms 52
         last_ack_recv_ms 56
         pmtu_bytes 60
+        rcv_ssthresh_bytes 64
         rtt_us 68
         rttvar_us 72
         snd_ssthresh 76
         snd_cwnd 80
         advmss_bytes 84
         reordering 88
+        rcv_rtt_us 92
+        rcv_space_bytes 96
         total_retrans 100
         delivery_rate_app_limited false
         pacing_rate_bytes_per_s 104
