@@ -1,4 +1,4 @@
-//! The admin interface: the records as they happen, the edge's figures, purges and bans. Not for clients: loopback by
+//! The admin interface: the records as they happen, the edge's figures, backends, purges and bans. Not for clients: loopback by
 //! default, and closed to web pages, which a browser on this machine would let reach it.
 //!
 //! **Invariant:** it holds nothing that the edge waits for when it stops.
@@ -23,10 +23,13 @@ use serde_json::{Value, json};
 use thalweg_cache::{Ban, Cache, Expression, TooMany, What};
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::backend::Backends;
 use crate::log::Records;
 use crate::now_ms;
 use crate::purge::{self, Order};
 use crate::worker::Shared;
+
+mod backends;
 
 /// How often a quiet stream says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -36,6 +39,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 struct Told {
     records: Records,
     cache: Arc<Cache>,
+    backends: Arc<Backends>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -49,11 +53,13 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
     let told = Told {
         records: shared.log.records().clone(),
         cache: shared.cache.clone(),
+        backends: shared.backends.clone(),
         connections: shared.connections.clone(),
     };
     let app = Router::new()
         .route("/records", get(records))
         .route("/stats", get(stats))
+        .route("/backends", get(backends::list).post(backends::set_health))
         .route("/purge", post(purge))
         .route("/bans", get(bans).post(ban))
         .with_state(told);

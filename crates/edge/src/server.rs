@@ -109,9 +109,9 @@ impl Edge {
         }
         let (log, writer) =
             log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
-        let backends = Backends::new(&config.backends);
+        let backends = Backends::new(&config.backends, &config.timeouts, threads);
         let (node, connections) = (Node::new(), Arc::default());
-        let shared = Arc::new(Shared { config, cache, backends, node, log, connections });
+        let shared = Arc::new(Shared { config, cache, backends: Arc::new(backends), node, log, connections });
         Ok(Self { shared, listeners, admin, log: writer, address })
     }
 
@@ -144,11 +144,13 @@ impl Edge {
         let disk = cache.clone();
         let started = tokio::task::spawn_blocking(move || disk.start_disk(DISK_WAIT_MAX)).await;
         started.unwrap_or_else(|panic| Err(io::Error::other(panic)))?;
+        let backends = self.shared.backends.clone();
         let threads = Threads::start(self.shared, self.listeners, self.log)?;
         let admin = admin.map(tokio::spawn);
         let asked = tokio::select! {
             () = stop => Ok(()),
             () = threads.early_end.notified() => Err(io::Error::other("a worker of the edge ended by itself")),
+            never = backends.close_old() => match never {},
         };
         let joined = tokio::task::spawn_blocking(move || {
             let ended = threads.end();
@@ -226,7 +228,7 @@ impl Threads {
             let tells_end = TellsEnd(threads.early_end.clone());
             let worker = thread::Builder::new().name(format!("edge-{number}")).spawn(move || {
                 let _tells_end = tells_end;
-                Worker::run(worker, listener, stop)
+                Worker::run(worker, number, listener, stop)
             });
             match worker {
                 Ok(worker) => threads.workers.push(worker),
