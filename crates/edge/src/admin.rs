@@ -1,4 +1,4 @@
-//! The admin interface: the records as they happen, the edge's figures, purges and bans. Not for clients: loopback by
+//! The admin interface: the records as they happen, the edge's figures, backends, purges and bans. Not for clients: loopback by
 //! default, and closed to web pages, which a browser on this machine would let reach it.
 //!
 //! **Invariant:** it holds nothing that the edge waits for when it stops.
@@ -25,12 +25,15 @@ use thalweg_cache::{Ban, Cache, Expression, TooMany, What};
 use thalweg_policy::Report;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::backend::Backends;
 use crate::log::Records;
 use crate::now_ms;
 use crate::policy::{self, Policies};
 use crate::purge::{self, Order};
 use crate::steering;
 use crate::worker::Shared;
+
+mod backends;
 
 /// How often a quiet stream says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -40,6 +43,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 struct Told {
     records: Records,
     cache: Arc<Cache>,
+    backends: Arc<Backends>,
     connections: Arc<AtomicUsize>,
     policies: Arc<Policies>,
     steering: Arc<steering::Common>,
@@ -55,6 +59,7 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
     let told = Told {
         records: shared.log.records().clone(),
         cache: shared.cache.clone(),
+        backends: shared.backends.clone(),
         connections: shared.connections.clone(),
         policies: shared.policies.clone(),
         steering: shared.steering.clone(),
@@ -62,6 +67,7 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
     let app = Router::new()
         .route("/records", get(records))
         .route("/stats", get(stats))
+        .route("/backends", get(backends::list).post(backends::set_health))
         .route("/purge", post(purge))
         .route("/bans", get(bans).post(ban))
         .route("/policies", get(policies).post(change_policies))
@@ -167,10 +173,7 @@ async fn change_policies(State(told): State<Told>, fields: HeaderMap, content: B
     let word = |name: &str| order[name].as_str().map(str::to_owned);
     let policies = told.policies.clone();
     let changed = match (word("load"), word("path"), word("use"), word("discard")) {
-        (Some(name), Some(path), None, None) => {
-            let load = move || policies.load(&name, Path::new(&path));
-            tokio::task::spawn_blocking(load).await.expect("no policy panics")
-        }
+        (Some(name), Some(path), None, None) => policies.load(&name, Path::new(&path)).await,
         (None, None, Some(name), None) => policies.activate(&name).map(|()| Report::default()),
         (None, None, None, Some(name)) => policies.discard(&name).map(|()| Report::default()),
         _ => {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{BackendId, Connection};
+use crate::backend::{BackendId, Connection, FetchTimeouts};
 use crate::config::Config;
 use crate::hops::via;
 use crate::interim::INTERIM_MAX;
@@ -86,7 +86,7 @@ impl Exchange {
         outgoing: Outgoing<'_>,
         config: &Config,
     ) -> Result<Self, ExchangeError> {
-        let first_byte = config.timeouts.first_byte;
+        let FetchTimeouts { first_byte, between_bytes, .. } = connection.timeouts;
         let mut exchange = Self {
             head: ResponseHead::default(),
             connection,
@@ -95,7 +95,7 @@ impl Exchange {
             keep_alive: true,
             trailer: Fields::new(),
             upload: None,
-            between_bytes: config.timeouts.between_bytes,
+            between_bytes,
         };
         let mut deadline = Some(Instant::now() + first_byte);
         exchange.send_head(outgoing.head, deadline).await?;

@@ -15,7 +15,7 @@ use thalweg_http::validators::strong_etag;
 use thalweg_http::{Fields, Framing, Method, RequestHead, ResponseHead, date, framing, reference, write};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{ConnectError, Wanted};
+use crate::backend::{ConnectError, Route, Wanted};
 use crate::exchange::{Exchange, ExchangeError, Outgoing};
 use crate::hops::{Node, via};
 use crate::now_ms;
@@ -37,6 +37,8 @@ const CONDITIONAL: [&str; 6] =
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) head: RequestHead,
+    /// Where it goes.
+    pub(crate) route: Route,
     /// Passed on with its own conditions and range, its response not to be stored.
     verbatim: bool,
     /// What is asked about, and who waits for the word on it.
@@ -60,6 +62,7 @@ impl Request {
         let head = RequestHead { method: Method::Get, ..head.clone() };
         Self {
             head,
+            route: Route::default(),
             verbatim: false,
             stale: None,
             known: None,
@@ -95,6 +98,7 @@ impl Request {
     pub(crate) fn verbatim(head: &RequestHead) -> Self {
         Self {
             head: head.clone(),
+            route: Route::default(),
             verbatim: true,
             stale: None,
             known: None,
@@ -131,7 +135,7 @@ impl Request {
     /// still the same.
     fn write(&self, client: std::net::IpAddr, node: &Node, missing: Option<(u64, &[u8])>) -> Vec<u8> {
         let mut fields = Fields::new();
-        fields.push("Host", self.head.authority.as_str());
+        fields.push("Host", self.route.host(self.head.authority.as_str()));
         let mut rest = self.head.fields.clone();
         rest.remove_hop_by_hop();
         rest.remove("host");
@@ -328,17 +332,15 @@ pub(crate) async fn start(
     let (method, config) = (request.head.method, worker.config());
     let has_content = request.content.is_some();
     let repeatable = method.is_idempotent() && !has_content;
-    let connection = worker.connect(if repeatable { Wanted::Any } else { Wanted::New }).await?;
+    let connection =
+        worker.connect(&request.route, if repeatable { Wanted::Any } else { Wanted::New }).await?;
     let backend = connection.backend();
+    let may_try_again = method.is_idempotent() && (connection.reused || request.route.has_others());
     let mut outgoing =
         Outgoing { method, head: &head, content: &mut request.content, interim: request.interim.as_ref() };
     match Exchange::start(connection, outgoing.again(), config).await {
-        Err(error)
-            if error.before_response
-                && method.is_idempotent()
-                && has_content == outgoing.content.is_some() =>
-        {
-            let connection = worker.connect(Wanted::NewElsewhere(backend)).await?;
+        Err(error) if error.before_response && may_try_again && has_content == outgoing.content.is_some() => {
+            let connection = worker.connect(&request.route, Wanted::NewElsewhere(backend)).await?;
             Ok(Exchange::start(connection, outgoing, config).await?)
         }
         started => Ok(started?),

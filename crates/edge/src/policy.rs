@@ -17,6 +17,6 @@ mod socket;
 mod transaction;
 
 pub(crate) use fetching::Fetching;
-pub(crate) use loaded::Loaded;
+pub(crate) use loaded::{Compiled, Loaded};
 pub use loaded::{LoadError, Policies, Told};
 pub(crate) use transaction::{Heads, Instead, Transaction};

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::backend::Backends;
 use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
-use crate::policy::{LoadError, Policies};
+use crate::policy::{Compiled, LoadError, Policies};
 use crate::steering;
 use crate::worker::{Shared, Worker};
 
@@ -86,6 +86,7 @@ pub struct Edge {
     admin: Option<TcpListener>,
     log: LogWriter,
     address: SocketAddr,
+    policy: Option<Compiled>,
 }
 
 impl Edge {
@@ -121,15 +122,14 @@ impl Edge {
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
             end_slow_start_after_idle();
         }
-        let backends = Backends::new(&config.backends);
+        let backends = Arc::new(Backends::new(&config.backends, &config.timeouts, threads));
         let steering = Arc::new(steering::Common::new(config.steering_size_bytes_min));
         let (node, connections) = (Node::new(), Arc::default());
-        let policies = Arc::new(Policies::default());
-        if let Some(path) = &config.policy {
-            load_first(&policies, path).map_err(BindError::Policy)?;
-        }
+        let policies = Arc::new(Policies::new(backends.clone()));
+        let policy = config.policy.as_deref().map(|path| Compiled::from_file(path, Vec::new())).transpose();
+        let policy = policy.map_err(BindError::Policy)?;
         let shared = Arc::new(Shared { config, cache, backends, node, log, policies, connections, steering });
-        Ok(Self { shared, listeners, admin, log: writer, address })
+        Ok(Self { shared, listeners, admin, log: writer, address, policy })
     }
 
     /// Where clients connect.
@@ -152,6 +152,9 @@ impl Edge {
     /// # Errors
     /// When a thread or its runtime cannot be had, or a worker ends before it was asked to.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        if let Some(policy) = self.policy {
+            begin(&self.shared.policies, policy).await.map_err(io::Error::other)?;
+        }
         let (end_admin, ended) = oneshot::channel::<()>();
         let ended = async {
             let _ = ended.await;
@@ -161,11 +164,13 @@ impl Edge {
         let disk = cache.clone();
         let started = tokio::task::spawn_blocking(move || disk.start_disk(DISK_WAIT_MAX)).await;
         started.unwrap_or_else(|panic| Err(io::Error::other(panic)))?;
+        let backends = self.shared.backends.clone();
         let threads = Threads::start(self.shared, self.listeners, self.log)?;
         let admin = admin.map(tokio::spawn);
         let asked = tokio::select! {
             () = stop => Ok(()),
             () = threads.early_end.notified() => Err(io::Error::other("a worker of the edge ended by itself")),
+            never = backends.close_old() => match never {},
         };
         let joined = tokio::task::spawn_blocking(move || {
             let ended = threads.end();
@@ -243,7 +248,7 @@ impl Threads {
             let tells_end = TellsEnd(threads.early_end.clone());
             let worker = thread::Builder::new().name(format!("edge-{number}")).spawn(move || {
                 let _tells_end = tells_end;
-                Worker::run(worker, listener, stop)
+                Worker::run(worker, number, listener, stop)
             });
             match worker {
                 Ok(worker) => threads.workers.push(worker),
@@ -320,9 +325,9 @@ fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The policy that the edge begins with.
-fn load_first(policies: &Policies, path: &Path) -> Result<(), LoadError> {
-    let warnings = policies.load(FIRST_POLICY, path)?;
+/// Has requests run through the policy that the edge begins with.
+async fn begin(policies: &Policies, policy: Compiled) -> Result<(), LoadError> {
+    let warnings = policies.add(FIRST_POLICY, policy).await?;
     if !warnings.faults.is_empty() {
         tracing::warn!("{warnings}");
     }

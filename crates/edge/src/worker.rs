@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_cache::{Cache, Failure};
 use tokio::sync::{Notify, watch};
 
-use crate::backend::{Backends, Connection, Pool, Wanted};
+use crate::backend::{Backends, Connection, Pool, Route, Wanted};
 use crate::config::{Config, Timeouts};
 use crate::connection;
 use crate::exchange::Exchange;
@@ -28,7 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) cache: Arc<Cache>,
-    pub(crate) backends: Backends,
+    pub(crate) backends: Arc<Backends>,
     pub(crate) node: Node,
     pub(crate) log: Log,
     pub(crate) policies: Arc<Policies>,
@@ -91,8 +91,8 @@ impl Worker {
     }
 
     /// A connection to a backend.
-    pub(crate) async fn connect(&self, wanted: Wanted) -> Result<Connection, Failure> {
-        Ok(self.pool.take(&self.shared.backends, self.timeouts(), wanted).await?)
+    pub(crate) async fn connect(&self, route: &Route, wanted: Wanted) -> Result<Connection, Failure> {
+        Ok(self.pool.take(&self.shared.backends, route, wanted).await?)
     }
 
     /// Keeps the connection of an exchange for the next one, if it can carry it.
@@ -108,16 +108,17 @@ impl Worker {
         Busy(self.clone())
     }
 
-    /// Runs until `stop` says so, then until the responses under way have ended, or time is up.
+    /// Runs as the worker of this number until `stop` says so, then until the responses under way have ended, or time is up.
     pub(crate) fn run(
         shared: Arc<Shared>,
+        number: usize,
         listener: TcpListener,
         mut stop: watch::Receiver<bool>,
     ) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let pool = Pool::new(&shared.backends, shared.config.backend_connections_max);
+            let pool = Pool::new(number, shared.config.backend_connections_max);
             let worker = Arc::new(Self {
                 shared,
                 pool,

@@ -3,6 +3,8 @@
 //! The request goes to the backend as it is, with `Connection: close`, and from then on bytes go both ways until one side
 //! has ended.
 
+use thalweg_cache::Failure;
+use thalweg_http::cache_status::Forward;
 use thalweg_http::{Fields, write};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
@@ -16,7 +18,6 @@ use crate::backend::Wanted;
 use crate::now_ms;
 use crate::policy::{Heads, Instead, Transaction};
 use crate::sent::Sent;
-use thalweg_http::cache_status::Forward;
 
 impl Connection {
     /// `vcl_pipe`, and the connection handed through.
@@ -29,7 +30,11 @@ impl Connection {
         if action != Action::Pipe {
             return self.instead(transaction, Instead::Action(action), Next::Close, out).await;
         }
-        let mut connection = match self.worker.connect(Wanted::New).await {
+        let connected = match transaction.fetching(true).route(&mut bereq, self.worker.cache()) {
+            Some(route) => self.worker.connect(&route, Wanted::New).await,
+            None => Err(Failure::Backend("no backend is healthy".into())),
+        };
+        let mut connection = match connected {
             Ok(connection) => connection,
             Err(failure) => {
                 let refusal = Refusal::failed(&failure, Forward::Bypass);

@@ -11,7 +11,7 @@ use thalweg_http::validators::strong_etag;
 use thalweg_http::{Method, ResponseHead, framing, range};
 
 use super::Request;
-use crate::backend::{BackendId, Wanted};
+use crate::backend::{BackendId, Route, Wanted};
 use crate::config::AbandonedFills;
 use crate::exchange::{Exchange, Outgoing};
 use crate::now_ms;
@@ -148,7 +148,7 @@ impl Resumption {
         let head = request.write(client, worker.node(), Some((from, &self.etag)));
         while self.left > 0 {
             self.left -= 1;
-            match ask(worker, &head, &mut failed).await {
+            match ask(worker, &request.route, &head, &mut failed).await {
                 Ok(exchange) => {
                     let Some(end) = self.continues(&exchange.head, from) else {
                         tracing::debug!(status = exchange.head.status, "the rest is of something else");
@@ -174,8 +174,13 @@ impl Resumption {
 }
 
 /// One attempt, on a new connection, `failed` last; which backend it went to is put there.
-async fn ask(worker: &Worker, head: &[u8], failed: &mut BackendId) -> Result<Exchange, Failure> {
-    let connection = worker.connect(Wanted::NewElsewhere(*failed)).await?;
+async fn ask(
+    worker: &Worker,
+    route: &Route,
+    head: &[u8],
+    failed: &mut BackendId,
+) -> Result<Exchange, Failure> {
+    let connection = worker.connect(route, Wanted::NewElsewhere(*failed)).await?;
     *failed = connection.backend();
     let outgoing = Outgoing { method: Method::Get, head, content: &mut None, interim: None };
     Ok(Exchange::start(connection, outgoing, worker.config()).await?)

@@ -80,6 +80,10 @@ async fn attempt(
         Action::Error { status, reason } => return make(worker, request, policy, status, reason),
         action => return refused(&action),
     }
+    let Some(route) = policy.route(&mut request.head, worker.cache()) else {
+        return make(worker, request, policy, 503, Some(b"no backend is healthy".to_vec()));
+    };
+    request.route = route;
     let asked_ms = now_ms();
     let mut started = start(worker, request, client).await;
     if let (Ok(exchange), Some((stale, _))) = (&started, &request.stale)

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use thalweg_cache::Cache;
 use thalweg_http::{RequestHead, ResponseHead};
 use thalweg_policy::step::Action;
-use thalweg_policy::task::{Client, Fetch, Kept, Object, Session, Workspace};
+use thalweg_policy::task::{Backend, Client, Fetch, Kept, Object, Session, Workspace};
 use thalweg_policy::{Sub, Task};
 
 use super::Loaded;
 use super::host::Process;
 use super::socket::NoConnection;
 use super::transaction::{Lines, lock};
+use crate::backend::{Ends, Route, Target, duration};
 use crate::now_ms;
 
 /// Retries of one fetch, as Varnish has it.
@@ -69,6 +70,35 @@ impl Fetching {
         self.fetch.retries <= RETRIES_MAX
     }
 
+    /// Where the fetch goes now that the policy has said so; `None` where no backend is healthy.
+    pub(crate) fn route(&mut self, bereq: &mut RequestHead, cache: &Arc<Cache>) -> Option<Route> {
+        let of_policy = match self.fetch.backend {
+            Backend::None => self.loaded.program.default_backend().map(Backend::Declared),
+            backend => Some(backend),
+        };
+        let target = match of_policy {
+            None => Target::Configured,
+            Some(backend) => {
+                let loaded = self.loaded.clone();
+                let index =
+                    self.with_task(bereq, None, cache, |task| loaded.program.resolve(backend, task))?;
+                self.fetch.answered = Backend::Declared(index);
+                Target::One(loaded.backends.get(index)?.clone())
+            }
+        };
+        let Fetch { connect_timeout_s, first_byte_timeout_s, between_bytes_timeout_s, .. } = self.fetch;
+        let preset = Fetch::default();
+        // What the policy has left as it was is the backend's to say.
+        let set = |now: f64, preset: f64| (now != preset).then(|| duration(now));
+        Some(Route {
+            target,
+            connect: set(connect_timeout_s, preset.connect_timeout_s),
+            first_byte: set(first_byte_timeout_s, preset.first_byte_timeout_s),
+            between_bytes: set(between_bytes_timeout_s, preset.between_bytes_timeout_s),
+            ends: Some(Ends { client: self.session.client, server: self.session.server }),
+        })
+    }
+
     /// Runs a subroutine of the backend's side. Whatever goes wrong in it is [`Action::Fail`].
     pub(crate) fn run(
         &mut self,
@@ -77,31 +107,38 @@ impl Fetching {
         beresp: Option<&mut ResponseHead>,
         cache: &Arc<Cache>,
     ) -> Action {
-        let Self { loaded, fetch, client, session, lines, kept, workspace, random } = self;
-        let result = loaded.program.run(
-            sub,
-            &mut Task {
-                now_s: now_ms() as f64 / 1e3,
-                req: None,
-                bereq: Some(bereq),
-                beresp,
-                obj: None,
-                resp: None,
-                client,
-                fetch,
-                object: &Object::default(),
-                session,
-                connection: &mut NoConnection,
-                host: &Process { cache },
-                log: &mut lock(lines),
-                kept,
-                workspace,
-                random,
-            },
-        );
-        result.unwrap_or_else(|failure| {
+        let loaded = self.loaded.clone();
+        self.with_task(bereq, beresp, cache, |task| loaded.program.run(sub, task)).unwrap_or_else(|failure| {
             tracing::warn!(policy = loaded.name, %sub, %failure, "policy failed");
             Action::Fail { reason: None }
+        })
+    }
+
+    fn with_task<T>(
+        &mut self,
+        bereq: &mut RequestHead,
+        beresp: Option<&mut ResponseHead>,
+        cache: &Arc<Cache>,
+        work: impl FnOnce(&mut Task<'_>) -> T,
+    ) -> T {
+        let Self { loaded, fetch, client, session, lines, kept, workspace, random } = self;
+        work(&mut Task {
+            now_s: now_ms() as f64 / 1e3,
+            req: None,
+            bereq: Some(bereq),
+            beresp,
+            obj: None,
+            resp: None,
+            client,
+            fetch,
+            object: &Object::default(),
+            session,
+            connection: &mut NoConnection,
+            host: &Process { cache, backends: &loaded.backends },
+            log: &mut lock(lines),
+            kept,
+            workspace,
+            random,
         })
     }
 }

@@ -7,6 +7,7 @@ use thalweg_cache::tags::xkeys;
 use thalweg_cache::{Ban, Cache, Expression, What};
 use thalweg_policy::task::{Host, Storage};
 
+use crate::backend::PolicyBackends;
 use crate::now_ms;
 use crate::purge::in_background;
 
@@ -16,9 +17,18 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The process, to a policy.
 pub(super) struct Process<'a> {
     pub(super) cache: &'a Arc<Cache>,
+    pub(super) backends: &'a PolicyBackends,
 }
 
 impl Host for Process<'_> {
+    fn is_healthy(&self, backend: u32) -> bool {
+        self.backends.is_healthy(backend)
+    }
+
+    fn changed_s(&self, backend: u32) -> f64 {
+        self.backends.changed_s(backend)
+    }
+
     fn storage(&self, name: &str) -> Storage {
         let arena = self.cache.arena();
         match (name, self.cache.disk_stats()) {

@@ -13,6 +13,7 @@ use thalweg_policy::task::{Alone, Client, Fetch, Kept, Object, Session, Workspac
 use thalweg_policy::{Action, File, Known, Program, Report, Sub, Task};
 
 use super::socket::NoConnection;
+use crate::backend::{Backends, PolicyBackends};
 use crate::now_ms;
 
 /// Policies that are loaded at a time.
@@ -25,11 +26,21 @@ pub(crate) struct Loaded {
     pub(crate) path: PathBuf,
     pub(crate) loaded_ms: u64,
     pub(crate) program: Program,
+    pub(crate) backends: PolicyBackends,
+}
+
+/// A policy that was compiled, before it has backends.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    path: PathBuf,
+    program: Program,
+    pub(crate) warnings: Report,
 }
 
 /// All policies of an edge.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Policies {
+    backends: Arc<Backends>,
     active: ArcSwapOption<Loaded>,
     all: Mutex<BTreeMap<String, Arc<Loaded>>>,
 }
@@ -58,6 +69,8 @@ pub enum LoadError {
     Faults(Report),
     /// Its `vcl_init` failed.
     Init(String),
+    /// Its backends cannot be used.
+    Backends(String),
     /// There is one of this name.
     Taken(String),
     /// There is none of this name.
@@ -74,6 +87,7 @@ impl fmt::Display for LoadError {
             Self::Read(path, error) => write!(f, "cannot read the policy {}: {error}", path.display()),
             Self::Faults(report) => report.fmt(f),
             Self::Init(reason) => write!(f, "vcl_init failed: {reason}"),
+            Self::Backends(reason) => f.write_str(reason),
             Self::Taken(name) => write!(f, "there is a policy {name:?} already"),
             Self::Unknown(name) => write!(f, "there is no policy {name:?}"),
             Self::Active(name) => write!(f, "{name:?} is the active policy: use another before"),
@@ -84,9 +98,9 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-impl Loaded {
-    /// Compiles a file and what it includes, and runs its `vcl_init`; with the warnings.
-    fn from_file(name: &str, path: &Path, labels: Vec<String>) -> Result<(Self, Report), LoadError> {
+impl Compiled {
+    /// Compiles a file and what it includes, and runs its `vcl_init`.
+    pub(crate) fn from_file(path: &Path, labels: Vec<String>) -> Result<Self, LoadError> {
         let text = read(path).map_err(|error| LoadError::Read(path.to_owned(), error))?;
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let mut loader = |named: &str, _from: &str| {
@@ -98,8 +112,7 @@ impl Loaded {
         let (mut program, warnings) =
             thalweg_policy::compile(main, &mut loader, &known(labels)).map_err(LoadError::Faults)?;
         init(&mut program).map_err(LoadError::Init)?;
-        let loaded = Self { name: name.to_owned(), path: path.to_owned(), loaded_ms: now_ms(), program };
-        Ok((loaded, warnings))
+        Ok(Self { path: path.to_owned(), program, warnings })
     }
 }
 
@@ -164,6 +177,10 @@ fn init(program: &mut Program) -> Result<(), String> {
 }
 
 impl Policies {
+    pub(crate) fn new(backends: Arc<Backends>) -> Self {
+        Self { backends, active: ArcSwapOption::empty(), all: Mutex::default() }
+    }
+
     /// The policy that new requests run through.
     pub(crate) fn active(&self) -> Option<Arc<Loaded>> {
         self.active.load_full()
@@ -174,26 +191,32 @@ impl Policies {
         self.all().get(name).cloned()
     }
 
-    /// Loads a policy; new requests do not run through it yet. With the warnings.
+    /// Compiles a policy and looks its backends up, so that requests can run through it; they do not yet. With the
+    /// warnings.
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
-    pub fn load(&self, name: &str, path: &Path) -> Result<Report, LoadError> {
-        let labels = {
-            let all = self.all();
-            if all.contains_key(name) {
-                return Err(LoadError::Taken(name.into()));
-            }
-            if all.len() == LOADED_MAX {
-                return Err(LoadError::TooMany);
-            }
-            all.keys().cloned().collect()
-        };
-        let (loaded, warnings) = Loaded::from_file(name, path, labels)?;
-        match self.all().entry(name.to_owned()) {
-            std::collections::btree_map::Entry::Vacant(place) => place.insert(Arc::new(loaded)),
-            std::collections::btree_map::Entry::Occupied(_) => return Err(LoadError::Taken(name.into())),
-        };
+    pub async fn load(&self, name: &str, path: &Path) -> Result<Report, LoadError> {
+        let labels: Vec<_> = self.all().keys().cloned().collect();
+        let path = path.to_owned();
+        let compiled = tokio::task::spawn_blocking(move || Compiled::from_file(&path, labels)).await;
+        self.add(name, compiled.expect("no policy panics")?).await
+    }
+
+    /// Adds a policy that was compiled.
+    pub(crate) async fn add(&self, name: &str, compiled: Compiled) -> Result<Report, LoadError> {
+        let Compiled { path, program, warnings } = compiled;
+        let backends = PolicyBackends::load(&self.backends, program.backends(), program.probes()).await;
+        let backends = backends.map_err(|error| LoadError::Backends(error.to_string()))?;
+        let mut all = self.all();
+        if all.contains_key(name) {
+            return Err(LoadError::Taken(name.into()));
+        }
+        if all.len() == LOADED_MAX {
+            return Err(LoadError::TooMany);
+        }
+        let loaded = Loaded { name: name.to_owned(), path, loaded_ms: now_ms(), program, backends };
+        all.insert(name.to_owned(), Arc::new(loaded));
         Ok(warnings)
     }
 

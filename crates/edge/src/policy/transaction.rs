@@ -129,7 +129,7 @@ impl Transaction {
                 object,
                 session,
                 connection: &mut Socket { stream, steering, common: worker.steering() },
-                host: &Process { cache: worker.cache() },
+                host: &Process { cache: worker.cache(), backends: &loaded.backends },
                 log: &mut lock(lines),
                 kept,
                 workspace,

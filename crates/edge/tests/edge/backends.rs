@@ -2,11 +2,21 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::support::{Backend, TestEdge, config};
+use crate::support::{Backend, Client, Response, TestEdge, config};
 use thalweg_edge::{Config, Timeouts};
 use thalweg_http::Limits;
+use tokio::net::TcpStream;
+
+async fn admin(edge: &TestEdge, method: &str, fields: &str, content: &str) -> Response {
+    let mut client = Client::new(TcpStream::connect(edge.admin.unwrap()).await.unwrap());
+    let length = content.len();
+    client.request(method, "/backends", &format!("Content-Length: {length}\r\n{fields}")).await;
+    client.send(content.as_bytes()).await;
+    client.response().await
+}
 
 #[tokio::test]
 async fn fetches_beyond_the_connections_there_may_be_wait_their_turn() {
@@ -59,4 +69,45 @@ async fn the_limit_of_heads_holds_for_responses() {
         assert_eq!(client.response().await.status, status, "{head_bytes_max}");
         edge.stop().await;
     }
+}
+
+#[tokio::test]
+async fn an_operator_takes_a_backend_out_and_in() {
+    let backend = Backend::new().await;
+    let at = Some((Ipv4Addr::LOCALHOST, 0).into());
+    let edge = TestEdge::start(Config { admin: at, ..config(backend.address) });
+    let name = format!("http://{}", backend.address);
+    let order = |health: &str| format!("{{\"name\": \"{name}\", \"health\": \"{health}\"}}");
+
+    let set = admin(&edge, "POST", "", &order("sick")).await;
+    assert_eq!((set.status, set.content), (200, br#"{"backends":1,"status":"ok"}"#.to_vec()));
+    let listed = String::from_utf8(admin(&edge, "GET", "", "").await.content).unwrap();
+    let (state, since) = listed.split_once(",\"is_healthy\":false,").unwrap();
+    let address = backend.address;
+    assert_eq!(
+        state,
+        format!(
+            "{{\"backends\":[{{\"address\":\"{address}\",\"changed_unix_ms\":{}",
+            &state[state.len() - 13..]
+        )
+    );
+    assert_eq!(since, format!("\"name\":\"{name}\",\"probe\":null,\"set_health\":\"sick\"}}]}}"));
+    assert_eq!(edge.get("/a", "").await.status, 502);
+    assert!(!backend.is_asked_again().await);
+
+    assert_eq!(admin(&edge, "POST", "", &order("auto")).await.status, 200);
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    backend.fetch().await.respond("200 OK", "", b"back").await;
+    assert_eq!(client.response().await.content, b"back");
+
+    for (fields, order, status) in [
+        ("", order("ill"), 400),
+        ("", "{}".into(), 400),
+        ("", order("sick").replace("http", "ftp"), 404),
+        ("Origin: http://evil.example\r\n", order("sick"), 403),
+    ] {
+        assert_eq!(admin(&edge, "POST", fields, &order).await.status, status, "{fields}{order}");
+    }
+    edge.stop().await;
 }

@@ -11,6 +11,7 @@ mod faults;
 mod hops;
 mod interim;
 mod methods;
+mod policy;
 mod purge;
 mod ranges;
 mod relay;

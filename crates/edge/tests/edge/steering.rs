@@ -16,7 +16,7 @@ use thalweg_tcp::{congestion, sending};
 use crate::support::{Backend, Client, TestEdge, config};
 
 /// The edge's socket of a client's connection, which is one of this process.
-fn accepted(client: &Client) -> OwnedFd {
+pub(crate) fn accepted(client: &Client) -> OwnedFd {
     let wanted = client.stream.local_addr().unwrap();
     let this = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
     fs::read_dir("/proc/self/fd")

@@ -1,0 +1,147 @@
+//! Probes as a backend sees them, and what follows for its health.
+
+use std::sync::Arc;
+
+use super::*;
+
+/// One probe, answered in full; gives the request.
+async fn answer(listener: &TcpListener, status: &str) -> String {
+    let mut stream = accept(listener).await;
+    let request = head(&mut stream).await;
+    stream.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).await.unwrap();
+    request
+}
+
+fn policy(address: SocketAddr, probe: &str) -> String {
+    format!("backend a {{ .host = \"{address}\"; .probe = {{ .interval = 1ms; {probe} }} }}")
+}
+
+/// Good ones of its last probes, and whether that is enough.
+fn state(backends: &Backends) -> (u32, bool) {
+    let states = backends.states();
+    (states[0].good.unwrap().good, states[0].is_healthy)
+}
+
+/// That a probe comes says that the one before it has been noted: there is one at a time.
+#[tokio::test]
+async fn a_backend_is_healthy_while_enough_of_its_last_probes_are_good() {
+    let (listener, address) = listener().await;
+    let backends = none_configured();
+    let policy = load(&backends, &policy(address, ".url = \"/up\"; .window = 4; .threshold = 2;")).await;
+    let created_s = policy.changed_s(0);
+    assert_eq!(state(&backends), (1, false), "one less than enough");
+    let request = answer(&listener, "200 OK").await;
+    assert_eq!(request, "GET /up HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    // The state when a probe comes, and its answer.
+    let steps = [
+        ((2, true), "200 OK"),
+        ((3, true), "503 No"),
+        ((3, true), "503 No"),
+        ((2, true), "204 No Content"),
+        ((1, false), "200 OK"),
+        ((1, false), "200 OK"),
+        ((2, true), "503 No"),
+    ];
+    let (mut was_healthy, mut since_s) = (false, created_s);
+    for ((good, is_healthy), next) in steps {
+        let mut stream = accept(&listener).await;
+        assert_eq!(state(&backends), (good, is_healthy));
+        assert_eq!(policy.is_healthy(0), is_healthy);
+        if is_healthy == was_healthy {
+            assert_eq!(policy.changed_s(0), since_s);
+        }
+        assert!(policy.changed_s(0) >= since_s);
+        (was_healthy, since_s) = (is_healthy, policy.changed_s(0));
+        head(&mut stream).await;
+        stream.write_all(format!("HTTP/1.1 {next}\r\n\r\n").as_bytes()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_comes_late_or_does_not_end_is_no_good_probe() {
+    let (listener, address) = listener().await;
+    let backends = none_configured();
+    let probe = ".request = \"HEAD /x HTTP/1.0\" \"X-Probe: yes\"; .expected_response = 418; .timeout = 50ms; \
+                 .window = 1; .threshold = 1; .initial = 1;";
+    let policy = load(&backends, &policy(address, probe)).await;
+    assert!(policy.is_healthy(0), "as it begins");
+    let mut kept = Vec::new();
+    for (sent, ends, is_good) in [
+        ("", true, false),
+        ("HTTP/1.1 418 Teapot\r\n\r\n", true, true),
+        ("", false, false),
+        ("HTTP/1.0 418\r\nA: b\r\n\r\nsome", true, true),
+        ("HTTP/1.1 418 Teapot\r\n\r\n", false, false),
+        ("HTTP/1.1 418 Teapot\r\n\r\n", true, true),
+        ("SSH-2.0-418 x 418 \r\n", true, false),
+    ] {
+        let mut stream = accept(&listener).await;
+        assert_eq!(head(&mut stream).await, "HEAD /x HTTP/1.0\r\nX-Probe: yes\r\n\r\n");
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        if ends {
+            drop(stream);
+        } else {
+            kept.push(stream);
+        }
+        // The next one is kept waiting while the outcome of this one is looked at.
+        let next = accept(&listener).await;
+        assert_eq!(policy.is_healthy(0), is_good, "{sent:?}");
+        drop(next);
+    }
+    drop(listener);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    assert_eq!(backends.judge("a", Judgement::Healthy), 1);
+    assert!(policy.is_healthy(0), "as it was set");
+    backends.judge("a", Judgement::Auto);
+    while policy.is_healthy(0) {
+        assert!(tokio::time::Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_operator_decides_before_the_probe() {
+    let (listener, address) = listener().await;
+    let backends = none_configured();
+    let policy = load(&backends, &policy(address, ".window = 1; .threshold = 1; .initial = 1;")).await;
+    backends.judge("a", Judgement::Sick);
+    answer(&listener, "200 OK").await;
+    let waiting = accept(&listener).await;
+    assert_eq!(state(&backends), (1, false), "whatever the probe says");
+    backends.judge("a", Judgement::Auto);
+    assert_eq!(state(&backends), (1, true));
+    drop(waiting);
+    assert_eq!(backends.judge("b", Judgement::Sick), 0);
+    drop(policy);
+}
+
+#[tokio::test]
+async fn health_outlives_a_reload_and_ends_with_the_last_policy() {
+    let (listener, address) = listener().await;
+    let backends = none_configured();
+    let text = policy(address, ".window = 2; .threshold = 2;");
+    let first = load(&backends, &text).await;
+    answer(&listener, "200 OK").await;
+    let mut probing = accept(&listener).await;
+    assert!(first.is_healthy(0));
+    let second = load(&backends, &format!("{text} acl unrelated {{ \"192.0.2.1\"; }}")).await;
+    assert!(Arc::ptr_eq(first.get(0).unwrap(), second.get(0).unwrap()) && second.is_healthy(0));
+    drop(first);
+    let named = load(&backends, &text.replace("backend a", "backend b")).await;
+    let other = load(&backends, &text.replace(".window = 2", ".window = 3")).await;
+    assert!(!named.is_healthy(0) && !other.is_healthy(0), "these are others");
+    drop((named, other));
+    assert_eq!(backends.states().iter().filter(|state| state.is_healthy).count(), 1);
+
+    drop(second);
+    // It ends with the probe that is under way.
+    head(&mut probing).await;
+    drop(probing);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !backends.states().is_empty() {
+        assert!(tokio::time::Instant::now() < deadline, "{:?}", backends.states());
+        // Probes of those that are gone may have come by then.
+        tokio::select! { accepted = listener.accept() => drop(accepted), () = tokio::task::yield_now() => {} }
+    }
+    assert!(!load(&backends, &text).await.is_healthy(0), "nothing is known of it any more");
+}

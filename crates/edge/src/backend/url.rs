@@ -1,0 +1,111 @@
+//! The URL of a configured backend (RFC 9110 §4.2.1, without a path).
+
+use std::fmt;
+use std::str::FromStr;
+
+use thalweg_http::Authority;
+use thalweg_policy::program::{BackendAddress, BackendRow};
+
+/// The URL of a backend: `http://HOST[:PORT]`. A path has no meaning: targets are passed on as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendUrl {
+    host: String,
+    port: u16,
+}
+
+/// Why a text is no [`BackendUrl`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackendUrlError {
+    /// It does not begin with `http://`.
+    Scheme,
+    /// It has a path, query or fragment.
+    Path,
+    /// Host or port is not well-formed.
+    Authority(String),
+}
+
+impl fmt::Display for BackendUrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheme => f.write_str("a backend is http://HOST[:PORT]"),
+            Self::Path => f.write_str("a backend has no path: requests keep their own"),
+            Self::Authority(reason) => write!(f, "a backend is http://HOST[:PORT]: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for BackendUrlError {}
+
+impl FromStr for BackendUrl {
+    type Err = BackendUrlError;
+
+    fn from_str(text: &str) -> Result<Self, BackendUrlError> {
+        let rest = text.strip_prefix("http://").ok_or(BackendUrlError::Scheme)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.contains(['/', '?', '#']) {
+            return Err(BackendUrlError::Path);
+        }
+        let authority = Authority::parse(rest.as_bytes())
+            .map_err(|error| BackendUrlError::Authority(error.to_string()))?;
+        if authority.host().is_empty() {
+            return Err(BackendUrlError::Authority("the host is missing".into()));
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Self { host, port: authority.port().unwrap_or(80) })
+    }
+}
+
+impl BackendUrl {
+    /// The URL of the server at `address`.
+    pub fn at(address: std::net::SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port() }
+    }
+
+    /// The backend of this URL, which is its name.
+    pub(super) fn row(&self) -> BackendRow {
+        BackendRow {
+            name: self.to_string(),
+            address: Some(BackendAddress::Host { host: self.host.clone(), port: self.port }),
+            host_header: None,
+            connect_timeout_s: None,
+            first_byte_timeout_s: None,
+            between_bytes_timeout_s: None,
+            connections_max: None,
+            proxy_header: None,
+            preamble: Vec::new(),
+            probe: None,
+        }
+    }
+}
+
+impl fmt::Display for BackendUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "http://[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "http://{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn check(text: &str, expect: Expect) {
+        expect.assert_eq(&match text.parse::<BackendUrl>() {
+            Ok(url) => url.to_string(),
+            Err(error) => format!("error: {error}"),
+        });
+    }
+
+    #[test]
+    fn urls() {
+        check("http://127.0.0.1:8081", expect!["http://127.0.0.1:8081"]);
+        check("http://origin.example/", expect!["http://origin.example:80"]);
+        check("http://[::1]:9", expect!["http://[::1]:9"]);
+        check("https://a", expect!["error: a backend is http://HOST[:PORT]"]);
+        check("http://a/b", expect!["error: a backend has no path: requests keep their own"]);
+    }
+}

@@ -1,0 +1,342 @@
+//! Requests through policies, over real sockets: each step of vcl-step(7), what the backend saw, and what the kernel says
+//! of the connection.
+
+#![allow(clippy::unwrap_used)]
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use thalweg_edge::{BindError, Config, Edge};
+use thalweg_record::{CacheResult, Decider};
+use thalweg_tcp::congestion;
+
+use crate::steering::accepted;
+use crate::support::{Backend, Client, Response, TestEdge, config};
+
+const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
+
+/// A file that is there as long as its value.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("thalweg-policy-{}-{}.vcl", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// An edge with a policy of these subroutines, before `backend`, which the policy declares.
+fn edge(backend: &Backend, text: &str) -> TestEdge {
+    let port = backend.address.port();
+    let file = File::new(&format!(
+        "vcl 4.1;\nbackend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n{text}"
+    ));
+    let policy = Some(file.0.clone());
+    TestEdge::start(Config { policy, backends: Vec::new(), ..config(backend.address) })
+}
+
+/// What the edge answers to a GET of `path` that it has to fetch.
+async fn fetched(backend: &Backend, client: &mut Client, path: &str, fields: &str) -> (String, Response) {
+    client.request("GET", path, "").await;
+    let mut fetch = backend.fetch().await;
+    fetch.respond("200 OK", fields, path.as_bytes()).await;
+    let asked = std::mem::take(&mut fetch.request);
+    (asked, client.response().await)
+}
+
+async fn get(client: &mut Client, path: &str, fields: &str) -> Response {
+    client.request("GET", path, fields).await;
+    client.response().await
+}
+
+fn text(response: &Response) -> &str {
+    std::str::from_utf8(&response.content).unwrap()
+}
+
+#[tokio::test]
+async fn the_policy_of_varnish_software_sets_and_tells() {
+    let wanted = if congestion::check("bbr".parse().unwrap()).is_ok() { "bbr" } else { "reno" };
+    let backend = Backend::new().await;
+    let text = format!(
+        r#"import tcp;
+        sub vcl_recv {{
+            tcp.dump_info();
+            set req.http.x-tcp = tcp.congestion_algorithm("{wanted}");
+        }}"#
+    );
+    let edge = edge(&backend, &text);
+    let mut records = edge.records.follow();
+    let mut client = edge.client().await;
+    let (asked, _) = fetched(&backend, &mut client, "/a", "Cache-Control: max-age=60\r\n").await;
+    assert!(asked.contains("x-tcp: 0\r\n"), "{asked}");
+    assert_eq!(congestion::get(accepted(&client).as_fd()).unwrap().as_str(), wanted);
+    let record = records.recv().await.unwrap();
+    let lines: Vec<_> = record.lines.iter().map(|line| line.text.to_string()).collect();
+    assert!(lines[0].starts_with("tcpi: snd_mss=") && lines[0].contains(" retrans="), "{lines:?}");
+    assert!(lines[1].starts_with("tcpi2: pmtu=") && lines[1].contains(" reordering="), "{lines:?}");
+    assert_eq!(lines[2], format!("getsockopt() returned: {wanted}"));
+    let tcp = record.tcp.clone().unwrap();
+    assert_eq!((tcp.congestion_control.as_str(), tcp.decider), (wanted, Some(Decider::Policy)));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn the_policy_of_spotify_upgrades_a_connection_by_host_on_its_first_request() {
+    let wanted = if congestion::check("bbr".parse().unwrap()).is_ok() { "bbr" } else { "reno" };
+    let backend = Backend::new().await;
+    let text = format!(
+        r#"sub vcl_recv {{
+            if (req.http.x-original-host == "audio-fa-bbr.spotify.com" && client.requests == 1) {{
+                set client.socket.congestion_algorithm = "{wanted}";
+            }}
+        }}"#
+    );
+    let edge = edge(&backend, &text);
+    for (first, second, is_set) in
+        [("audio-fa-bbr.spotify.com", "a", true), ("a", "audio-fa-bbr.spotify.com", false)]
+    {
+        let mut records = edge.records.follow();
+        let mut client = edge.client().await;
+        for host in [first, second] {
+            client.request("GET", "/a", &format!("X-Original-Host: {host}\r\n")).await;
+            if records.is_empty() && is_set && host == first {
+                backend.fetch().await.respond("200 OK", CACHED, b"a").await;
+            }
+            assert_eq!(client.response().await.status, 200);
+            let tcp = records.recv().await.unwrap().tcp.clone().unwrap();
+            let decider = if is_set { Decider::Policy } else { Decider::Default };
+            assert_eq!(tcp.decider, Some(decider));
+            assert_eq!(tcp.congestion_control, congestion::get(accepted(&client).as_fd()).unwrap().as_str());
+        }
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_hit_a_miss_and_a_pass_go_their_ways() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv { if (req.url ~ "^/pass") { return (pass); } }
+        sub vcl_hit { set req.http.way = req.http.way + " hit" + obj.hits; }
+        sub vcl_miss { set req.http.way = req.http.way + " miss"; }
+        sub vcl_pass { set req.http.way = req.http.way + " pass"; }
+        sub vcl_backend_fetch { set bereq.http.seen = bereq.http.way; }
+        sub vcl_backend_response { set beresp.http.ttl = beresp.ttl; set beresp.ttl = 1h; }
+        sub vcl_deliver { set resp.http.way = req.http.way; unset resp.http.Cache-Status; }
+        "#,
+    );
+    let mut client = edge.client().await;
+    let (asked, missed) = fetched(&backend, &mut client, "/a", "Cache-Control: max-age=60\r\n").await;
+    assert!(asked.contains("seen: miss\r\n"), "{asked}");
+    assert_eq!((missed.field("way"), missed.field("ttl")), (Some("miss"), Some("60.000")));
+    assert_eq!(missed.field("cache-status"), None);
+    for number in 1..3 {
+        let hit = get(&mut client, "/a", "").await;
+        assert_eq!(hit.field("way"), Some(&*format!("hit{number}")));
+        assert_eq!(hit.field("age"), Some("0"));
+    }
+    for _ in 0..2 {
+        let (asked, passed) = fetched(&backend, &mut client, "/pass", "Cache-Control: max-age=60\r\n").await;
+        assert!(asked.contains("seen: pass\r\n"), "{asked}");
+        assert_eq!(passed.field("way"), Some("pass"));
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn conditions_and_ranges_count_as_the_policy_leaves_them() {
+    let backend = Backend::new().await;
+    let edge = edge(&backend, r#"sub vcl_recv { if (req.http.whole) { unset req.http.Range; } }"#);
+    let mut client = edge.client().await;
+    fetched(&backend, &mut client, "/content", "Cache-Control: max-age=60\r\nETag: \"a\"\r\n").await;
+    let part = get(&mut client, "/content", "Range: bytes=1-3\r\n").await;
+    assert_eq!((part.status, text(&part)), (206, "con"));
+    let whole = get(&mut client, "/content", "Range: bytes=1-3\r\nWhole: 1\r\n").await;
+    assert_eq!((whole.status, text(&whole)), (200, "/content"));
+    assert_eq!(get(&mut client, "/content", "If-None-Match: \"a\"\r\n").await.status, 304);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_answers_by_itself() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv {
+            if (req.url == "/teapot") { return (synth(418, "Short and stout")); }
+            if (req.url == "/plain") { return (synth(700, "to")); }
+            if (req.url == "/fail") { return (fail); }
+        }
+        sub vcl_synth {
+            if (resp.status == 700) {
+                set resp.http.Location = "http://" + req.http.host + "/" + resp.reason;
+                set resp.status = 302;
+                set resp.body = "";
+                return (deliver);
+            }
+        }
+        "#,
+    );
+    let mut records = edge.records.follow();
+    let mut client = edge.client().await;
+    let teapot = get(&mut client, "/teapot", "").await;
+    assert!(teapot.head.starts_with("HTTP/1.1 418 Short and stout\r\n"), "{}", teapot.head);
+    assert!(text(&teapot).contains("418 Short and stout"));
+    assert_eq!(records.recv().await.unwrap().cache, CacheResult::Synth);
+    let found = get(&mut client, "/plain", "").await;
+    assert!(found.head.starts_with("HTTP/1.1 302 Found\r\n"), "{}", found.head);
+    assert_eq!((found.field("location"), found.content.len()), (Some("http://media.example/to"), 0));
+    assert_eq!(get(&mut client, "/fail", "").await.status, 503);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_begins_again_with_the_request_as_it_is_and_ends() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv {
+            if (req.url == "/for-ever") { return (restart); }
+            if (req.restarts == 1) { set req.url = "/b"; }
+        }
+        sub vcl_deliver {
+            if (resp.status == 404 && req.restarts == 0) { return (restart); }
+            set resp.http.restarts = req.restarts;
+        }
+        "#,
+    );
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    let mut first = backend.fetch().await;
+    assert!(first.request.starts_with("GET /a "), "{}", first.request);
+    first.respond("404 Not Found", CACHED, b"").await;
+    let mut second = backend.fetch().await;
+    assert!(second.request.starts_with("GET /b "), "{}", second.request);
+    second.respond("200 OK", CACHED, b"b").await;
+    let response = client.response().await;
+    assert_eq!((response.status, response.field("restarts")), (200, Some("1")));
+    assert_eq!(get(&mut client, "/for-ever", "").await.status, 503);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_hashed_is_the_key_and_a_purge_forgets_it() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        acl purgers { "127.0.0.0"/8; }
+        sub vcl_recv {
+            if (req.method == "PURGE") {
+                if (client.ip !~ purgers || req.http.outside) { return (synth(405, "Not allowed")); }
+                return (purge);
+            }
+        }
+        sub vcl_hash { hash_data(regsub(req.url, "\?.*$", "")); return (lookup); }
+        "#,
+    );
+    let mut client = edge.client().await;
+    fetched(&backend, &mut client, "/a?1", "Cache-Control: max-age=60\r\n").await;
+    assert_eq!(text(&get(&mut client, "/a?2", "").await), "/a?1");
+    client.request("PURGE", "/a?3", "Outside: 1\r\n").await;
+    assert_eq!(client.response().await.status, 405);
+    assert_eq!(text(&get(&mut client, "/a?2", "").await), "/a?1");
+    client.request("PURGE", "/a?3", "").await;
+    assert!(client.response().await.head.starts_with("HTTP/1.1 200 Purged\r\n"));
+    let (_, anew) = fetched(&backend, &mut client, "/a?4", "Cache-Control: max-age=60\r\n").await;
+    assert_eq!(text(&anew), "/a?4");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn the_backend_side_retries_makes_errors_and_decides_what_is_stored() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_backend_response {
+            if (beresp.status == 500 && bereq.retries < 2) { return (retry); }
+            if (beresp.status == 500) { return (error(504, "Gave up")); }
+            if (bereq.url == "/cookie") { unset beresp.http.Set-Cookie; set beresp.ttl = 10s; }
+        }
+        sub vcl_backend_error { set beresp.body = "sorry: " + beresp.reason; return (deliver); }
+        "#,
+    );
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    for _ in 0..3 {
+        backend.fetch().await.respond("500 Oops", "Connection: close\r\n", b"").await;
+    }
+    let response = client.response().await;
+    assert!(response.head.starts_with("HTTP/1.1 504 "), "{}", response.head);
+    assert_eq!(text(&response), "sorry: Gave up");
+
+    fetched(&backend, &mut client, "/cookie", "Set-Cookie: a=b\r\nCache-Control: no-store\r\n").await;
+    // The built-in policy, which comes after, still refuses what says no-store.
+    fetched(&backend, &mut client, "/cookie", "Set-Cookie: a=b\r\n").await;
+    assert_eq!(get(&mut client, "/cookie", "").await.field("set-cookie"), None);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_is_passed_with_its_content() {
+    let backend = Backend::new().await;
+    let edge = edge(&backend, "sub vcl_deliver { set resp.http.method = req.method; }");
+    let mut client = edge.client().await;
+    for method in ["POST", "OPTIONS"] {
+        client.request(method, "/a", "Content-Length: 3\r\n").await;
+        client.send(b"abc").await;
+        let mut fetch = backend.fetch().await;
+        assert_eq!(fetch.client.exactly(3).await, b"abc");
+        fetch.respond("201 Created", "Connection: close\r\n", b"made").await;
+        let response = client.response().await;
+        assert_eq!((response.status, response.field("method"), text(&response)), (201, Some(method), "made"));
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_pipe_hands_the_connection_through() {
+    let backend = Backend::new().await;
+    let edge = edge(&backend, r#"sub vcl_recv { if (req.http.Upgrade) { return (pipe); } }"#);
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "Upgrade: echo\r\n").await;
+    let mut fetch = backend.fetch().await;
+    assert!(fetch.request.contains("Connection: close\r\n"), "{}", fetch.request);
+    fetch.send("HTTP/1.1 101 Switching Protocols\r\n\r\nhello").await;
+    assert!(client.head().await.starts_with("HTTP/1.1 101 "));
+    assert_eq!(client.exactly(5).await, b"hello");
+    client.send(b"and back").await;
+    assert_eq!(fetch.client.exactly(8).await, b"and back");
+    drop(fetch);
+    assert!(client.is_closed().await);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_with_faults_is_refused_before_anything_is_served() {
+    let backend = Backend::new().await;
+    let file = File::new("vcl 4.1;\nsub vcl_recv { set req.http.a = beresp.ttl; }\n");
+    let config = Config { policy: Some(file.0.clone()), ..config(backend.address) };
+    match Edge::bind(config) {
+        Err(BindError::Policy(error)) => {
+            let told = error.to_string();
+            assert!(told.contains(":2:") && told.contains("beresp.ttl"), "{told}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
