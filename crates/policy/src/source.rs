@@ -69,17 +69,19 @@ impl std::fmt::Display for Place {
 }
 
 impl Sources {
-    /// Adds a file; `None` past [`FILES_MAX`].
-    pub(crate) fn add(&mut self, file: File) -> Option<u32> {
-        if self.files.len() >= FILES_MAX {
-            return None;
-        }
+    /// Adds a file. Whoever includes one asks [`is_full`](Self::is_full) first.
+    pub(crate) fn add(&mut self, file: File) -> u32 {
         self.files.push(file);
-        u32::try_from(self.files.len() - 1).ok()
+        self.count() - 1
+    }
+
+    /// Whether no file may be included any more. The built-in one is none of those.
+    pub(crate) fn is_full(&self) -> bool {
+        self.files.len() >= FILES_MAX
     }
 
     pub(crate) fn count(&self) -> u32 {
-        u32::try_from(self.files.len()).expect("there are at most FILES_MAX files")
+        u32::try_from(self.files.len()).expect("there are FILES_MAX files and the built-in one")
     }
 
     pub(crate) fn file(&self, index: u32) -> &File {

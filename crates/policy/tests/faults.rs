@@ -569,6 +569,14 @@ fn what_is_not_used() {
     );
 }
 
+/// Found by the fuzz target: with so many files the built-in policy was not read, and the checker needs it.
+#[test]
+fn too_many_files() {
+    let text = format!("vcl 4.1; {} backend b none;", "include \"a\"; ".repeat(300));
+    let report = build_with(&text, &[("a", "# nothing")]).expect_err("wrong");
+    assert!(report.to_string().contains("more than 256 files"), "{report}");
+}
+
 #[test]
 fn limits() {
     let deep = format!("{}true{}", "(".repeat(60), ")".repeat(60));

@@ -93,17 +93,16 @@ impl Parser<'_, '_> {
     /// Makes `file` the one that is read; false if it is past a limit.
     fn enter(&mut self, file: File, from: Span) -> bool {
         if file.text.len() > FILE_BYTES_MAX {
-            let named = File { name: file.name, text: String::new() };
-            if let Some(index) = self.sources.add(named) {
-                let at = if self.includes == 0 { Span { file: index, ..Span::default() } } else { from };
-                self.faults.error(at, format!("a file of more than {FILE_BYTES_MAX} bytes"));
-            }
+            let index = self.sources.add(File { name: file.name, text: String::new() });
+            let at = if self.includes == 0 { Span { file: index, ..Span::default() } } else { from };
+            self.faults.error(at, format!("a file of more than {FILE_BYTES_MAX} bytes"));
             return false;
         }
-        let Some(index) = self.sources.add(file) else {
+        if self.includes > 0 && self.sources.is_full() {
             self.faults.error(from, format!("more than {} files", crate::source::FILES_MAX));
             return false;
-        };
+        }
+        let index = self.sources.add(file);
         self.tokens = lex(&self.sources.file(index).text, index, self.faults);
         self.at = 0;
         true
