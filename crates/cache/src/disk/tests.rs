@@ -280,6 +280,29 @@ fn the_budget_holds_and_what_is_used_stays() {
 }
 
 #[test]
+fn what_makes_room_in_the_index_is_searched_for_in_so_many_steps() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    for number in 0..10 {
+        store(&cache, &number.to_string(), &content(number, 100_000));
+    }
+    cache.stop_disk();
+    let cache = place.open(GIB);
+    let tier = cache.disk.as_ref().unwrap();
+    for number in 0..10 {
+        read(&hit(&cache, &number.to_string())).unwrap();
+    }
+    let mut steps = 4;
+    assert!(!tier.evict_for_index(&mut steps) && steps == 0, "{steps} left");
+    assert!(!tier.evict_for_index(&mut steps), "it has looked at enough");
+    // Six more had their second chance; the four from before have none left.
+    let mut steps = 100;
+    assert!(tier.evict_for_index(&mut steps) && steps == 93, "{steps} left");
+    assert_eq!(cache.stored(), 9);
+    cache.stop_disk();
+}
+
+#[test]
 fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
     let place = Place::new();
     let cache = place.open(GIB);
@@ -291,7 +314,7 @@ fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
     block_on(reader.next(1)).unwrap().unwrap();
     let (tier, copy) = (cache.disk.as_ref().unwrap(), hit(&cache, "a").content.copy().unwrap());
     copy.take_hit();
-    assert!(tier.evict_for_index());
+    assert!(tier.evict_for_index(&mut 1));
     wait("removed", || place.files().is_empty());
     assert!(matches!(look_up(&cache, "a"), Lookup::Miss(..)));
     let mut at = 1;
