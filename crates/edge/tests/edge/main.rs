@@ -16,6 +16,7 @@ mod ranges;
 mod relay;
 mod resume;
 mod rules;
+mod slices;
 mod stop;
 mod support;
 mod trailers;
