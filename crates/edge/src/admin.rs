@@ -88,6 +88,8 @@ async fn stats(State(told): State<Told>) -> Response {
     let stats = json!({
         "connections": told.connections.load(Relaxed),
         "stored_responses": told.cache.stored(),
+        "memory_bytes": arena.live_bytes(),
+        "index_bytes": told.cache.index_bytes(),
         "memory_slabs": arena.slabs_max(),
         "memory_slabs_free": arena.free_slabs(),
         "disk": told.cache.disk_stats().map(|disk| json!({

@@ -15,6 +15,7 @@ use thalweg_policy::step::Action;
 use thalweg_record::CacheResult;
 use tokio::net::TcpStream;
 
+use crate::backend::Route;
 use crate::content::Content;
 use crate::fetch;
 use crate::interim::{Asker, head_of};
@@ -189,7 +190,7 @@ pub(crate) struct Policed<'a> {
 
 impl Ask<'_> {
     /// The request as it is by now.
-    fn head(&self) -> &RequestHead {
+    pub(crate) fn head(&self) -> &RequestHead {
         self.policy.as_ref().map_or(self.request, |policy| &policy.transaction.req)
     }
 
@@ -233,12 +234,31 @@ impl Ask<'_> {
         }
     }
 
+    /// With what slices of its answer are asked for, and where: what `vcl_backend_fetch` makes of the request. `None` where
+    /// the policy lets none be fetched.
+    pub(crate) fn slices(&self, worker: &Worker) -> (RequestHead, Option<Route>) {
+        let mut bereq = self.head().clone();
+        let Some(policy) = &self.policy else { return (bereq, Some(Route::default())) };
+        let mut fetching = policy.transaction.fetching(false);
+        let route = match fetching.run(Sub::BackendFetch, &mut bereq, None, worker.cache()) {
+            Action::Fetch => fetching.route(&mut bereq, worker.cache()),
+            _ => None,
+        };
+        (bereq, route)
+    }
+
     /// What the request says of caching, where that counts. Under a policy that is the policy's to say.
     fn asked(&self, worker: &Worker) -> RequestCacheControl {
         match &self.policy {
             Some(policy) => policy.transaction.asked(),
             None => asked(worker, self.request),
         }
+    }
+
+    /// Whether the policy allows less grace than `stored` has taken by now.
+    fn is_past_grace(&self, stored: &Stored) -> bool {
+        let grace_s = self.policy.as_ref().and_then(|policy| policy.transaction.client.grace_s);
+        grace_s.is_some_and(|grace_s| -(stored.freshness().ttl_s(now_ms()) as f64) >= grace_s)
     }
 
     /// Whether it does not wait for a fetch of somebody else.
@@ -257,7 +277,7 @@ pub(crate) async fn answer(
     let mut slices = true;
     for _ in 0..WAITS_MAX {
         let found = find(worker, key, ask, client, &mut slices).await?;
-        let Some(mut sliced) = Sliced::instead(worker, key, ask.head(), client.ip, &found, slices) else {
+        let Some(mut sliced) = Sliced::instead(worker, key, ask, client.ip, &found, slices) else {
             return Ok(found);
         };
         if ask.asked(worker).only_if_cached && !sliced.is_stored(&found.head) {
@@ -292,7 +312,7 @@ async fn find(
     client: Asker<'_>,
     slices: &mut bool,
 ) -> Result<Found, Instead> {
-    let asked = ask.asked(worker);
+    let mut asked = ask.asked(worker);
     for _ in 0..WAITS_MAX {
         match worker.cache().look_up(key, &ask.head().fields, &asked, now_ms()) {
             Lookup::Hit(stored) if ask.hit(worker, &stored)? => {
@@ -330,6 +350,11 @@ async fn find(
                     Err(Failure::NotShared) => return pass(worker, ask, client, forward).await,
                     Err(failure) => Err(Refusal::failed(&failure, forward).into()),
                 };
+            }
+            Lookup::Refresh(stored, fill) if ask.is_past_grace(&stored) => {
+                // As if it had none: whoever finds it then asks about it and waits.
+                drop(fill);
+                asked.no_cache = true;
             }
             Lookup::Refresh(stored, fill) => {
                 let delivers = ask.hit(worker, &stored)?;

@@ -142,6 +142,11 @@ impl Edge {
         self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
+    /// The policies that requests run through.
+    pub fn policies(&self) -> Arc<Policies> {
+        self.shared.policies.clone()
+    }
+
     /// The records of all responses, to follow.
     pub fn records(&self) -> Records {
         self.shared.log.records().clone()

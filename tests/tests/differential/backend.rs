@@ -1,10 +1,11 @@
 //! A backend that answers by script: the n-th request of a sequence gets its n-th answer, the last one again and again.
-//! It notes what it was asked. A condition that holds for the answer is met with a 304; ranges are ignored.
+//! It notes what it was asked. A condition that holds for the answer is met with a 304; ranges are ignored, but for the rest
+//! of an answer that breaks off.
 //!
 //! **Invariant:** one exchange on each connection; what was asked is noted before it is answered.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -13,6 +14,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thalweg_http::date;
 
 use crate::sequence::{Answer, Form, Sequence};
+
+/// What comes of an answer that halts before a proxy that wants no more is given time to leave.
+const LITTLE_BYTES: usize = 64 * 1024;
+/// A proxy that is still there by then wants the rest. Nothing but its leaving can be waited for.
+const GONE_MAX: Duration = Duration::from_millis(300);
 
 /// A request, as it came to the backend.
 #[derive(Debug, Clone)]
@@ -37,6 +43,8 @@ struct State {
 #[derive(Default)]
 struct Seen {
     asked: Vec<Asked>,
+    /// How many of them have had their answer, as far as they wanted it.
+    answered: usize,
     /// Answers are kept back until the test lets go.
     held: bool,
 }
@@ -66,10 +74,18 @@ impl Backend {
 
     /// Waits until `count` requests of a sequence have come; false if they do not.
     pub(crate) fn wait_for(&self, name: &str, count: usize, time_max: Duration) -> bool {
+        self.wait_until(name, time_max, |seen| seen.asked.len() >= count)
+    }
+
+    /// Waits until `count` answers of a sequence have been sent, or are not wanted any more.
+    pub(crate) fn wait_answered(&self, name: &str, count: usize, time_max: Duration) -> bool {
+        self.wait_until(name, time_max, |seen| seen.answered >= count)
+    }
+
+    fn wait_until(&self, name: &str, time_max: Duration, is_so: impl Fn(&Seen) -> bool) -> bool {
         let seen = self.state.seen.lock().unwrap();
-        let few =
-            |seen: &mut HashMap<String, Seen>| seen.get(name).map_or(0, |seen| seen.asked.len()) < count;
-        let (_seen, waited) = self.state.changed.wait_timeout_while(seen, time_max, few).unwrap();
+        let waits = |seen: &mut HashMap<String, Seen>| !seen.get(name).is_some_and(&is_so);
+        let (_seen, waited) = self.state.changed.wait_timeout_while(seen, time_max, waits).unwrap();
         !waited.timed_out()
     }
 
@@ -95,9 +111,38 @@ impl State {
         }
         let asked = Asked { method, fields };
         let answer = self.note(name, &asked);
+        let sent = self.send(&stream, name, &answer, &asked);
+        self.seen.lock().unwrap().entry(name.to_owned()).or_default().answered += 1;
+        self.changed.notify_all();
+        sent
+    }
+
+    fn send(
+        &self,
+        mut stream: &TcpStream,
+        name: &str,
+        answer: &Answer,
+        asked: &Asked,
+    ) -> std::io::Result<()> {
         match answer.form {
             Form::Closed => Ok(()),
-            _ => (&stream).write_all(&write(&answer, &asked)),
+            Form::Broken(length) => {
+                stream.write_all(&until(answer, asked, length))?;
+                self.wait_while_held(name);
+                Ok(())
+            }
+            Form::Halting(length) => {
+                let all = write(answer, asked);
+                let (first, rest) = all.split_at(all.len() - answer.content.len() + length);
+                let (little, rest) = rest.split_at(LITTLE_BYTES);
+                stream.write_all(first)?;
+                self.wait_while_held(name);
+                stream.write_all(little)?;
+                stream.set_read_timeout(Some(GONE_MAX))?;
+                let has_left = matches!(stream.read(&mut [0]), Ok(0));
+                if has_left { Ok(()) } else { stream.write_all(rest) }
+            }
+            _ => stream.write_all(&write(answer, asked)),
         }
     }
 
@@ -109,8 +154,16 @@ impl State {
         let answer = script[of_name.asked.len().min(script.len() - 1)].clone();
         of_name.asked.push(asked.clone());
         self.changed.notify_all();
-        let _released = self.changed.wait_while(seen, |seen| seen[name].held).unwrap();
+        drop(seen);
+        if !matches!(answer.form, Form::Halting(_) | Form::Broken(_)) {
+            self.wait_while_held(name);
+        }
         answer
+    }
+
+    fn wait_while_held(&self, name: &str) {
+        let seen = self.seen.lock().unwrap();
+        let _released = self.changed.wait_while(seen, |seen| seen[name].held).unwrap();
     }
 }
 
@@ -150,6 +203,21 @@ fn write(answer: &Answer, asked: &Asked) -> Vec<u8> {
         }
     }
     out.into_bytes()
+}
+
+/// The bytes of an answer that breaks off after `length` bytes of its content, or those of the rest.
+fn until(answer: &Answer, asked: &Asked, length: usize) -> Vec<u8> {
+    let all = answer.content.len();
+    if asked.field("range") == Some(&format!("bytes={length}-")) {
+        let head =
+            format!("HTTP/1.1 206 Scripted\r\nConnection: close\r\nContent-Length: {}\r\n", all - length);
+        let fields: String = answer.fields.lines().map(|line| format!("{line}\r\n")).collect();
+        let rest = &answer.content[length..];
+        return format!("{head}{fields}Content-Range: bytes {length}-{}/{all}\r\n\r\n{rest}", all - 1).into();
+    }
+    let mut out = write(answer, asked);
+    out.truncate(out.len() - (all - length));
+    out
 }
 
 /// Whether the client has what would be sent.

@@ -3,6 +3,7 @@
 //! An outcome is what the client got, `status "content" field=value`, then a bar, then each request that the backend
 //! got for it, `METHOD condition=value`; `-` if it was not asked.
 
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -20,6 +21,8 @@ const LATER: Duration = Duration::from_millis(3100);
 const BEHIND_MAX: Duration = Duration::from_secs(2);
 /// Requests that are not made to wait for the first one have reached the backend by then.
 const TOGETHER_MAX: Duration = Duration::from_millis(500);
+/// Content that is told as it is; of more, its length.
+const CONTENT_TOLD_MAX: usize = 1000;
 /// Requests of a client about what it has, or a part.
 const CONDITIONS: [&str; 6] =
     ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
@@ -69,6 +72,18 @@ fn take(server: &Server, sequence: &Sequence, step: &Step) -> String {
             }
             tell(&response, request, sequence)
         }
+        Step::Begin(request) => {
+            let stream = begin(server, name, request);
+            server.backend.hold(name, false);
+            tell(&receive(stream, request).unwrap(), request, sequence)
+        }
+        Step::Leave(request) => {
+            // With unread bytes the connection is reset.
+            drop(begin(server, name, request));
+            server.backend.hold(name, false);
+            assert!(server.backend.wait_answered(name, before + 1, BEHIND_MAX), "{name}: the backend waits");
+            "left".into()
+        }
         Step::Together(request, count) => together(server, sequence, request, *count, before),
         Step::Later => unreachable!("it is no step to take"),
     };
@@ -98,13 +113,27 @@ fn together(server: &Server, sequence: &Sequence, request: &Request, count: usiz
     told.join(" & ")
 }
 
+/// A response that has begun, of which the backend keeps the rest back, if it was asked.
+fn begin(server: &Server, name: &str, request: &Request) -> TcpStream {
+    server.backend.hold(name, true);
+    let stream = send(server.address, name, request).unwrap();
+    assert!(stream.peek(&mut [0]).unwrap() > 0, "{name}: the connection ended");
+    stream
+}
+
 fn tell(response: &Response, request: &Request, sequence: &Sequence) -> String {
     let mut told = response.status.to_string();
     let content = without_boundary(&response.content, response);
     // What a proxy says of its own has other words.
+    // How much of what is cut has come is chance.
+    let is_start =
+        !response.whole && sequence.answers.iter().any(|answer| answer.content.starts_with(&*content));
     let own = response.status >= 400 && !sequence.answers.iter().any(|answer| answer.content == content);
-    if request.method != "HEAD" && !matches!(response.status, 204 | 304) && !own {
-        told += &format!(" {content:?}");
+    if request.method != "HEAD" && !matches!(response.status, 204 | 304) && !own && !is_start {
+        told += &match content.len() {
+            0..=CONTENT_TOLD_MAX => format!(" {content:?}"),
+            length => format!(" {length} bytes"),
+        };
     }
     for name in sequence.shown.iter().filter(|name| !own || **name == "content-range") {
         let values: Vec<_> = response

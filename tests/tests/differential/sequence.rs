@@ -33,6 +33,11 @@ pub(crate) enum Form {
     Chunked,
     /// Not at all: the connection is closed.
     Closed,
+    /// After so much of its content, and once the test lets go of it, the connection is closed; but all of the rest goes
+    /// to who asks for that.
+    Broken(usize),
+    /// After so much of its content, it is kept back until the test lets go of it.
+    Halting(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +55,10 @@ pub(crate) enum Step {
     Behind(Request),
     /// Asked again until this content comes.
     Until(Request, &'static str),
+    /// Asked; once the response has begun, the backend goes on with it.
+    Begin(Request),
+    /// Asked; with the first of the content the client leaves, then all of it comes.
+    Leave(Request),
     /// So many at a time, sent while the backend keeps its answer back.
     Together(Request, usize),
     /// Lifetimes of a second, and a second's use after them, are over. No step by number.
@@ -90,6 +99,18 @@ impl Sequence {
         self
     }
 
+    /// The last answer breaks off after `length` bytes of its content.
+    pub(crate) fn breaks_off(mut self, length: usize) -> Self {
+        self.last().form = Form::Broken(length);
+        self
+    }
+
+    /// The last answer halts after `length` bytes of its content.
+    pub(crate) fn halts(mut self, length: usize) -> Self {
+        self.last().form = Form::Halting(length);
+        self
+    }
+
     fn last(&mut self) -> &mut Answer {
         self.answers.last_mut().expect("an answer comes before what is said of it")
     }
@@ -109,6 +130,19 @@ impl Sequence {
 
     pub(crate) fn head(self, fields: &'static str) -> Self {
         self.step(Step::Ask(Request { method: "HEAD", tail: "", fields }))
+    }
+
+    /// A request that may change something, without content.
+    pub(crate) fn change(self, method: &'static str) -> Self {
+        self.step(Step::Ask(Request { method, tail: "", fields: "Content-Length: 0" }))
+    }
+
+    pub(crate) fn begin(self) -> Self {
+        self.step(Step::Begin(Request { method: "GET", tail: "", fields: "" }))
+    }
+
+    pub(crate) fn leave(self) -> Self {
+        self.step(Step::Leave(Request { method: "GET", tail: "", fields: "" }))
     }
 
     pub(crate) fn later(self) -> Self {

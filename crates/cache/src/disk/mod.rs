@@ -34,6 +34,7 @@ mod write;
 mod tests;
 
 pub(crate) use content::{Copy, Open, Reading};
+pub(crate) use queue::STEPS_MAX;
 pub(crate) use tier::Tier;
 
 use std::io;

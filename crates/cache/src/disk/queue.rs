@@ -1,12 +1,15 @@
 //! Which response leaves the disk next: second chance over those on it, in the order they came.
+//!
+//! Not S3-FIFO, as in memory: what comes is in memory as well, which may be larger than the small queue, and there its uses
+//! are not seen from here. So the queue that decides what stays would hold what may not go yet, and know nothing of it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use super::Copy;
 
-/// Copies that one search for a victim looks at.
-const STEPS_MAX: usize = 256;
+/// Copies that are looked at for one that may go: a bound on what a single request pays.
+pub(crate) const STEPS_MAX: usize = 256;
 
 /// What lies on disk, the next to go first.
 #[derive(Debug, Default)]
@@ -27,10 +30,12 @@ impl Queue {
     }
 
     /// The next to go: what only the disk has, and nobody used since it was last looked at. If there is no such thing
-    /// and `any` is given, something that memory has too, else what was used longest ago.
-    pub(super) fn victim(&mut self, any: bool) -> Option<Arc<Copy>> {
+    /// and `any` is given, something that memory has too, else what was used longest ago. Looks at each copy once at most,
+    /// and at no more than `steps` of them, from which it takes as many as it looked at.
+    pub(super) fn victim(&mut self, any: bool, steps: &mut usize) -> Option<Arc<Copy>> {
         let (mut in_memory, mut used) = (None, None);
-        for _ in 0..STEPS_MAX.min(self.copies.len()) {
+        for _ in 0..(*steps).min(self.copies.len()) {
+            *steps -= 1;
             let Some(copy) = self.copies.pop_front()?.upgrade().filter(|copy| !copy.is_gone()) else {
                 continue;
             };

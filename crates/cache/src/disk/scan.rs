@@ -99,7 +99,7 @@ impl Tier {
         lock(&self.queue).push_old(&copy);
         // More than there may be now: the budget was lowered.
         while (!self.has_room(0) || cache.is_index_full())
-            && let Some(victim) = self.evict(true)
+            && let Some(victim) = self.evict()
         {
             self.remove(victim.name());
         }

@@ -1,7 +1,6 @@
 //! The tier on a real directory: found again, within its budget, and never wrong, whatever happens to its files.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use thalweg_http::cache_control::RequestCacheControl;
 use super::record::BLOCK_BYTES;
 use super::{Disk, Stats};
 
+mod damage;
 mod purges;
 
 use crate::arena::SLAB_BYTES;
@@ -280,6 +280,29 @@ fn the_budget_holds_and_what_is_used_stays() {
 }
 
 #[test]
+fn what_makes_room_in_the_index_is_searched_for_in_so_many_steps() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    for number in 0..10 {
+        store(&cache, &number.to_string(), &content(number, 100_000));
+    }
+    cache.stop_disk();
+    let cache = place.open(GIB);
+    let tier = cache.disk.as_ref().unwrap();
+    for number in 0..10 {
+        read(&hit(&cache, &number.to_string())).unwrap();
+    }
+    let mut steps = 4;
+    assert!(!tier.evict_for_index(&mut steps) && steps == 0, "{steps} left");
+    assert!(!tier.evict_for_index(&mut steps), "it has looked at enough");
+    // Six more had their second chance; the four from before have none left.
+    let mut steps = 100;
+    assert!(tier.evict_for_index(&mut steps) && steps == 93, "{steps} left");
+    assert_eq!(cache.stored(), 9);
+    cache.stop_disk();
+}
+
+#[test]
 fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
     let place = Place::new();
     let cache = place.open(GIB);
@@ -291,7 +314,7 @@ fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
     block_on(reader.next(1)).unwrap().unwrap();
     let (tier, copy) = (cache.disk.as_ref().unwrap(), hit(&cache, "a").content.copy().unwrap());
     copy.take_hit();
-    assert!(tier.evict_for_index());
+    assert!(tier.evict_for_index(&mut 1));
     wait("removed", || place.files().is_empty());
     assert!(matches!(look_up(&cache, "a"), Lookup::Miss(..)));
     let mut at = 1;
@@ -304,155 +327,6 @@ fn a_reader_of_what_is_evicted_reads_it_to_its_end() {
     }
     assert_eq!(at, all.len());
     cache.stop_disk();
-}
-
-/// Stores one response, does something to its file, and looks what the next process makes of it: the content as it was,
-/// or nothing, and then the file is gone.
-fn damage(place: &Place, all: &[u8], damage: impl FnOnce(&Path)) -> bool {
-    let _ = fs::remove_dir_all(&place.0);
-    let cache = place.open(GIB);
-    store(&cache, "a", all);
-    cache.stop_disk();
-    damage(&place.file());
-    let cache = place.open(GIB);
-    let is_served = match look_up(&cache, "a") {
-        Lookup::Hit(stored) => match read(&stored) {
-            Ok(bytes) => {
-                assert!(bytes == all, "wrong bytes were served");
-                true
-            }
-            Err(failure) => {
-                assert_eq!(failure, Failure::Unreadable);
-                assert!(matches!(look_up(&cache, "a"), Lookup::Miss(..)));
-                false
-            }
-        },
-        Lookup::Miss(..) => false,
-        _ => panic!("neither stored nor missing"),
-    };
-    if !is_served {
-        assert_eq!(stats(&cache).errors, 1);
-        wait("removed", || place.files().is_empty());
-        assert_eq!((stats(&cache).responses, stats(&cache).bytes), (0, 0));
-    }
-    cache.stop_disk();
-    is_served
-}
-
-fn flip(path: &Path, at: u64) {
-    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).unwrap();
-    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
-}
-
-#[test]
-fn a_file_that_is_damaged_at_any_byte_is_never_served() {
-    let place = Place::new();
-    // Its header is about 150 bytes; each of them, some of the zeros after them, and all of the content.
-    for at in (0..160).chain((160..4096).step_by(300)).chain(4096..4096 + 100) {
-        assert!(!damage(&place, &content(3, 100), |path| flip(path, at)), "{at}");
-    }
-    let large = content(3, 2 * BLOCK_BYTES + 10);
-    for at in [0, BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 9] {
-        assert!(!damage(&place, &large, |path| flip(path, 4096 + at as u64)), "{at}");
-    }
-    assert!(damage(&place, &large, |_| ()), "what is sound is served");
-}
-
-#[test]
-fn a_file_of_another_length_is_never_served() {
-    let place = Place::new();
-    let all = content(3, BLOCK_BYTES + 10);
-    for length in
-        [0, 1, 24, 100, 4095, 4096, 5000, 4096 + BLOCK_BYTES, 4096 + BLOCK_BYTES + 9, 4096 + BLOCK_BYTES + 11]
-    {
-        let cut = |path: &Path| {
-            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length as u64).unwrap();
-        };
-        assert!(!damage(&place, &all, cut), "{length}");
-    }
-}
-
-#[test]
-fn what_is_not_of_this_tier_is_removed_inside_its_directory_alone() {
-    let place = Place::new();
-    let cache = place.open(GIB);
-    store(&cache, "a", b"content");
-    cache.stop_disk();
-    let (file, name) = (place.file(), place.file().file_name().unwrap().to_owned());
-    let name = name.to_str().unwrap();
-    let inside = file.parent().unwrap();
-    let later = name.replace("-0", "-1");
-    let unknown = [
-        "x",
-        "-",
-        &name[..40],
-        &name.to_uppercase(),
-        &format!("{name}.old"),
-        &later,
-        &format!("{later}.head"),
-    ];
-    unknown.iter().for_each(|name| fs::write(inside.join(name), b"thalweg\0?").unwrap());
-    fs::write(place.0.join("v1/tmp/0000000000000001"), b"unfinished").unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", inside.join("link")).unwrap();
-    fs::create_dir(inside.join("directory")).unwrap();
-    fs::write(place.0.join("theirs"), b"theirs").unwrap();
-    fs::create_dir(place.0.join("v0")).unwrap();
-    let cache = place.open(GIB);
-    assert_eq!(read(&hit(&cache, "a")).unwrap(), b"content");
-    wait("removed", || place.files().len() == 2);
-    assert!(inside.join("directory").is_dir() && fs::exists("/etc/passwd").unwrap());
-    assert!(place.0.join("theirs").exists() && place.0.join("v0").is_dir());
-    cache.stop_disk();
-}
-
-#[test]
-fn of_two_files_of_one_response_the_later_counts() {
-    let place = Place::new();
-    let cache = place.open(GIB);
-    store(&cache, "a", b"first");
-    let older = (place.file(), fs::read(place.file()).unwrap());
-    cache.remove_stored(&hit(&cache, "a"));
-    wait("removed", || place.files().is_empty());
-    store(&cache, "a", b"second");
-    cache.stop_disk();
-    // As if the process had been killed before it could remove the older one.
-    fs::write(&older.0, &older.1).unwrap();
-    let cache = place.open(GIB);
-    assert_eq!(read(&hit(&cache, "a")).unwrap(), b"second");
-    wait("removed", || place.files().len() == 1);
-    assert_eq!(stats(&cache).responses, 1);
-    cache.stop_disk();
-}
-
-#[test]
-fn a_head_that_was_torn_leaves_the_one_before() {
-    for torn in [false, true] {
-        let place = Place::new();
-        let cache = place.open(GIB);
-        let mut first = miss(&cache, "a");
-        let freshness = Freshness { lifetime_s: 0, ..head(7, &[]).freshness };
-        first.begin(Head { freshness, ..head(7, &[("ETag", "\"a\"")]) }, 0);
-        first.append(Bytes::from_static(b"content"), 0).unwrap();
-        first.complete();
-        let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a") else { panic!("not stale") };
-        wait("written", || stored.content.copy().is_some());
-        fill.validated(&stored, head(7, &[("ETag", "\"a\""), ("X-New", "yes")]), drop);
-        wait("head written", || place.files().len() == 2);
-        cache.stop_disk();
-        if torn {
-            let head = place.files().into_iter().find(|path| path.extension().is_some()).unwrap();
-            flip(&head, 100);
-        }
-        let cache = place.open(GIB);
-        match look_up(&cache, "a") {
-            Lookup::Hit(stored) if !torn => assert!(stored.head.fields.contains("x-new")),
-            Lookup::Stale(_, _, stored) if torn => assert!(!stored.head.fields.contains("x-new")),
-            _ => panic!("the wrong head, torn: {torn}"),
-        }
-        cache.stop_disk();
-    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::files::Directory;
 use super::jobs::Jobs;
 use super::journaling::{Journal, Start};
 use super::owed::Owed;
-use super::queue::Queue;
+use super::queue::{Queue, STEPS_MAX};
 use super::record::{BLOCK_BYTES, CONTENT_BYTES_MAX};
 use super::{Copy, Disk, Open, Stats};
 use crate::fill::Backing;
@@ -310,10 +310,21 @@ impl Tier {
         self.bytes.load(Relaxed).saturating_add(more) <= bytes_max
     }
 
-    /// Takes what the queue gives out of the disk, and of the index unless memory has it too. With `any` it takes what
-    /// is in use rather than nothing. The file is still there; it is the caller's to remove.
-    pub(super) fn evict(&self, any: bool) -> Option<Arc<Copy>> {
-        let victim = lock(&self.queue).victim(any)?;
+    /// Takes what the queue gives out of the disk, rather what is in use than nothing, and out of the index unless memory
+    /// has it too. The file is still there; it is the caller's to remove.
+    pub(super) fn evict(&self) -> Option<Arc<Copy>> {
+        self.take_out(true, &mut { STEPS_MAX })
+    }
+
+    /// Makes room in the index: something that only the disk has, and nobody used of late, is forgotten, if `steps` are
+    /// enough to find it.
+    pub(crate) fn evict_for_index(&self, steps: &mut usize) -> bool {
+        let victim = self.take_out(false, steps);
+        victim.is_some_and(|victim| self.writes.put(Write::Remove(victim.name())))
+    }
+
+    fn take_out(&self, any: bool, steps: &mut usize) -> Option<Arc<Copy>> {
+        let victim = lock(&self.queue).victim(any, steps)?;
         if let Some(cache) = self.cache.upgrade() {
             cache.left_disk(&victim);
         }
@@ -321,12 +332,6 @@ impl Tier {
             self.uncount(bytes);
         }
         Some(victim)
-    }
-
-    /// Makes room in the index: something that only the disk has, if there is anything, is forgotten.
-    pub(crate) fn evict_for_index(&self) -> bool {
-        let victim = self.evict(false);
-        victim.is_some_and(|victim| self.writes.put(Write::Remove(victim.name())))
     }
 
     fn run_reads(self: &Arc<Self>) {

@@ -124,7 +124,7 @@ impl Tier {
             if self.has_room(bytes) {
                 return true;
             }
-            let Some(victim) = self.evict(true) else { return false };
+            let Some(victim) = self.evict() else { return false };
             self.remove(victim.name());
         }
         self.has_room(bytes)

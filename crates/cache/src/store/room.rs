@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Cache, Stored};
 use crate::arena::SLAB_BYTES;
+use crate::disk;
 use crate::fill::{Progress, Settled};
 use crate::sync::lock;
 
@@ -45,7 +46,7 @@ impl Cache {
     /// and only readers still hold it, or it has taken long enough.
     pub fn make_room(&self, want_bytes: u64) {
         let slabs = FREE_SLABS_MIN + usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
-        let (mut evicted_bytes, mut compactions) = (0, 0);
+        let (mut evicted_bytes, mut compactions, mut disk_steps) = (0, 0, disk::STEPS_MAX);
         for _ in 0..EVICTION_STEPS_MAX {
             let is_index_full = self.is_index_full();
             let is_short = is_index_full
@@ -53,7 +54,7 @@ impl Cache {
             if !is_short {
                 return;
             }
-            if is_index_full && self.disk.as_ref().is_some_and(|disk| disk.evict_for_index()) {
+            if is_index_full && self.disk.as_ref().is_some_and(|tier| tier.evict_for_index(&mut disk_steps)) {
                 continue;
             }
             if compactions < COMPACTIONS_MAX && self.arena.compact() {

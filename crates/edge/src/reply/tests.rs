@@ -104,13 +104,14 @@ fn check_head(status: u16, delimited: Delimited, version: Version, keep_alive: b
     let head = head(None);
     let content_range = (status == 206).then_some("bytes 0-1/2");
     let reply = ReplyHead {
+        reason: None,
         status,
         fields: &head.fields,
         own: None,
         age_s: Some(7),
         delimited,
         content_range,
-        cache_status: CacheStatus { hit: true, ..CacheStatus::default() },
+        cache_status: Some(CacheStatus { hit: true, ..CacheStatus::default() }),
         version,
         keep_alive,
     };

@@ -10,6 +10,7 @@ use thalweg_http::validators::strong_etag;
 use thalweg_http::{Fields, RequestHead, ResponseHead, range};
 
 use super::{Asked, Representation, serves_ranges};
+use crate::backend::Route;
 use crate::exchange::Exchange;
 use crate::worker::Worker;
 use crate::{fetch, now_ms};
@@ -118,15 +119,16 @@ async fn split(
 pub(super) async fn fetch_slice(
     worker: Arc<Worker>,
     mut fill: Fill,
-    request: RequestHead,
+    (request, route): (RequestHead, Route),
     of: Representation,
     index: u64,
     client: IpAddr,
 ) {
     let bytes = of.bytes(index);
     let asked = Asked { bytes: bytes.clone(), of: Some(of.clone()) };
-    let mut exchange = match fetch::start(&worker, &mut fetch::Request::slice(&request, asked), client).await
-    {
+    let mut wanted = fetch::Request::slice(&request, asked);
+    wanted.route = route;
+    let mut exchange = match fetch::start(&worker, &mut wanted, client).await {
         Ok(exchange) => exchange,
         Err(failure) => return fill.fail(failure),
     };

@@ -12,7 +12,8 @@ use thalweg_record::CacheResult;
 
 use super::fetching::fetch_slice;
 use super::{Representation, serves_ranges, slice_bytes};
-use crate::answer::Found;
+use crate::answer::{Ask, Found};
+use crate::backend::Route;
 use crate::content::Content;
 use crate::now_ms;
 use crate::reply::{Part, part};
@@ -26,6 +27,9 @@ const OPENS_MAX: usize = 3;
 pub(crate) struct Sliced {
     worker: Arc<Worker>,
     request: RequestHead,
+    /// What slices are asked for with, and where; nowhere if the policy will not have it.
+    asking: RequestHead,
+    route: Option<Route>,
     client: IpAddr,
     of: Representation,
     /// What is still to be read.
@@ -59,20 +63,24 @@ impl Sliced {
     pub(crate) fn instead(
         worker: &Arc<Worker>,
         key: &str,
-        request: &RequestHead,
+        ask: &Ask<'_>,
         client: IpAddr,
         found: &Found,
         far: bool,
     ) -> Option<Self> {
+        let request = ask.head();
         let far = far && found.cache != CacheResult::Hit;
         if found.verbatim || !(found.head.sliced || far && is_far(worker, request, found)) {
             return None;
         }
         let of = Representation::of(worker, key, &found.head)?;
+        let (asking, route) = ask.slices(worker);
         let (worker, request) = (worker.clone(), request.clone());
         Some(Self {
             worker,
             request,
+            asking,
+            route,
             client,
             left: 0..of.length,
             of,
@@ -224,8 +232,11 @@ impl Sliced {
     }
 
     fn fetch(&self, fill: Fill, index: u64) {
-        let (worker, request) = (self.worker.clone(), self.request.clone());
-        self.worker.spawn(fetch_slice(worker, fill, request, self.of.clone(), index, self.client));
+        let Some(route) = self.route.clone() else {
+            return fill.fail(Failure::Backend("the policy lets no slice be fetched".into()));
+        };
+        let (worker, of, to) = (self.worker.clone(), self.of.clone(), (self.asking.clone(), route));
+        self.worker.spawn(fetch_slice(worker, fill, to, of, index, self.client));
     }
 }
 

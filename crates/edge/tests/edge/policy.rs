@@ -340,3 +340,64 @@ async fn a_policy_with_faults_is_refused_before_anything_is_served() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn grace_is_served_while_a_refresh_is_under_way_and_no_longer_than_the_policy_allows() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv { if (req.http.strict) { set req.grace = 0s; } }
+        sub vcl_backend_response { set beresp.grace = 1h; }
+        "#,
+    );
+    let mut client = edge.client().await;
+    // Stale as it comes, by its age.
+    let stale = "Cache-Control: max-age=60\r\nAge: 59\r\n";
+    fetched(&backend, &mut client, "/a", stale).await;
+    // Its last second has to pass.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    assert_eq!(text(&get(&mut client, "/a", "").await), "/a");
+    let mut refresh = backend.fetch().await;
+    refresh.respond("200 OK", stale, b"new").await;
+    let mut strict = edge.client().await;
+    while text(&get(&mut strict, "/a", "").await) != "new" {}
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    strict.request("GET", "/a", "Strict: 1\r\n").await;
+    backend.fetch().await.respond("200 OK", "Cache-Control: max-age=60\r\n", b"newest").await;
+    assert_eq!(text(&strict.response().await), "newest");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn another_policy_takes_new_requests_and_leaves_those_under_way() {
+    let backend = Backend::new().await;
+    let port = backend.address.port();
+    let file = |word: &str| {
+        File::new(&format!(
+            "vcl 4.1; backend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}
+            sub vcl_deliver {{ set resp.http.policy = \"{word}\"; }}"
+        ))
+    };
+    let (first, second) = (file("first"), file("second"));
+    let edge =
+        Edge::bind(Config { policy: Some(first.0.clone()), backends: Vec::new(), ..config(backend.address) })
+            .unwrap();
+    let policies = edge.policies();
+    let edge = TestEdge::run(edge);
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    let mut under_way = backend.fetch().await;
+    policies.load("second", &second.0).await.unwrap();
+    policies.activate("second").unwrap();
+    assert_eq!(
+        policies.list().iter().map(|it| (&*it.name, it.in_use > 0)).collect::<Vec<_>>(),
+        [("boot", true), ("second", false)]
+    );
+    policies.discard("boot").unwrap();
+    policies.discard("second").unwrap_err();
+    under_way.respond("200 OK", "Cache-Control: max-age=60\r\n", b"a").await;
+    assert_eq!(client.response().await.field("policy"), Some("first"));
+    assert_eq!(get(&mut client, "/a", "").await.field("policy"), Some("second"));
+    edge.stop().await;
+}

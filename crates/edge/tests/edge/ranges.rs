@@ -9,14 +9,14 @@ use crate::support::{Backend, Client, Response, TestEdge, config, content, field
 use thalweg_edge::Config;
 use tokio::task::JoinHandle;
 
-const SLICE: usize = 100_000;
-const FRESH: &str = "Cache-Control: max-age=60\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\n";
+pub(crate) const SLICE: usize = 100_000;
+pub(crate) const FRESH: &str = "Cache-Control: max-age=60\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\n";
 
-fn start(backend: &Backend) -> TestEdge {
+pub(crate) fn start(backend: &Backend) -> TestEdge {
     TestEdge::start(Config { slice_bytes: SLICE as u64, ..config(backend.address) })
 }
 
-fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
+pub(crate) fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
     let address = edge.address;
     tokio::spawn(async move {
         let mut client = Client::new(tokio::net::TcpStream::connect(address).await.unwrap());
@@ -26,7 +26,7 @@ fn get(edge: &TestEdge, fields: &'static str) -> JoinHandle<Response> {
 }
 
 /// The head of a 206 with `range` of `length` bytes, and its content.
-fn partial(range: std::ops::Range<usize>, length: usize, fields: &str) -> Vec<u8> {
+pub(crate) fn partial(range: std::ops::Range<usize>, length: usize, fields: &str) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {}-{}/{length}\r\n{fields}\r\n",
         range.len(),
@@ -37,7 +37,7 @@ fn partial(range: std::ops::Range<usize>, length: usize, fields: &str) -> Vec<u8
 }
 
 /// The range that a request asks for.
-fn asked(request: &str) -> Option<std::ops::Range<usize>> {
+pub(crate) fn asked(request: &str) -> Option<std::ops::Range<usize>> {
     let (first, last) = field(request, "range")?.strip_prefix("bytes=")?.split_once('-')?;
     Some(first.parse().unwrap()..last.parse::<usize>().unwrap() + 1)
 }

@@ -209,3 +209,107 @@ async fn an_error_with_a_validator_is_not_made_fresh_again_nor_served_stale() {
     assert_eq!(second.await.unwrap().content, b"back");
     edge.stop().await;
 }
+
+/// What a backend sends to say that what is stored is still good.
+const STILL_GOOD: &str = "HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\n";
+
+#[tokio::test]
+async fn rfc8246_2_a_reload_of_what_does_not_change_is_a_hit_while_it_is_fresh() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let fields = "Cache-Control: max-age=60, immutable\r\nAge: 20\r\nETag: \"v1\"\r\n";
+    let (mut fetch, _) = stored(&backend, &edge, fields).await;
+    let reload = "Cache-Control: max-age=0\r\n";
+    let hit = edge.get("/a", reload).await;
+    assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.head);
+    // A forced reload asks, and what comes of it is not immutable any more.
+    let forced = get(&edge, "Cache-Control: no-cache\r\n");
+    fetch.next().await;
+    fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=60\r\nAge: 20\r\n\r\n")).await;
+    assert!(forced.await.unwrap().cache_status().contains("fwd=request; fwd-status=304"));
+    // Nor is it after its lifetime.
+    for (now, why) in [("max-age=10, immutable", "request"), ("max-age=60", "stale")] {
+        let reloaded = get(&edge, reload);
+        fetch.next().await;
+        fetch.send(format!("{STILL_GOOD}Cache-Control: {now}\r\nAge: 20\r\n\r\n")).await;
+        let reloaded = reloaded.await.unwrap();
+        assert!(reloaded.cache_status().contains(&format!("fwd={why}; fwd-status=304")), "{}", reloaded.head);
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_5_2_1_3_who_wants_it_fresh_for_longer_has_it_validated() {
+    let backend = Backend::new().await;
+    let rules = Rules { grace_s: 600, ..Rules::default() };
+    let edge = TestEdge::start(Config { rules, ..config(backend.address) });
+    let fields = "Cache-Control: max-age=600\r\nAge: 500\r\nETag: \"v1\"\r\n";
+    let (mut fetch, _) = stored(&backend, &edge, fields).await;
+    let hit = edge.get("/a", "Cache-Control: min-fresh=50\r\n").await;
+    assert!(hit.cache_status().starts_with("thalweg; hit"), "{}", hit.head);
+    let only = edge.get("/a", "Cache-Control: min-fresh=200, only-if-cached\r\n").await;
+    assert_eq!(only.status, 504);
+    let longer = get(&edge, "Cache-Control: min-fresh=200\r\n");
+    fetch.next().await;
+    assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
+    fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=600\r\nAge: 700\r\n\r\n")).await;
+    assert!(longer.await.unwrap().cache_status().contains("fwd=request; fwd-status=304"));
+    // Stale by now: good for who does not ask for it, in the grace time, and for nobody else.
+    let strict = get(&edge, "Cache-Control: min-fresh=0\r\n");
+    fetch.next().await;
+    fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=600\r\n\r\n")).await;
+    assert!(strict.await.unwrap().cache_status().contains("fwd=stale; fwd-status=304"));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9111_5_2_2_8_proxy_revalidate_is_for_this_cache() {
+    let backend = Backend::new().await;
+    let rules = Rules { stale_if_error_s: 600, grace_s: 600, ..Rules::default() };
+    let edge = TestEdge::start(Config { rules, ..config(backend.address) });
+    let fields = "Cache-Control: max-age=10, stale-while-revalidate=60, stale-if-error=60, proxy-revalidate\r\n\
+                  Age: 20\r\nETag: \"v1\"\r\n";
+    let (mut fetch, _) = stored(&backend, &edge, fields).await;
+    for asks in ["", "Cache-Control: max-stale\r\n"] {
+        let failed = get(&edge, asks);
+        fetch.next().await;
+        assert_eq!(field(&fetch.request, "if-none-match"), Some("\"v1\""));
+        // An error that is not stored leaves what is.
+        fetch.respond("404 Not Found", "Cache-Control: no-store\r\n", b"").await;
+        assert_eq!(failed.await.unwrap().status, 404);
+    }
+    let failed = get(&edge, "");
+    fetch.next().await;
+    fetch.respond("503 Service Unavailable", "Cache-Control: no-store\r\n", b"busy").await;
+    assert_eq!(failed.await.unwrap().status, 503);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn surrogate_control_goes_between_the_other_two_where_it_is_set() {
+    for (set, fields, lifetime_s) in [
+        (true, "Surrogate-Control: max-age=60\r\nCache-Control: no-store\r\n", Some(60)),
+        (true, "Surrogate-Control: no-store\r\nCache-Control: max-age=60\r\n", None),
+        (true, "Surrogate-Control: max-age=60\r\nCDN-Cache-Control: max-age=70\r\n", Some(70)),
+        (true, "Surrogate-Control: max-age=60, content=\"ESI/1.0\"\r\nExpires: 0\r\n", Some(60)),
+        (false, "Surrogate-Control: no-store\r\nCache-Control: max-age=60\r\n", Some(60)),
+        (false, "Surrogate-Control: max-age=60\r\nCache-Control: no-store\r\n", None),
+    ] {
+        let backend = Backend::new().await;
+        let rules = Rules { surrogate_control: set, ..Rules::default() };
+        let edge = TestEdge::start(Config { rules, ..config(backend.address) });
+        let (_fetch, first) = stored(&backend, &edge, fields).await;
+        match lifetime_s {
+            Some(lifetime_s) => {
+                let told = format!("thalweg; fwd=uri-miss; fwd-status=200; ttl={lifetime_s}; stored");
+                assert_eq!(first.cache_status(), told, "{set} {fields}");
+                assert_eq!(edge.get("/a", "Cache-Control: only-if-cached\r\n").await.status, 200);
+            }
+            None => {
+                assert!(first.cache_status().ends_with("detail=no-store"), "{set} {fields}");
+                assert_eq!(edge.get("/a", "Cache-Control: only-if-cached\r\n").await.status, 504);
+            }
+        }
+        edge.stop().await;
+    }
+}

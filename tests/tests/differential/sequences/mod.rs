@@ -1,6 +1,8 @@
 //! All sequences, by subject.
 
+mod changes;
 mod conditions;
+mod fetches;
 mod fields;
 mod ranges;
 mod requests;
@@ -24,6 +26,8 @@ pub(crate) fn all() -> Vec<Sequence> {
         ranges::all(),
         conditions::all(),
         fields::all(),
+        changes::all(),
+        fetches::all(),
     ]
     .concat();
     let mut names: Vec<_> = all.iter().map(|sequence| sequence.name).collect();

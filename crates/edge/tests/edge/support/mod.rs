@@ -36,7 +36,10 @@ pub fn config(backend: SocketAddr) -> Config {
 
 impl TestEdge {
     pub fn start(config: Config) -> Self {
-        let edge = Edge::bind(config).unwrap();
+        Self::run(Edge::bind(config).unwrap())
+    }
+
+    pub fn run(edge: Edge) -> Self {
         let (stop, stopped) = oneshot::channel();
         let (address, admin, records) = (edge.local_addr(), edge.admin_addr(), edge.records());
         let running = tokio::spawn(edge.run(async {

@@ -1,0 +1,24 @@
+//! Fetches that break off, and that nobody reads any more (RFC 9110 §14.2, RFC 9111 §3.3).
+
+use crate::sequence::{Sequence, sequence};
+
+/// Far more than is fetched for nobody.
+const LARGE_BYTES: usize = 8 << 20;
+/// More than any proxy keeps back until it has more.
+const FIRST_BYTES: usize = 1 << 20;
+
+pub(crate) fn all() -> Vec<Sequence> {
+    let content: &str = Box::leak("x".repeat(LARGE_BYTES).into_boxed_str());
+    let broken =
+        |name, fields| sequence(name, "RFC 9110 §14.2").ok(fields, content).breaks_off(FIRST_BYTES).begin();
+    vec![
+        broken("broken", "Cache-Control: max-age=60\nETag: \"a\"").begin(),
+        broken("broken-weak", "Cache-Control: max-age=60\nETag: W/\"a\""),
+        broken("broken-without-ranges", "Cache-Control: max-age=60\nETag: \"a\"\nAccept-Ranges: none"),
+        sequence("left", "RFC 9111 §3.3")
+            .ok("Cache-Control: max-age=60", content)
+            .halts(FIRST_BYTES)
+            .leave()
+            .get(""),
+    ]
+}
