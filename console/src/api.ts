@@ -64,11 +64,18 @@ export interface ResponseRecord {
   /** Why the response was not sent whole. */
   cut?: string;
   tcp?: TcpState;
+  /** What the policy logged of the request, in order. */
+  lines?: { tag: string; text: string }[];
+  /** Lines that found no room. */
+  lines_lost?: number;
 }
 
 /** The kernel's view of the connection when the response ended. */
 export interface TcpState {
   congestion_control: string;
+  /** When the connection was accepted, before anybody decided. */
+  congestion_control_start?: string;
+  decider?: "default" | "rule" | "experiment" | "policy";
   rtt_us: number;
   min_rtt_us?: number;
   snd_cwnd: number;

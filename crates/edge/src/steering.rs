@@ -42,7 +42,7 @@ pub(crate) struct Steering {
     retrans_before: u32,
 }
 
-const _: () = assert!(size_of::<Steering>() <= 48);
+const _: () = assert!(size_of::<Steering>() <= 40);
 
 /// An algorithm that somebody wants for a connection.
 #[derive(Debug, Clone, Copy)]

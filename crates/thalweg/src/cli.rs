@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError};
 
 use crate::config::{Edge, Flags, IngestUrl, Origin, Value};
+use crate::log::{Query, reference};
 
 /// Everything after the program's name.
 #[derive(Debug, Parser)]
@@ -91,12 +92,7 @@ Warnings about a policy are told and change nothing.")]
     },
 
     /// Follow the request log, with what the kernel said of each connection
-    #[command(after_help = "\
-Examples:
-  thalweg log                          what the edge on this machine does now
-  thalweg log /var/log/thalweg.json    a log file's last lines and what is added, over rotations
-  thalweg log - < thalweg.json         standard input, to its end
-  thalweg log --json | jq 'select(.ttfb_us > 50000)'")]
+    #[command(after_help = log_help())]
     Log {
         /// A log file, or - for standard input; without it the edge is asked
         #[arg(value_name = "FILE|-", conflicts_with = "admin")]
@@ -107,6 +103,9 @@ Examples:
         /// How many of a file's last lines to begin with
         #[arg(long, value_name = "N", default_value_t = 10, requires = "file")]
         lines: usize,
+        /// Show only the records for which this holds
+        #[arg(short, long, value_name = "EXPRESSION", value_parser = Query::parse)]
+        query: Option<Query>,
         /// Print the records as they are, one JSON object a line
         #[arg(long)]
         json: bool,
@@ -183,6 +182,30 @@ Example for bash:
         /// The shell
         shell: Shell,
     },
+}
+
+/// What the log command teaches.
+fn log_help() -> String {
+    format!(
+        "\
+Examples:
+  thalweg log                          what the edge on this machine does now
+  thalweg log /var/log/thalweg.json    a log file's last lines and what is added, over rotations
+  thalweg log - < thalweg.json         standard input, to its end
+  thalweg log -q 'tcpi.rtt > 100ms and path ~ \".m4s$\"'
+  thalweg log -q 'not complete or status >= 500 or vcl_error'
+  thalweg log --json | jq 'select(.ttfb_us > 50000)'
+
+An expression joins tests by and, or, not and parentheses. A test is a field, an operator, a value:
+  text     == != and, for regular expressions, ~ !~   path ~ \"^/live/\"   cache == hit
+  numbers  == != < <= > >=                            bytes > 100kB   goodput < 5Mbit/s
+A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s MB/s.
+Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
+{}
+lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl and timestamp
+are those of one tag. Any line may do.",
+        reference("  ")
+    )
 }
 
 /// The text of a ban, if it is one.

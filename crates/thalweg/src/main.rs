@@ -81,13 +81,13 @@ fn run(command: Command) -> anyhow::Result<()> {
             print_or_gone(&format!("{}: no fault found\n", file.display()));
             Ok(())
         }
-        Command::Log { file, lines, admin, json } => {
+        Command::Log { file, lines, admin, query, json } => {
             let from = match &file {
                 Some(path) if path == Path::new("-") => log::From::Stdin,
                 Some(path) => log::From::File(path, lines),
                 None => log::From::Admin(admin),
             };
-            log::run(from, json)
+            log::run(from, query, json)
         }
         Command::Purge { urls, tags, soft, admin } => purge::purge(admin, &urls, &tags, soft),
         Command::Ban { expression, admin } => purge::ban(admin, &expression),

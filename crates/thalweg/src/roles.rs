@@ -291,6 +291,12 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             Congestion::System => None,
             Congestion::Named(name) => Some(name),
         },
+        steering_size_bytes_min: edge.steering_size_min.value.bytes,
+        tcp_notsent_lowat_bytes: edge
+            .tcp_notsent_lowat
+            .as_ref()
+            .map(|lowat| u32::try_from(lowat.value.bytes).expect("bounded by its declaration")),
+        tcp_slow_start_after_idle: edge.tcp_slow_start_after_idle.value.0,
         purge_from: match &edge.purge_from {
             Some(from) => from.value.iter().filter_map(|from| from.0).collect(),
             None => IpPrefix::LOOPBACK.into(),

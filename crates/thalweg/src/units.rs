@@ -23,9 +23,10 @@ pub(crate) struct Span {
 }
 
 /// A unit's name and how many of the smallest unit it holds.
-type Unit = (&'static str, u64);
+pub(crate) type Unit = (&'static str, u64);
 
-const SIZE_UNITS: &[Unit] = &[
+/// Units of sizes, in bytes.
+pub(crate) const SIZE_UNITS: &[Unit] = &[
     ("B", 1),
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -37,7 +38,8 @@ const SIZE_UNITS: &[Unit] = &[
     ("TB", 1_000_000_000_000),
 ];
 
-const SPAN_UNITS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+/// Units of spans, in milliseconds.
+pub(crate) const SPAN_UNITS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
 
 /// Why a text is no quantity, in words for the one who wrote it.
 #[derive(Debug, PartialEq, Eq)]

@@ -71,6 +71,94 @@ fn standard_input_is_read_to_its_end() {
 }
 
 #[test]
+fn an_expression_says_which_records_are_shown() {
+    let steered = record(200).replace("\"complete\"", concat!(
+        r#""tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120000,"#,
+        r#""snd_cwnd":10,"retransmits":0,"lost":0},"lines":[{"tag":"VCL_Log","text":"getsockopt() returned: bbr"}],"complete""#,
+    ));
+    let input = format!("{}{steered}oops\n{}", record(200), record(404));
+    let run = |args: &[&str]| {
+        let mut child = thalweg(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+        (output.status.code(), said)
+    };
+    let (code, said) = run(&["log", "-", "-q", "tcpi.rtt > 100ms and path ~ \"^/b$\""]);
+    assert_eq!(code, Some(0));
+    expect![[r#"
+        TIME (UTC)   ST  CACHE      CONTENT    TTFB   TOTAL     GOODPUT CC        RTT     MIN  CWND    DELIVERY  RETR LOST CLIENT                REQUEST
+        23:00:00.123 200 hit          1000B   850us  1.90ms  4.21Mbit/s bbr     120ms       -    10           -     0    0 127.0.0.1:50000       GET a/b [cubic to bbr by policy]
+            VCL_Log   getsockopt() returned: bbr
+        thalweg: not a response record: expected value at line 1 column 1
+    "#]].assert_eq(&said);
+    let (code, said) = run(&["log", "-", "--json", "--query", "vcl_log ~ \"returned: bbr\""]);
+    assert_eq!(code, Some(0));
+    assert_eq!(said, steered + "thalweg: not a response record: expected value at line 1 column 1\n");
+    let (code, said) = run(&["log", "-", "-q", "tcpi.rt > 100ms"]);
+    assert_eq!(code, Some(2));
+    expect![[r#"
+        error: invalid value 'tcpi.rt > 100ms' for '--query <EXPRESSION>': no field is named tcpi.rt; did you mean tcpi.rtt?
+          tcpi.rt > 100ms
+          ^^^^^^^
+        fields:
+          time client method host path status bytes ttfb duration goodput cache protocol complete cut
+          tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
+          vcl_error vcl_acl timestamp lines_lost v
+
+        For more information, try '--help'.
+    "#]].assert_eq(&said);
+}
+
+#[test]
+fn the_help_of_the_log_teaches_expressions() {
+    let output = thalweg(&["log", "--help"]).output().unwrap();
+    expect![[r#"
+        Follow the request log, with what the kernel said of each connection
+
+        Usage: thalweg log [OPTIONS] [FILE|-]
+
+        Arguments:
+          [FILE|-]  A log file, or - for standard input; without it the edge is asked
+
+        Options:
+              --admin <ADDR:PORT>   The edge's admin address [default: 127.0.0.1:8082]
+              --lines <N>           How many of a file's last lines to begin with [default: 10]
+          -q, --query <EXPRESSION>  Show only the records for which this holds
+              --json                Print the records as they are, one JSON object a line
+          -h, --help                Print help
+
+        Examples:
+          thalweg log                          what the edge on this machine does now
+          thalweg log /var/log/thalweg.json    a log file's last lines and what is added, over rotations
+          thalweg log - < thalweg.json         standard input, to its end
+          thalweg log -q 'tcpi.rtt > 100ms and path ~ ".m4s$"'
+          thalweg log -q 'not complete or status >= 500 or vcl_error'
+          thalweg log --json | jq 'select(.ttfb_us > 50000)'
+
+        An expression joins tests by and, or, not and parentheses. A test is a field, an operator, a value:
+          text     == != and, for regular expressions, ~ !~   path ~ "^/live/"   cache == hit
+          numbers  == != < <= > >=                            bytes > 100kB   goodput < 5Mbit/s
+        A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s
+        MB/s.
+        Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
+          time client method host path status bytes ttfb duration goodput cache protocol complete cut
+          tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
+          vcl_error vcl_acl timestamp lines_lost v
+        lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl and timestamp
+        are those of one tag. Any line may do.
+    "#]]
+    .assert_eq(&String::from_utf8(output.stdout).unwrap());
+}
+
+#[test]
 fn no_edge_at_the_admin_address() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let output = thalweg(&["log", "--admin", &free]).output().unwrap();

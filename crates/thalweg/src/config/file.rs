@@ -152,7 +152,8 @@ fn unknown_section(name: &str) -> String {
     format!("unknown section {name:?}; {hint}")
 }
 
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The known name that is most like this one, if any is like it.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)

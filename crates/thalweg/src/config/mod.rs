@@ -22,6 +22,7 @@ pub(crate) use value::{Congestion, IngestUrl, LogTarget, Value};
 
 use declare::Section;
 pub(crate) use declare::Set;
+pub(crate) use file::nearest;
 
 use std::collections::HashSet;
 use std::fs;

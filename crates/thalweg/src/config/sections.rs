@@ -11,7 +11,7 @@ use thalweg_edge::BackendUrl;
 use super::declare::section;
 use super::value::{
     Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
-    PurgeFrom, Switch,
+    PurgeFrom, SlowStart, Switch,
 };
 use crate::units::{Size, Span};
 
@@ -61,6 +61,17 @@ section! {
         threads: Count = unset("one for each core"), within("1", "1024");
         /// The congestion control of client connections; "system" leaves the kernel's choice.
         congestion_control: Congestion = default("system");
+        /// The response from which on a steering rule or an experiment changes the congestion control, or once so much has
+        /// been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
+        steering_size_min: Size = default("100kB"), within("0B", "1GiB");
+        /// How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
+        /// soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
+        /// more often. 128KiB is a good start.
+        tcp_notsent_lowat: Size = unset("the kernel's: net.ipv4.tcp_notsent_lowat"), within("4KiB", "1GiB");
+        /// "off" keeps the congestion window over a pause: segments come with pauses, and each would begin again from the
+        /// initial window, but for BBR. It is a setting of the kernel for the whole network namespace; where it cannot be
+        /// written, a warning says so. "keep" leaves it as it is.
+        tcp_slow_start_after_idle: SlowStart = default("keep");
         /// The clients that may send PURGE.
         purge_from: Vec<PurgeFrom> = unset("this machine: 127.0.0.0/8 and ::1/128");
         /// Where the records of responses can be followed, and URLs and tags purged. Keep it on loopback.

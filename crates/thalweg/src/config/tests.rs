@@ -125,6 +125,20 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
         ]],
     );
     edge(
+        "steering_size_min = 100",
+        expect![[
+            r#"thalweg.toml:3:21: steering_size_min: the number 100 where a size such as "512MiB" is expected"#
+        ]],
+    );
+    edge(
+        "tcp_notsent_lowat = '1B'",
+        expect![[r#"thalweg.toml:3:21: tcp_notsent_lowat: "1B" is outside 4KiB to 1GiB"#]],
+    );
+    edge(
+        "tcp_slow_start_after_idle = 'on'",
+        expect![[r#"thalweg.toml:3:29: tcp_slow_start_after_idle: "on" is not "keep" or "off""#]],
+    );
+    edge(
         "connect_timeout = '0ms'",
         expect![[r#"thalweg.toml:3:19: connect_timeout: "0ms" is outside 1ms to 1h"#]],
     );
@@ -306,6 +320,17 @@ fn the_reference_names_every_setting() {
               Threads, each with a runtime and a listener of its own.
           congestion_control     NAME, default system
               The congestion control of client connections; "system" leaves the kernel's choice.
+          steering_size_min      SIZE, default 100kB, 0B to 1GiB
+              The response from which on a steering rule or an experiment changes the congestion control, or once so much has
+              been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
+          tcp_notsent_lowat      SIZE, if absent: the kernel's: net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
+              How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
+              soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
+              more often. 128KiB is a good start.
+          tcp_slow_start_after_idle keep|off, default keep
+              "off" keeps the congestion window over a pause: segments come with pauses, and each would begin again from the
+              initial window, but for BBR. It is a setting of the kernel for the whole network namespace; where it cannot be
+              written, a warning says so. "keep" leaves it as it is.
           purge_from             [PREFIX, …], if absent: this machine: 127.0.0.0/8 and ::1/128
               The clients that may send PURGE.
           admin                  ADDR:PORT, default 127.0.0.1:8082

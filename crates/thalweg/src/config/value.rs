@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper::Uri;
-use thalweg_edge::{AbandonedFills, BackendUrl, IpPrefix};
+use thalweg_edge::{AbandonedFills, BackendUrl, IpPrefix, SlowStartAfterIdle};
 use thalweg_http::Authority;
 use thalweg_tcp::CongestionControl;
 
@@ -196,6 +196,23 @@ impl Value for Abandoned {
             "finish" => Ok(Abandoned(AbandonedFills::Finish)),
             "half" => Ok(Abandoned(AbandonedFills::Half)),
             "cancel" => Ok(Abandoned(AbandonedFills::Cancel)),
+            _ => Err(format!("{text:?} is not {}", Self::FORM)),
+        }
+    }
+}
+
+/// What becomes of the kernel's slow start after idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlowStart(pub(crate) SlowStartAfterIdle);
+
+impl Value for SlowStart {
+    const FORM: &'static str = "\"keep\" or \"off\"";
+    const PLACEHOLDER: &'static str = "keep|off";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "keep" => Ok(SlowStart(SlowStartAfterIdle::Keep)),
+            "off" => Ok(SlowStart(SlowStartAfterIdle::Off)),
             _ => Err(format!("{text:?} is not {}", Self::FORM)),
         }
     }

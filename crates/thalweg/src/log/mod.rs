@@ -1,11 +1,12 @@
 //! `thalweg log`: the request log for people, or as it is for programs.
 //!
-//! [`mod@file`] follows a log file, [`admin`] asks a running edge, [`printer`] writes. A line that is no
+//! [`mod@file`] follows a log file, [`admin`] asks a running edge, [`query`] says which records, [`printer`] writes. A line that is no
 //! record is told on standard error and passed over: one bad line hides no other.
 
 mod admin;
 mod file;
 mod printer;
+mod query;
 
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
@@ -14,6 +15,8 @@ use std::path::Path;
 use anyhow::Context;
 
 use printer::Printer;
+
+pub(crate) use query::{Query, reference};
 
 /// Where the log is.
 #[derive(Debug, Clone, Copy)]
@@ -26,12 +29,12 @@ pub(crate) enum From<'a> {
     Admin(SocketAddr),
 }
 
-/// Prints records until there are no more, or the reader of standard output has gone.
+/// Prints the records that `query` holds for, until there are no more, or the reader of standard output has gone.
 ///
 /// # Errors
 /// If the log cannot be read, or the output cannot be written.
-pub(crate) fn run(from: From<'_>, json: bool) -> anyhow::Result<()> {
-    let mut printer = Printer::stdout(json);
+pub(crate) fn run(from: From<'_>, query: Option<Query>, json: bool) -> anyhow::Result<()> {
+    let mut printer = Printer::stdout(query, json);
     let outcome = match from {
         From::File(path, lines) => file::follow(path, lines, &mut printer),
         From::Stdin => stdin(&mut printer),

@@ -5,10 +5,13 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use thalweg_record::{Colour, ResponseRecord, human_header};
 
+use super::query::Query;
+
 /// Prints records, as they are or for people.
 #[derive(Debug)]
 pub(super) struct Printer<W: Write> {
     out: W,
+    query: Option<Query>,
     form: Form,
 }
 
@@ -24,34 +27,45 @@ enum Form {
 
 impl Printer<BufWriter<Stdout>> {
     /// To standard output; in colour if that is a terminal and NO_COLOR is not set (no-color.org).
-    pub(super) fn stdout(json: bool) -> Self {
+    pub(super) fn stdout(query: Option<Query>, json: bool) -> Self {
         let stdout = io::stdout();
         let plain = !stdout.is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
         let colour = if plain { Colour::Never } else { Colour::Always };
         let form = if json { Form::Json } else { Form::Human { colour, headed: false } };
-        Self { out: BufWriter::new(stdout), form }
+        Self { out: BufWriter::new(stdout), query, form }
     }
 }
 
 impl<W: Write> Printer<W> {
-    /// Prints a line of the log. What is no record is told on standard error.
+    /// Prints a line of the log, if the query holds for it. What is no record is told on standard error.
     pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
+        if self.query.is_none()
+            && let Form::Json = self.form
+        {
+            return writeln!(self.out, "{line}");
+        }
+        let record = match ResponseRecord::from_json(line) {
+            Ok(record) => record,
+            Err(fault) => {
+                let cause = fault.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+                eprintln!("thalweg: {fault}{cause}");
+                return Ok(());
+            }
+        };
+        if let Some(query) = &self.query
+            && !query.holds(&serde_json::from_str(line)?)
+        {
+            return Ok(());
+        }
         match &mut self.form {
             Form::Json => writeln!(self.out, "{line}"),
-            Form::Human { colour, headed } => match ResponseRecord::from_json(line) {
-                Ok(record) => {
-                    if !*headed {
-                        writeln!(self.out, "{}", human_header())?;
-                        *headed = true;
-                    }
-                    writeln!(self.out, "{}", record.human(*colour))
+            Form::Human { colour, headed } => {
+                if !*headed {
+                    writeln!(self.out, "{}", human_header())?;
+                    *headed = true;
                 }
-                Err(fault) => {
-                    let cause = fault.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-                    eprintln!("thalweg: {fault}{cause}");
-                    Ok(())
-                }
-            },
+                writeln!(self.out, "{}", record.human(*colour))
+            }
         }
     }
 

@@ -30,6 +30,11 @@ impl Running {
         Self { child, out: BufReader::new(out), err: BufReader::new(err) }
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next line on standard output, without its end.
     pub(crate) fn out_line(&mut self) -> String {
         line(&mut self.out)

@@ -1,0 +1,352 @@
+//! What holds for which record, what each fault says, and that the fields are those of the JSON line.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use thalweg_record::{CacheResult, Cut, Decider, LineTag, Lines, Protocol, ResponseRecord, TcpState};
+
+use super::fields::FIELDS;
+use super::*;
+
+fn record() -> Value {
+    let mut lines = Lines::default();
+    lines.push(LineTag::Log, "tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0".to_owned());
+    lines.push(LineTag::Log, "getsockopt() returned: bbr".to_owned());
+    lines.push(LineTag::Error, "no such \"thing\"".to_owned());
+    let record = ResponseRecord {
+        time_unix_us: 1_795_215_600_123_456,
+        client: "127.0.0.1:50000".parse().unwrap(),
+        method: "GET".into(),
+        host: "media.example".to_owned(),
+        path: "/vod/a/1.m4s".to_owned(),
+        status: 200,
+        bytes: 1_258_291,
+        ttfb_us: Some(850),
+        duration_us: 2_000_000,
+        cache: CacheResult::Hit,
+        protocol: Protocol::Http11,
+        cut: Some(Cut::ClientStalled),
+        tcp: Some(TcpState {
+            congestion_control: "bbr".to_owned(),
+            congestion_control_start: Some("cubic".to_owned()),
+            decider: Some(Decider::Policy),
+            rtt_us: 120_000,
+            min_rtt_us: Some(80_000),
+            snd_cwnd: 10,
+            delivery_rate_bytes_per_s: Some(1_000_000),
+            retransmits: 2,
+            lost: 0,
+            pacing_rate_bytes_per_s: Some(1_250_000),
+        }),
+        lines,
+    };
+    serde_json::from_str(&record.to_json()).unwrap()
+}
+
+/// A record without what may be absent.
+fn bare() -> Value {
+    let mut bare = record();
+    let fields = bare.as_object_mut().unwrap();
+    for name in ["ttfb_us", "cut", "tcp", "lines"] {
+        fields.remove(name);
+    }
+    fields.insert("complete".to_owned(), true.into());
+    bare
+}
+
+/// Each of these holds for the record, and its negation does not.
+fn hold(record: &Value, expressions: &[&str]) {
+    for text in expressions {
+        let holds = |text: &str| Query::parse(text).unwrap_or_else(|error| panic!("{error}")).holds(record);
+        assert!(holds(text), "{text}");
+        assert!(!holds(&format!("not ({text})")), "not ({text})");
+    }
+}
+
+#[test]
+fn what_holds() {
+    hold(
+        &record(),
+        &[
+            r#"tcpi.rtt > 100ms and path ~ ".m4s$""#,
+            "tcpi.rtt == 120ms",
+            "tcp.rtt == 0.12s",
+            "tcp.rtt_us == 120000",
+            "tcp.rtt_us < 1min",
+            "tcpi.rtt != 120us",
+            "ttfb <= 850us and ttfb >= 0.85ms",
+            "bytes > 1MiB and bytes < 1.26MB and bytes == 1258291",
+            "tcp.delivery_rate == 8Mbit/s and tcp.delivery_rate >= 1MB/s",
+            "tcp.pacing_rate_bytes_per_s == 1250000",
+            "tcp.lost == 0 and tcp.retransmits > 1 and tcp.snd_cwnd >= 10",
+            "tcp.decider == policy and tcp.congestion_control_start != bbr",
+            r#"method == GET and host == "media.example" and client ~ "^127\.""#,
+            "cache == hit and protocol == HTTP/1.1",
+            "cut == client_stalled and cut",
+            "complete == false and not complete and complete != true",
+            r#"time >= "2026-11-20T23:00" and time < "2026-11-21" and time ~ "T23:""#,
+            r#"vcl_log ~ "returned: bbr$""#,
+            r#"vcl_log ~ "^tcpi: .*lost=0""#,
+            r#"vcl_log !~ "thing" and vcl_error ~ "thing" and lines ~ "thing""#,
+            r#"vcl_error == "no such \"thing\"""#,
+            "vcl_log and not timestamp and not vcl_acl",
+            "status >= 500 or status == 200 and bytes > 0",
+            "(status >= 500 or status == 200) and bytes > 0",
+            "not not not status == 404",
+            "path~4s and status>199",
+        ],
+    );
+}
+
+#[test]
+fn what_is_absent_is_unequal_and_without_order() {
+    hold(
+        &bare(),
+        &[
+            "not ttfb and not cut and not tcp.decider and not lines",
+            "ttfb != 850us and not ttfb == 850us and not ttfb < 1h and not ttfb >= 0",
+            r#"cut != client_stalled and not cut ~ "." and cut !~ ".""#,
+            r#"vcl_log != "" and vcl_log !~ "." and not vcl_log ~ """#,
+            "complete",
+        ],
+    );
+}
+
+#[test]
+fn every_field_of_the_json_line_can_be_named() {
+    fn leaves(value: &Value, path: &str, into: &mut Vec<String>) {
+        match value {
+            Value::Object(object) => {
+                for (name, value) in object {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    leaves(value, &path, into);
+                }
+            }
+            _ => into.push(path.to_owned()),
+        }
+    }
+    let mut record = record();
+    record.as_object_mut().unwrap().insert("lines_lost".to_owned(), 3.into());
+    let mut named = Vec::new();
+    leaves(&record, "", &mut named);
+    named.sort_unstable();
+    let mut known: Vec<_> = FIELDS.iter().filter(|field| !field.values(&record).is_empty()).collect();
+    known.sort_unstable_by_key(|field| field.name);
+    let known: Vec<_> =
+        known.iter().map(|field| field.name).filter(|name| !name.starts_with("vcl_")).collect();
+    assert_eq!(known, named);
+}
+
+#[test]
+fn faults_teach() {
+    let check = |text: &str, expected: Expect| {
+        expected.assert_eq(&Query::parse(text).map(|_| ()).unwrap_err().to_string());
+    };
+    check(
+        "tcpi.rt > 100ms and path ~ \".m4s$\"",
+        expect![[r#"
+            no field is named tcpi.rt; did you mean tcpi.rtt?
+              tcpi.rt > 100ms and path ~ ".m4s$"
+              ^^^^^^^
+            fields:
+              time client method host path status bytes ttfb duration goodput cache protocol complete cut
+              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
+              vcl_error vcl_acl timestamp lines_lost v"#]],
+    );
+    check(
+        "status == 200 and colour",
+        expect![[r#"
+            no field is named colour
+              status == 200 and colour
+                                ^^^^^^
+            fields:
+              time client method host path status bytes ttfb duration goodput cache protocol complete cut
+              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
+              vcl_error vcl_acl timestamp lines_lost v"#]],
+    );
+    check(
+        "",
+        expect![[r#"
+            a field is expected here
+  
+              ^
+            fields:
+              time client method host path status bytes ttfb duration goodput cache protocol complete cut
+              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
+              vcl_error vcl_acl timestamp lines_lost v"#]],
+    );
+    check(
+        "status == 200 and",
+        expect![[r#"
+            a field is expected here
+              status == 200 and
+                               ^
+            fields:
+              time client method host path status bytes ttfb duration goodput cache protocol complete cut
+              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
+              vcl_error vcl_acl timestamp lines_lost v"#]],
+    );
+    check(
+        "status == 200 && bytes > 1",
+        expect![[r#"
+        write: and
+          status == 200 && bytes > 1
+                        ^^"#]],
+    );
+    check(
+        "status = 200",
+        expect![[r#"
+        equality is written ==
+          status = 200
+                 ^"#]],
+    );
+    check(
+        "path ~ 'a'",
+        expect![[r#"
+        text stands in double quotes
+          path ~ 'a'
+                 ^"#]],
+    );
+    check(
+        "! complete",
+        expect![[r#"
+        negation is written: not
+          ! complete
+          ^"#]],
+    );
+    check(
+        "path > \"a\"",
+        expect![[r#"
+        path is compared by == != ~ !~
+          path > "a"
+               ^"#]],
+    );
+    check(
+        "status ~ \"^4\"",
+        expect![[r#"
+        status is compared by == != < <= > >=
+          status ~ "^4"
+                 ^"#]],
+    );
+    check(
+        "tcp.rtt > 100",
+        expect![[r#"
+        100 needs a unit: us, ms, s, min, h
+          tcp.rtt > 100
+                    ^^^"#]],
+    );
+    check(
+        "tcp.rtt > 100 ms",
+        expect![[r#"
+        100 needs a unit: us, ms, s, min, h
+          tcp.rtt > 100 ms
+                    ^^^"#]],
+    );
+    check(
+        "tcp.rtt > 100MB",
+        expect![[r#"
+        tcp.rtt has no unit "MB": us, ms, s, min, h
+          tcp.rtt > 100MB
+                    ^^^^^"#]],
+    );
+    check(
+        "tcp.rtt > \"100ms\"",
+        expect![[r#"
+        tcp.rtt is a number: write it without quotes
+          tcp.rtt > "100ms"
+                    ^^^^^^^"#]],
+    );
+    check(
+        "tcp.rtt > fast",
+        expect![[r#"
+        tcp.rtt is compared with a duration such as 100ms
+          tcp.rtt > fast
+                    ^^^^"#]],
+    );
+    check(
+        "tcp.rtt >",
+        expect![[r#"
+        tcp.rtt is compared with a duration such as 100ms
+          tcp.rtt >
+                   ^"#]],
+    );
+    check(
+        "cache == warm",
+        expect![[r#"
+        cache is one of hit, join, miss, validated, stale, pass, purge, error
+          cache == warm
+                   ^^^^"#]],
+    );
+    check(
+        "complete == yes",
+        expect![[r#"
+        complete is true or false
+          complete == yes
+                      ^^^"#]],
+    );
+    check(
+        "path ~ \"(\"",
+        expect![[r#"
+        unclosed group
+          path ~ "("
+                 ^^^"#]],
+    );
+    check(
+        "path ~ \"é\" and path == \"a",
+        expect![[r#"
+        this quote does not end
+          path ~ "é" and path == "a
+                                 ^^"#]],
+    );
+    check(
+        "(status == 200",
+        expect![[r#"
+        this parenthesis is not closed
+          (status == 200
+          ^"#]],
+    );
+    check(
+        "status == 200)",
+        expect![[r#"
+        this parenthesis was not opened
+          status == 200)
+                       ^"#]],
+    );
+    check(
+        "status == 200 status == 404",
+        expect![[r#"
+        and, or, or the end is expected here
+          status == 200 status == 404
+                        ^^^^^^"#]],
+    );
+    let deep = "(".repeat(NESTING_MAX + 1);
+    assert!(Query::parse(&deep).unwrap_err().to_string().starts_with("this is nested too deep\n"));
+    let long = " ".repeat(EXPRESSION_BYTES_MAX + 1);
+    assert!(Query::parse(&long).unwrap_err().to_string().starts_with("an expression has at most 4096 bytes"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in ".{0,60}") {
+        if let Ok(query) = Query::parse(&text) {
+            query.holds(&record());
+        }
+    }
+
+    #[test]
+    fn no_sequence_of_tokens_panics(tokens in proptest::collection::vec(
+        proptest::sample::select(vec![
+            "(", ")", "and", "or", "not", "==", "!=", "<", ">=", "~", "!~", "path", "tcpi.rtt", "bytes", "complete",
+            "cut", "vcl_log", "100ms", "1.5.2", "1e400", "\"a\"", "\"(\"", "\"", "\\", "true", "é", "9MB/s",
+        ]),
+        0..12,
+    )) {
+        if let Ok(query) = Query::parse(&tokens.join(" ")) {
+            query.holds(&record());
+            query.holds(&bare());
+        }
+    }
+}
