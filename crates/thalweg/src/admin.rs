@@ -1,15 +1,21 @@
 //! The admin interface of a running edge, as its client.
 
 use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context, bail};
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::HOST;
 use hyper::http::request;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::TcpStream;
+
+/// The longest answer that is read; one with as many bans as an edge keeps is shorter.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Sends a request with `content` on a connection of its own, which lasts as long as the runtime.
 ///
@@ -25,4 +31,32 @@ pub(crate) async fn send(
     tokio::spawn(connection);
     let request: Request<Full<Bytes>> = request.header(HOST, addr.to_string()).body(content.into())?;
     Ok(client.send_request(request).await?)
+}
+
+/// Asks, and gives the answer, which is JSON.
+///
+/// # Errors
+/// When no edge answers, or it refuses.
+pub(crate) fn ask(addr: SocketAddr, request: request::Builder, content: String) -> anyhow::Result<Value> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (status, content) = runtime.block_on(async {
+        let response = send(addr, request, content).await;
+        let response = response.with_context(|| format!("no edge answers at {addr}; --admin says where"))?;
+        let status = response.status();
+        let content = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let content = content.map_err(|cause| anyhow::anyhow!("the answer of {addr} broke off: {cause}"))?;
+        anyhow::Ok((status, content.to_bytes()))
+    })?;
+    let answer: Value = serde_json::from_slice(&content)
+        .with_context(|| format!("{addr} answered {status}: it is not an edge's admin address"))?;
+    if !status.is_success() {
+        bail!("{}", answer["reason"].as_str().unwrap_or("the edge refuses"));
+    }
+    Ok(answer)
+}
+
+/// Unix milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
