@@ -43,16 +43,18 @@ mod url;
 
 pub(crate) use choice::{Backends, State};
 #[allow(unused_imports, reason = "the same")]
-pub(crate) use declared::PolicyBackends;
+pub(crate) use declared::{LoadError, PolicyBackends};
 pub(crate) use health::{Judgement, NoJudgement};
 pub(crate) use pool::{Connection, Pool};
+pub(crate) use proxy::Ends;
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use route::duration;
 pub(crate) use route::{FetchTimeouts, Route, Target};
 pub use url::{BackendUrl, BackendUrlError};
 
 use health::Health;
 use place::Place;
 use pool::Idle;
-use proxy::Ends;
 
 /// How long a backend that failed is passed over, and nothing more is said of it.
 const AVOID_MS: u64 = 1000;
