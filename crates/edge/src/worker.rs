@@ -116,7 +116,7 @@ impl Worker {
         mut stop: watch::Receiver<bool>,
     ) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        let ended = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let pool = Pool::new(number, shared.config.backend_connections_max);
             let worker = Arc::new(Self {
@@ -135,7 +135,10 @@ impl Worker {
                 let _ = tokio::time::timeout(STOP_TIME_MAX, worker.idle.notified()).await;
             }
             Ok(())
-        })
+        });
+        // Nobody waits for a name any more that is still being looked up.
+        runtime.shutdown_background();
+        ended
     }
 
     async fn accept(self: &Arc<Self>, listener: &tokio::net::TcpListener) {

@@ -1,6 +1,7 @@
 //! The admin interface of a running edge, as its client.
 
 use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -52,4 +53,10 @@ pub(crate) fn ask(addr: SocketAddr, request: request::Builder, content: String) 
         bail!("{}", answer["reason"].as_str().unwrap_or("the edge refuses"));
     }
     Ok(answer)
+}
+
+/// Unix milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError};
 
@@ -174,6 +174,25 @@ Examples:
     )]
     Policy(PolicyCommand),
 
+    /// List the backends of a running edge, or take one out or in
+    #[command(after_help = "\
+Examples:
+  thalweg backends                   name, address, health, good probes of the last ones, what is set, since when
+  thalweg backends origin-2 sick     no request goes there any more
+  thalweg backends origin-2 auto     its probe decides again; without one it is healthy
+
+The name is that which a policy gives it; a configured backend's is its URL.")]
+    Backends {
+        /// Whose health to set; without it all are listed
+        #[arg(requires = "health")]
+        name: Option<String>,
+        /// Its health from now on
+        health: Option<Health>,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
+
     /// Print a completion script for a shell
     #[command(after_help = "\
 Example for bash:
@@ -206,6 +225,24 @@ lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_
 are those of one tag. Any line may do.",
         reference("  ")
     )
+}
+
+/// What an operator says of a backend.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Health {
+    Sick,
+    Healthy,
+    Auto,
+}
+
+impl Health {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Sick => "sick",
+            Self::Healthy => "healthy",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// The text of a ban, if it is one.

@@ -4,6 +4,7 @@
 
 mod admin;
 mod advice;
+mod backends;
 mod cli;
 mod config;
 mod console;
@@ -93,6 +94,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Ban { expression, admin } => purge::ban(admin, &expression),
         Command::Bans { admin } => purge::bans(admin),
         Command::Policy(command) => policies::run(command),
+        Command::Backends { name: Some(name), health: Some(health), admin } => {
+            backends::set(admin, &name, health.as_str())
+        }
+        Command::Backends { admin, .. } => backends::list(admin),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "thalweg", &mut script);

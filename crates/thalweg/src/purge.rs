@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
 use hyper::Request;
 use serde_json::json;
 
-use crate::admin::ask;
-use crate::print_or_gone;
+use crate::{admin, print_or_gone};
 
 /// Purges URLs and tags.
 ///
@@ -20,7 +18,7 @@ pub(crate) fn purge(addr: SocketAddr, urls: &[String], tags: &[String], soft: bo
         bail!("{url} is a URL, not a tag: purge it by itself, or before --tag");
     }
     let order = json!({"urls": urls, "tags": tags, "soft": soft});
-    let answer = ask(addr, Request::post("/purge"), order.to_string())?;
+    let answer = admin::ask(addr, Request::post("/purge"), order.to_string())?;
     match answer["purged"].as_u64() {
         Some(1) => print_or_gone("1 stored response purged\n"),
         Some(count) => print_or_gone(&format!("{count} stored responses purged\n")),
@@ -34,7 +32,7 @@ pub(crate) fn purge(addr: SocketAddr, urls: &[String], tags: &[String], soft: bo
 /// # Errors
 /// When no edge answers, or it refuses.
 pub(crate) fn ban(addr: SocketAddr, expression: &str) -> anyhow::Result<()> {
-    ask(addr, Request::post("/bans"), expression.to_owned())?;
+    admin::ask(addr, Request::post("/bans"), expression.to_owned())?;
     print_or_gone("banned\n");
     Ok(())
 }
@@ -44,12 +42,11 @@ pub(crate) fn ban(addr: SocketAddr, expression: &str) -> anyhow::Result<()> {
 /// # Errors
 /// When no edge answers.
 pub(crate) fn bans(addr: SocketAddr) -> anyhow::Result<()> {
-    let answer = ask(addr, Request::get("/bans"), String::new())?;
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let answer = admin::ask(addr, Request::get("/bans"), String::new())?;
     let mut text = String::new();
     for ban in answer["bans"].as_array().into_iter().flatten() {
-        let made_ms = u128::from(ban["made_unix_ms"].as_u64().unwrap_or_default());
-        let age_s = now_ms.saturating_sub(made_ms) / 1000;
+        let made_ms = ban["made_unix_ms"].as_u64().unwrap_or_default();
+        let age_s = admin::now_ms().saturating_sub(made_ms) / 1000;
         let expression = ban["expression"].as_str().unwrap_or_default();
         writeln!(text, "{age_s}s ago: {expression}").expect("a String takes every write");
     }

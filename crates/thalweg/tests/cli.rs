@@ -238,6 +238,7 @@ fn help_teaches() {
           purge        Take URLs or tags out of a running edge's cache
           ban          Take out of a running edge's cache all that an expression holds for
           bans         List the bans that a running edge has not tested everything against yet
+          backends     List the backends of a running edge, or take one out or in
           completions  Print a completion script for a shell
           help         Print this message or the help of the given subcommand(s)
 

@@ -71,7 +71,7 @@ async fn what_is_refused_comes_late_or_does_not_end_is_no_good_probe() {
         ("HTTP/1.1 418 Teapot\r\n\r\n", true, true),
         ("", false, false),
         ("HTTP/1.0 418\r\nA: b\r\n\r\nsome", true, true),
-        ("HTTP/1.1 418 Teapot\r\n\r\n", false, false),
+        (&format!("HTTP/1.1 418 Teapot\r\n\r\n{}", "x".repeat(200)), false, false),
         ("HTTP/1.1 418 Teapot\r\n\r\n", true, true),
         ("SSH-2.0-418 x 418 \r\n", true, false),
     ] {
