@@ -172,7 +172,7 @@ fn sections_must_fit_together() {
         "",
         expect!["thalweg.toml:1:1: the file names no role: write [edge], [origin], [console] or [[source]]"],
     );
-    check("[edge]", expect!["thalweg.toml:1:2: the edge has no backend: set backends, or write [origin]"]);
+    check("[edge]", expect!["thalweg.toml:1:2: the edge has no backend: set backends or policy, or write [origin]"]);
     check(
         "[console]\n[origin]",
         expect!["thalweg.toml:1:2: a console shows the edge of the same file: write [edge]"],
@@ -286,6 +286,9 @@ fn the_reference_names_every_setting() {
               Where responses come from, in turn.
           hosts                  [HOST, …], if absent: any host
               The hosts that are served; requests for others are answered with 421.
+          policy                 PATH, if absent: the caching rules alone
+              The policy that requests run through: a file of VCL, with what it includes beside it. It can declare backends
+              of its own.
           memory                 SIZE, default 1GiB, 16MiB to 16TiB
               Memory for stored content.
           disk                   DIR=SIZE, if absent: memory alone

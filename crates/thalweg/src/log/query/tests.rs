@@ -276,9 +276,9 @@ fn faults_teach() {
     check(
         "cache == warm",
         expect![[r#"
-        cache is one of hit, join, miss, validated, stale, pass, purge, error
-          cache == warm
-                   ^^^^"#]],
+            cache is one of hit, join, miss, validated, stale, pass, purge, synth, pipe, error
+              cache == warm
+                       ^^^^"#]],
     );
     check(
         "complete == yes",
