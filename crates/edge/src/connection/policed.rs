@@ -144,7 +144,7 @@ impl Connection {
                 tracing::warn!(name, "there is no policy of this name");
                 return Action::Fail { reason: None };
             };
-            transaction.loaded = loaded;
+            transaction.enter(loaded);
             action = self.run(transaction, Sub::Recv, Heads::default());
         }
         if matches!(action, Action::Hash | Action::Purge) {

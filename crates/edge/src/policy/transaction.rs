@@ -7,7 +7,7 @@ use thalweg_cache::Stored;
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::{RequestHead, ResponseHead, Version};
 use thalweg_policy::step::Action;
-use thalweg_policy::task::{Client, Fetch, Kept, Line, Object, Session, Workspace};
+use thalweg_policy::task::{Backend, Client, Fetch, Kept, Line, Object, Session, Workspace};
 use thalweg_policy::{Sub, Task};
 use tokio::net::TcpStream;
 
@@ -84,7 +84,7 @@ impl Transaction {
         xid: u64,
     ) -> Self {
         let now_s = now_ms() as f64 / 1e3;
-        let client = Client { time_s: now_s, xid, ..Client::default() };
+        let client = Client { time_s: now_s, xid, backend_hint: hint(&loaded), ..Client::default() };
         Self {
             loaded,
             req: request.clone(),
@@ -104,6 +104,12 @@ impl Transaction {
     pub(crate) fn end(self) -> (Box<Session>, Steering, Vec<Line>) {
         let lines = std::mem::take(&mut *lock(&self.lines));
         (self.session, self.steering, lines)
+    }
+
+    /// Goes on in another policy, whose backends are others.
+    pub(crate) fn enter(&mut self, loaded: Arc<Loaded>) {
+        self.client.backend_hint = hint(&loaded);
+        self.loaded = loaded;
     }
 
     /// Whether the policy says anything at this step beyond what is built in.
@@ -179,7 +185,8 @@ impl Transaction {
     pub(crate) fn restart(&mut self) -> bool {
         self.client.restarts += 1;
         let Client { restarts, xid, time_s, identity, .. } = std::mem::take(&mut self.client);
-        self.client = Client { restarts, xid, time_s, identity, ..Client::default() };
+        let backend_hint = hint(&self.loaded);
+        self.client = Client { restarts, xid, time_s, identity, backend_hint, ..Client::default() };
         self.object = Object::default();
         restarts <= RESTARTS_MAX
     }
@@ -226,4 +233,9 @@ impl Transaction {
             }
         }
     }
+}
+
+/// Where requests go unless the policy says otherwise.
+fn hint(loaded: &Loaded) -> Backend {
+    loaded.program.default_backend().map_or(Backend::None, Backend::Declared)
 }

@@ -127,8 +127,11 @@ async fn a_hit_a_miss_and_a_pass_go_their_ways() {
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
-        r#"
-        sub vcl_recv { if (req.url ~ "^/pass") { return (pass); } }
+        r#"import std;
+        sub vcl_recv {
+            if (!std.healthy(req.backend_hint)) { return (fail); }
+            if (req.url ~ "^/pass") { return (pass); }
+        }
         sub vcl_hit { set req.http.way = req.http.way + " hit" + obj.hits; }
         sub vcl_miss { set req.http.way = req.http.way + " miss"; }
         sub vcl_pass { set req.http.way = req.http.way + " pass"; }

@@ -7,7 +7,7 @@ use super::failed;
 use crate::functions::{Call, Default, Function, Module, function, may, needs, with};
 use crate::modules::standard::{Error, address, glob, number, strftime, text, time};
 use crate::step::Subs;
-use crate::task::Tag;
+use crate::task::{Backend, Tag};
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
@@ -92,8 +92,9 @@ const FUNCTIONS: &[Function] = &[
     function("healthy", &[needs("be", Type::Backend)], Type::Bool, Subs::ALL, |call| {
         let backend = call.backend(0).unwrap_or_default();
         Ok(Value::Bool(match call.program.resolve(backend, call.task) {
-            Some(backend) => call.task.host.is_healthy(backend),
-            None => false,
+            Some(index) => call.task.host.is_healthy(index),
+            // A host may have backends that no policy names.
+            None => backend == Backend::None && call.program.default_backend().is_none(),
         }))
     }),
     function("port", &[needs("ip", Type::Ip)], Type::Int, Subs::ALL, |call| {
