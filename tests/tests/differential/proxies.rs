@@ -39,16 +39,22 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(proxy: Proxy, sequences: &[Sequence]) -> Result<Self> {
+    /// With a `policy`, of which version and backend are left out, if there is one.
+    pub(crate) fn start(proxy: Proxy, sequences: &[Sequence], policy: Option<&str>) -> Result<Self> {
         let backend = Backend::start(sequences)?;
         let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("differential-{proxy:?}-{}", std::process::id()).to_lowercase());
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(
+            format!("differential-{proxy:?}-{}-{}", policy.is_some(), std::process::id()).to_lowercase(),
+        );
         std::fs::create_dir_all(&directory)?;
+        let at = backend.address;
+        let scripted = format!("backend scripted {{ .host = \"{}\"; .port = \"{}\"; }}", at.ip(), at.port());
+        let file = directory.join("policy.vcl");
+        std::fs::write(&file, format!("vcl 4.1;\n{scripted}\n{}", policy.unwrap_or_default()))?;
         let mut command = match proxy {
-            Proxy::Thalweg => thalweg(address, backend.address)?,
+            Proxy::Thalweg => thalweg(address, backend.address, policy.map(|_| &*file))?,
             Proxy::Nginx => nginx(&directory, address, backend.address)?,
-            Proxy::Varnish => varnish(&directory, address, backend.address)?,
+            Proxy::Varnish => varnish(&directory, address, &file),
         };
         let log = directory.join("log");
         let child = command
@@ -77,7 +83,7 @@ impl Drop for Server {
     }
 }
 
-fn thalweg(listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
+fn thalweg(listen: SocketAddr, backend: SocketAddr, policy: Option<&Path>) -> Result<Command> {
     let test = std::env::current_exe()?;
     let target = test.ancestors().nth(2).context("a test lies in the target directory")?;
     let program = target.join("thalweg");
@@ -85,10 +91,18 @@ fn thalweg(listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
         bail!("{} is not built: cargo test --workspace builds it", program.display());
     }
     let mut command = Command::new(program);
-    command
-        .args(["edge", "--listen", &listen.to_string(), "--admin", "127.0.0.1:0"])
-        .args(["--backend", &format!("http://{backend}")])
-        .args(["--memory", "64MiB", "--threads", "1", "--negative", "60s"]);
+    command.args(["edge", "--listen", &listen.to_string(), "--admin", "127.0.0.1:0"]).args([
+        "--memory",
+        "64MiB",
+        "--threads",
+        "1",
+        "--negative",
+        "60s",
+    ]);
+    match policy {
+        Some(policy) => command.arg("--policy").arg(policy),
+        None => command.args(["--backend", &format!("http://{backend}")]),
+    };
     Ok(command)
 }
 
@@ -133,20 +147,13 @@ fn nginx(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Co
     Ok(command)
 }
 
-/// The built-in policy alone.
-fn varnish(directory: &Path, listen: SocketAddr, backend: SocketAddr) -> Result<Command> {
-    let policy = directory.join("policy.vcl");
-    let (host, port) = (backend.ip(), backend.port());
-    std::fs::write(
-        &policy,
-        format!("vcl 4.1;\nbackend scripted {{ .host = \"{host}\"; .port = \"{port}\"; }}\n"),
-    )?;
+fn varnish(directory: &Path, listen: SocketAddr, policy: &Path) -> Command {
     let mut command = Command::new("/usr/sbin/varnishd");
     command.args(["-F", "-j", "none", "-T", "none"]);
-    command.arg("-n").arg(directory.join("varnish")).arg("-f").arg(&policy);
+    command.arg("-n").arg(directory.join("varnish")).arg("-f").arg(policy);
     command.args(["-a", &listen.to_string(), "-s", "malloc,32m"]);
     for parameter in ["default_grace=0", "default_keep=60", "thread_pools=1", "thread_pool_min=20"] {
         command.args(["-p", parameter]);
     }
-    Ok(command)
+    command
 }

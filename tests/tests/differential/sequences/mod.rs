@@ -4,6 +4,7 @@ mod changes;
 mod conditions;
 mod fetches;
 mod fields;
+pub(crate) mod policies;
 mod ranges;
 mod requests;
 mod reuse;

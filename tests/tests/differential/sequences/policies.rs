@@ -1,0 +1,127 @@
+//! What policies say, each sequence by a section of `policy.vcl`.
+
+use crate::sequence::{Request, Sequence, Step, sequence};
+
+const FRESH: &str = "Cache-Control: max-age=60";
+
+pub(crate) fn all() -> Vec<Sequence> {
+    [values(), client_side(), backend_side()].concat()
+}
+
+fn of(name: &'static str) -> Sequence {
+    sequence(name, "vcl(7)")
+}
+
+fn values() -> Vec<Sequence> {
+    vec![
+        of("policy-texts").ok(FRESH, "one").get("Mixed: AbC\nGone: x").passes(&[
+            "concat", "absent", "int", "real", "duration", "bool", "bytes", "ip", "lower", "upper", "long",
+            "empty", "gone",
+        ]),
+        of("policy-regex")
+            .ok(FRESH, "one")
+            .ok(FRESH, "two")
+            .get_at("x", "Agent: Mobile phone")
+            .get_at("y", "Agent: mobile tablet")
+            .passes(&["sub", "all", "none", "icase", "look", "device"]),
+        of("policy-std").ok(FRESH, "one").get_at("x", "Many: a\nMany: b").passes(&[
+            "integer", "fallback", "duration", "real", "sort", "upper", "strlen", "fnmatch", "ip", "bad-ip",
+            "healthy", "many",
+        ]),
+        of("policy-cookie")
+            .ok(FRESH, "one")
+            .get("Cookie: tracking=1; session=abc; lang=en; other=x")
+            .get("Cookie: lang=de")
+            .passes(&["cookie", "lang", "isset"]),
+        of("policy-acl").ok(FRESH, "one").get("").passes(&["in", "out"]),
+    ]
+}
+
+fn client_side() -> Vec<Sequence> {
+    let purge = Step::Ask(Request { method: "PURGE", tail: "", fields: "" });
+    let synth = ["made", "location"];
+    vec![
+        of("policy-pass").ok(FRESH, "one").ok(FRESH, "two").get("").get(""),
+        of("policy-synth").ok(FRESH, "one").get("").get("Redirect: 1").head("").shows(&synth),
+        of("policy-purge").ok(FRESH, "one").ok(FRESH, "two").get("").get("").step(purge).get(""),
+        of("policy-hash")
+            .ok(FRESH, "one")
+            .ok(FRESH, "two")
+            .get_at("a?1", "Device: phone")
+            .get_at("a?2", "Device: phone")
+            .get_at("a?3", "Device: desk")
+            .get_at("a?4", "Device: desk"),
+        of("policy-hit")
+            .ok(FRESH, "one")
+            .ok(FRESH, "two")
+            .get("")
+            .get("")
+            .get("Fresh: 1")
+            .get("")
+            .shows(&["found", "hits"]),
+        of("policy-miss").ok(FRESH, "one").get("Refuse: 1").get("").get("Refuse: 1").shows(&synth),
+        of("policy-restart")
+            .answers(404, FRESH, "none")
+            .ok(FRESH, "two")
+            .get("")
+            .get("Always: 1")
+            .shows(&["restarts", "made"])
+            .passes(&["restarts"]),
+        of("policy-deliver")
+            .ok("Cache-Control: max-age=60\nSecret: x", "one")
+            .get("")
+            .get("")
+            .get("Range: bytes=1-1")
+            .shows(&["status", "secret", "uncacheable"]),
+        of("policy-late").ok(FRESH, "one").get("").get("").shows(&synth),
+    ]
+}
+
+fn backend_side() -> Vec<Sequence> {
+    vec![
+        of("policy-fetch")
+            .ok(FRESH, "one")
+            .get_at("a", "Secret: x")
+            .get_at("b", "Refuse: 1")
+            .shows(&["made"])
+            .passes(&["retries", "host", "secret"]),
+        of("policy-retry")
+            .answers(503, FRESH, "busy")
+            .answers(503, FRESH, "busy")
+            .ok(FRESH, "three")
+            .get("")
+            .get(""),
+        of("policy-error").ok(FRESH, "one").ok(FRESH, "two").get("").get("").shows(&["made"]),
+        of("policy-ttl")
+            .ok("Cache-Control: max-age=5, private", "one")
+            .ok(FRESH, "two")
+            .get("")
+            .get("")
+            .shows(&["first", "then", "grace"]),
+        of("policy-uncacheable").ok(FRESH, "one").ok(FRESH, "two").get("").get(""),
+        of("policy-passed").ok(FRESH, "one").ok(FRESH, "two").get("").get(""),
+        of("policy-set-cookie")
+            .ok("Cache-Control: max-age=60\nSet-Cookie: a=b", "one")
+            .ok(FRESH, "two")
+            .get("")
+            .get("")
+            .shows(&["set-cookie"]),
+        of("policy-status").ok(FRESH, "one").ok(FRESH, "two").get("").get(""),
+        of("policy-vary")
+            .ok(FRESH, "one")
+            .ok(FRESH, "two")
+            .get("Device: phone")
+            .get("Device: phone")
+            .get("Device: desk")
+            .shows(&["vary"]),
+        of("policy-built-in")
+            .ok("Cache-Control: no-store, max-age=60", "one")
+            .ok(FRESH, "two")
+            .ok(FRESH, "three")
+            .ok(FRESH, "four")
+            .get("")
+            .get("")
+            .get("Cookie: a=b")
+            .get("Authorization: Basic x"),
+    ]
+}
