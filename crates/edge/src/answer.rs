@@ -9,7 +9,7 @@ use thalweg_cache::freshness::Freshness;
 use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::cache_status::{CacheStatus, Forward};
-use thalweg_http::{Method, RequestHead};
+use thalweg_http::{Framing, Method, RequestHead};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 use thalweg_record::CacheResult;
@@ -167,6 +167,7 @@ impl Refusal {
         let (status, reason) = match failure {
             Failure::BackendTimeout(_) => (504, "the backend did not answer in time"),
             Failure::Busy(_) => (503, "too many fetches are under way"),
+            Failure::Policy(reason) => (503, *reason),
             Failure::NoRoom => (503, "no room for the response"),
             _ => (502, "no valid answer came from the backend"),
         };
@@ -396,8 +397,9 @@ async fn find(
             Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request").into()),
             Lookup::Wait(..) if ask.ignores_busy() => return pass(worker, ask, client, Forward::Miss).await,
             Lookup::Wait(content, number) => match joined(worker, key, ask.head(), content, number).await? {
-                Joined::Found(found) => return Ok(found),
-                Joined::LookAgain => {}
+                Joined::Found(found) if ask.policy.is_none() => return Ok(found),
+                // A policy is asked about what is found.
+                Joined::Found(_) | Joined::LookAgain => {}
                 Joined::NotShared => return pass(worker, ask, client, Forward::Miss).await,
             },
             Lookup::Pass => return pass(worker, ask, client, Forward::Bypass).await,
@@ -456,7 +458,8 @@ async fn joined(
         Ok(head) if worker.cache().has_purged(key, &head, number) => Ok(Joined::LookAgain),
         Ok(head) if head.freshness.is_fresh(now_ms()) => Ok(Joined::Found(joined(head, content))),
         Ok(_) => Ok(Joined::NotShared),
-        Err(Failure::NotSliced(_)) => Ok(Joined::LookAgain),
+        // Whoever was to fetch it has turned away.
+        Err(Failure::NotSliced(_) | Failure::Abandoned) => Ok(Joined::LookAgain),
         Err(Failure::NotShared) => Ok(Joined::NotShared),
         Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields) {
             Some(stored) if stored.freshness().is_fresh(now_ms()) => {
@@ -499,13 +502,13 @@ pub(crate) fn pass<'a>(
 pub(crate) fn change<'a>(
     worker: &'a Arc<Worker>,
     ask: &mut Ask<'_>,
-    content: Option<Upload>,
+    (framing, content): (Framing, Option<Upload>),
     client: Asker<'a>,
 ) -> Pin<Box<dyn Future<Output = Result<Found, Instead>> + Send + 'a>> {
     if let Err(instead) = ask.passed(worker) {
         return Box::pin(std::future::ready(Err(instead)));
     }
-    let request = ask.fetch(fetch::Request::change(ask.head(), content), true);
+    let request = ask.fetch(fetch::Request::change(ask.head(), framing, content), true);
     hand_on(worker, request, client, Forward::Method)
 }
 

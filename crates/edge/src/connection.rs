@@ -165,6 +165,11 @@ impl Connection {
             let expects = self.request.fields.contains("expect");
             let discarded = self.requests.discard_content(&mut self.stream, framing, expects, time_max).await;
             discarded.map_err(|refusal| (refusal, Next::Close))?;
+            if framing != Framing::None {
+                // It is gone, and nobody is to be told of it.
+                self.request.fields.remove("content-length");
+                self.request.fields.remove("transfer-encoding");
+            }
         }
         if !self.worker.serves(self.request.authority.host()) {
             let next = if is_read { after } else { next };

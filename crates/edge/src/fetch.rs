@@ -48,6 +48,8 @@ pub(crate) struct Request {
     /// What is stored, which a HEAD that is passed may say something of.
     pub(crate) known: Option<Arc<Stored>>,
     content: Option<Upload>,
+    /// How the client has delimited that content, whatever a policy has made of the fields that say it.
+    framing: Framing,
     /// It refreshes what is served stale: nobody reads it from the start.
     behind: bool,
     /// The policy that has its say.
@@ -67,6 +69,7 @@ impl Request {
             stale: None,
             known: None,
             content: None,
+            framing: Framing::None,
             behind: false,
             policy: None,
             interim: None,
@@ -103,6 +106,7 @@ impl Request {
             stale: None,
             known: None,
             content: None,
+            framing: Framing::None,
             behind: false,
             policy: None,
             interim: None,
@@ -123,12 +127,17 @@ impl Request {
 
     /// Whether it can be sent once more: content goes out once.
     fn is_repeatable(&self) -> bool {
-        self.content.is_none() && self.head.method.is_idempotent()
+        matches!(self.framing, Framing::None | Framing::Length(0)) && self.head.method.is_idempotent()
+    }
+
+    /// It goes out without its content.
+    fn drop_content(&mut self) {
+        (self.content, self.framing) = (None, Framing::None);
     }
 
     /// A request that may change something, with its content.
-    pub(crate) fn change(head: &RequestHead, content: Option<Upload>) -> Self {
-        Self { content, ..Self::verbatim(head) }
+    pub(crate) fn change(head: &RequestHead, framing: Framing, content: Option<Upload>) -> Self {
+        Self { content, framing, ..Self::verbatim(head) }
     }
 
     /// The head that goes to the backend. With `missing` it asks for what comes from that byte on, if the entity tag is
@@ -166,13 +175,10 @@ impl Request {
         if let Some(slice) = self.slice.as_ref().filter(|_| missing.is_none()) {
             slice.write(&mut fields);
         }
-        // Content of GET and HEAD means nothing and was read over.
-        if !matches!(self.head.method, Method::Get | Method::Head) {
-            match framing::request_framing(&self.head) {
-                Ok(Framing::Length(length)) => fields.push_number("Content-Length", length),
-                Ok(Framing::Chunked) => fields.push("Transfer-Encoding", "chunked"),
-                _ => {}
-            }
+        match self.framing {
+            Framing::Length(length) => fields.push_number("Content-Length", length),
+            Framing::Chunked => fields.push("Transfer-Encoding", "chunked"),
+            Framing::None | Framing::UntilClose => {}
         }
         fields.push("TE", "trailers");
         fields.push("Connection", "TE");

@@ -119,7 +119,9 @@ impl ReplyHead<'_> {
         out.extend_from_slice(b"HTTP/1.1 ");
         number::write(out, u64::from(self.status));
         out.push(b' ');
-        out.extend_from_slice(self.reason.unwrap_or_else(|| status::reason(self.status)).as_bytes());
+        let reason = self.reason.unwrap_or_else(|| status::reason(self.status));
+        // A policy may make it of anything: no line is to end in it.
+        out.extend(reason.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
         out.extend_from_slice(b"\r\n");
         if self.status == 304 {
             self.write_fields_of_304(out);

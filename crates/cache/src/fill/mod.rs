@@ -113,6 +113,8 @@ pub enum Failure {
     NotShared,
     /// The backend's answer is no slice of the response: another representation, or no such range.
     NotSliced(&'static str),
+    /// The operator's policy gave the fetch up; why.
+    Policy(&'static str),
     /// It was stored, and cannot be read from the disk any more.
     Unreadable,
 }
@@ -136,6 +138,7 @@ impl fmt::Display for Failure {
             Self::NoRoom => NoRoom.fmt(f),
             Self::Superseded => f.write_str("the stored response was validated instead"),
             Self::NotSliced(reason) => write!(f, "no slice of the response: {reason}"),
+            Self::Policy(reason) => f.write_str(reason),
             Self::NotShared => f.write_str("the content is passed to another client alone"),
             Self::Unreadable => f.write_str("the stored content could not be read from the disk"),
         }

@@ -46,10 +46,12 @@ impl Connection {
         };
         let (source, content) = upload::channel(framing).unzip();
         let answered = match policy.as_deref_mut() {
-            Some(transaction) => change(&self.worker, &mut self.ask(transaction), content, self.asker()),
+            Some(transaction) => {
+                change(&self.worker, &mut self.ask(transaction), (framing, content), self.asker())
+            }
             None => {
                 let mut ask = Ask { request: &self.request, policy: None };
-                change(&self.worker, &mut ask, content, self.asker())
+                change(&self.worker, &mut ask, (framing, content), self.asker())
             }
         };
         let mut answered = pin!(answered);

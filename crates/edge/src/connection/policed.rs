@@ -51,9 +51,8 @@ impl Connection {
     pub(super) async fn policed(&mut self, loaded: Arc<Loaded>, framing: Framing, out: &mut Vec<u8>) -> Sent {
         let session = self.session.take().unwrap_or_else(|| Box::new(self.new_session()));
         let own = (session, std::mem::take(&mut self.steering));
-        let mut transaction = Transaction::new(loaded, &self.request, own, NUMBER.fetch_add(1, Relaxed));
-        let received = std::mem::take(&mut self.request);
-        self.request = received.clone();
+        let mut transaction =
+            Transaction::new(loaded, self.request.clone(), own, NUMBER.fetch_add(1, Relaxed));
         let sent = loop {
             match self.turn(&mut transaction, framing, out).await {
                 Turn::Sent(sent) => break sent,
@@ -63,9 +62,8 @@ impl Connection {
                 }
             }
         };
-        self.request = received;
-        let (session, steering, lines) = transaction.end();
-        (self.session, self.steering, self.lines) = (Some(session), steering, lines);
+        let (received, session, steering, lines) = transaction.end();
+        (self.request, self.session, self.steering, self.lines) = (received, Some(session), steering, lines);
         sent
     }
 
@@ -88,19 +86,19 @@ impl Connection {
 
     /// After an answer that left the request's content, if there is any, unread.
     fn after_own(&self, framing: Framing) -> Next {
-        if framing == Framing::None || is_read(self.request.method) { self.after() } else { Next::Close }
+        if framing == Framing::None { self.after() } else { Next::Close }
     }
 
     async fn turn(&mut self, transaction: &mut Transaction, framing: Framing, out: &mut Vec<u8>) -> Turn {
         let action = self.received(transaction);
-        let has_content = !matches!(framing, Framing::None) && !is_read(self.request.method);
+        let has_content = framing != Framing::None;
         let found = match action {
             Action::Hash if is_read(transaction.req.method) && !has_content => {
                 self.looked_up(transaction).await
             }
             // An answer to what may change something is for this client alone.
             Action::Hash | Action::Pass if !is_read(transaction.req.method) || has_content => {
-                self.request.clone_from(&transaction.req);
+                self.take_request(transaction);
                 return self.change(framing, Some(transaction), out).await;
             }
             Action::Hash | Action::Pass => {
@@ -119,8 +117,7 @@ impl Connection {
             Ok(mut found) => self.delivered(transaction, &mut found).map(|()| found),
             Err(instead) => Err(instead),
         };
-        // Conditions and ranges count as the policy has left them.
-        self.request.clone_from(&transaction.req);
+        self.take_request(transaction);
         let mut found = match delivered {
             Ok(found) => found,
             Err(instead) => return self.instead(transaction, instead, after, out).await,
@@ -129,6 +126,14 @@ impl Connection {
             Ok(chosen) => self.reply(found, chosen, after, out).await,
             Err(failure) => self.refuse(&Refusal::failed(&failure, Forward::UriMiss), after, out).await,
         })
+    }
+
+    /// Conditions and ranges count as the policy has left them. How the response is framed is between the client and us.
+    fn take_request(&mut self, transaction: &Transaction) {
+        let received = &transaction.received;
+        self.request.clone_from(&transaction.req);
+        (self.request.method, self.request.version) = (received.method, received.version);
+        self.request.method_text.clone_from(&received.method_text);
     }
 
     pub(super) fn ask<'a>(&'a self, transaction: &'a mut Transaction) -> Ask<'a> {

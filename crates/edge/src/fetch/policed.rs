@@ -43,7 +43,7 @@ pub(super) async fn run(
     loop {
         match attempt(&worker, &mut request, &mut policy, client).await {
             Brought::Again if policy.retry() && request.is_repeatable() => {}
-            Brought::Again => return fill.fail(Failure::Backend("too many retries".into())),
+            Brought::Again => return fill.fail(Failure::Policy("too many retries")),
             Brought::Failed(failure) => {
                 tracing::debug!(target = %request.head.target, %failure, "fetch failed");
                 return fill.fail(failure);
@@ -80,6 +80,9 @@ async fn attempt(
         Action::Error { status, reason } => return make(worker, request, policy, status, reason),
         action => return refused(&action),
     }
+    if policy.fetch.drop_body {
+        request.drop_content();
+    }
     let Some(route) = policy.route(&mut request.head, worker.cache()) else {
         return make(worker, request, policy, 503, Some(b"no backend is healthy".to_vec()));
     };
@@ -112,7 +115,7 @@ fn has_spare(request: &Request) -> bool {
 fn refused(action: &Action) -> Brought {
     let reason =
         if matches!(action, Action::Abandon) { "the policy gave the fetch up" } else { "the policy failed" };
-    Brought::Failed(Failure::Backend(reason.into()))
+    Brought::Failed(Failure::Policy(reason))
 }
 
 /// What the policy makes of a backend's response.
@@ -219,7 +222,7 @@ fn head_to_keep(
     let age_s = now_ms().saturating_sub(born_ms) / 1000;
     let ttl_s = seconds(fetch.ttl_s);
     head.freshness = Freshness {
-        lifetime_s: if ttl_s == 0 { 0 } else { age_s + ttl_s },
+        lifetime_s: if ttl_s == 0 { 0 } else { age_s.saturating_add(ttl_s) },
         born_ms,
         while_revalidate_s: seconds(fetch.grace_s),
         if_error_s: seconds(fetch.grace_s),

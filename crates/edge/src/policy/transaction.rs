@@ -56,6 +56,8 @@ pub(crate) struct Heads<'a> {
 /// A client's request on its way through a policy.
 pub(crate) struct Transaction {
     pub(crate) loaded: Arc<Loaded>,
+    /// The request as it came.
+    pub(crate) received: RequestHead,
     /// The request as the policy has made it.
     pub(crate) req: RequestHead,
     pub(crate) client: Client,
@@ -79,7 +81,7 @@ impl Transaction {
     /// `session` and `steering` are the connection's, until [`Transaction::end`].
     pub(crate) fn new(
         loaded: Arc<Loaded>,
-        request: &RequestHead,
+        received: RequestHead,
         (session, steering): (Box<Session>, Steering),
         xid: u64,
     ) -> Self {
@@ -87,7 +89,8 @@ impl Transaction {
         let client = Client { time_s: now_s, xid, backend_hint: hint(&loaded), ..Client::default() };
         Self {
             loaded,
-            req: request.clone(),
+            req: received.clone(),
+            received,
             client,
             fetch: Fetch::default(),
             object: Object::default(),
@@ -100,15 +103,17 @@ impl Transaction {
         }
     }
 
-    /// The connection's part of it, and what was logged.
-    pub(crate) fn end(self) -> (Box<Session>, Steering, Vec<Line>) {
+    /// The request as it came, the connection's part, and what was logged.
+    pub(crate) fn end(self) -> (RequestHead, Box<Session>, Steering, Vec<Line>) {
         let lines = std::mem::take(&mut *lock(&self.lines));
-        (self.session, self.steering, lines)
+        (self.received, self.session, self.steering, lines)
     }
 
-    /// Goes on in another policy, whose backends are others.
+    /// Goes on in another policy, as if the request had come there: its backends are others.
     pub(crate) fn enter(&mut self, loaded: Arc<Loaded>) {
-        self.client.backend_hint = hint(&loaded);
+        let Client { restarts, xid, time_s, .. } = self.client;
+        self.client = Client { restarts, xid, time_s, backend_hint: hint(&loaded), ..Client::default() };
+        self.req.clone_from(&self.received);
         self.loaded = loaded;
     }
 
@@ -119,8 +124,20 @@ impl Transaction {
 
     /// Runs a subroutine. Whatever goes wrong in it is [`Action::Fail`].
     pub(crate) fn run(&mut self, sub: Sub, heads: Heads<'_>, stream: &TcpStream, worker: &Worker) -> Action {
-        let Self { loaded, req, client, fetch, object, session, steering, lines, kept, workspace, random } =
-            self;
+        let Self {
+            loaded,
+            received: _,
+            req,
+            client,
+            fetch,
+            object,
+            session,
+            steering,
+            lines,
+            kept,
+            workspace,
+            random,
+        } = self;
         let result = loaded.program.run(
             sub,
             &mut Task {
@@ -183,10 +200,12 @@ impl Transaction {
 
     /// Begins again, if that is not once too often.
     pub(crate) fn restart(&mut self) -> bool {
-        self.client.restarts += 1;
-        let Client { restarts, xid, time_s, identity, .. } = std::mem::take(&mut self.client);
-        let backend_hint = hint(&self.loaded);
-        self.client = Client { restarts, xid, time_s, identity, backend_hint, ..Client::default() };
+        // All that the policy has set stays, as in Varnish.
+        let client = &mut self.client;
+        client.restarts += 1;
+        client.hash_data.clear();
+        (client.reason, client.body, client.filters) = (None, None, None);
+        let restarts = client.restarts;
         self.object = Object::default();
         restarts <= RESTARTS_MAX
     }

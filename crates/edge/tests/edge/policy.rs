@@ -398,3 +398,84 @@ async fn another_policy_takes_new_requests_and_leaves_those_under_way() {
     assert_eq!(get(&mut client, "/a", "").await.field("policy"), Some("second"));
     edge.stop().await;
 }
+
+#[tokio::test]
+async fn what_delimits_a_message_is_not_the_policys_to_change() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv {
+            if (req.http.as) { set req.method = req.http.as; }
+            if (req.http.unset) { unset req.http.Content-Length; unset req.http.Transfer-Encoding; }
+            if (req.http.again && req.restarts == 0) { return (synth(750)); }
+        }
+        sub vcl_backend_fetch { return (fetch); }
+        sub vcl_synth { if (resp.status == 750) { return (restart); } }
+        "#,
+    );
+    // A change that is made a GET, or loses its length, goes out with the length that its content has.
+    for fields in ["As: GET\r\n", "Unset: 1\r\n"] {
+        let mut client = edge.client().await;
+        client.request("POST", "/a", &format!("Content-Length: 3\r\n{fields}")).await;
+        client.send(b"abc").await;
+        let mut fetch = backend.fetch().await;
+        assert!(fetch.request.contains("Content-Length: 3\r\n"), "{}", fetch.request);
+        assert_eq!(fetch.client.exactly(3).await, b"abc");
+        fetch.respond("200 OK", "Connection: close\r\n", b"done").await;
+        assert_eq!(text(&client.response().await), "done");
+    }
+    // A GET whose content was read over has none, whatever it is made.
+    let mut client = edge.client().await;
+    client.request("GET", "/b", "Content-Length: 3\r\nAs: POST\r\n").await;
+    client.send(b"abc").await;
+    let mut fetch = backend.fetch().await;
+    assert!(
+        fetch.request.starts_with("POST /b ") && !fetch.request.contains("Content-Length"),
+        "{}",
+        fetch.request
+    );
+    fetch.respond("200 OK", "Connection: close\r\n", b"done").await;
+    assert_eq!(text(&client.response().await), "done");
+    // A HEAD that is made a GET is answered without content.
+    client.request("HEAD", "/c", "As: GET\r\n").await;
+    backend.fetch().await.respond("200 OK", CACHED, b"content").await;
+    let response = client.response_to("HEAD").await;
+    assert_eq!((response.status, response.content.len()), (200, 0));
+    assert_eq!(text(&get(&mut client, "/c", "").await), "content");
+    // Content that nobody has read is not the next request.
+    let mut client = edge.client().await;
+    client.request("POST", "/d", "Content-Length: 26\r\nAgain: 1\r\nAs: GET\r\n").await;
+    client.send(b"GET /stolen HTTP/1.1\r\n\r\n..").await;
+    let mut fetch = backend.fetch().await;
+    assert!(fetch.request.contains("Content-Length: 26\r\n"), "{}", fetch.request);
+    fetch.client.exactly(26).await;
+    fetch.respond("200 OK", "Connection: close\r\n", b"done").await;
+    assert_eq!(text(&client.response().await), "done");
+    assert!(!backend.is_asked_again().await);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_reason_ends_no_line_and_a_restart_keeps_what_was_set() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv {
+            if (req.url == "/split") { return (synth(200, {"a
+Set-Cookie: b"})); }
+        }
+        sub vcl_hit { if (req.restarts == 0) { set req.hash_always_miss = true; return (restart); } }
+        "#,
+    );
+    let mut client = edge.client().await;
+    let split = get(&mut client, "/split", "").await;
+    assert!(split.head.starts_with("HTTP/1.1 200 a Set-Cookie: b\r\n"), "{}", split.head);
+    assert_eq!(split.field("set-cookie"), None);
+    fetched(&backend, &mut client, "/a", "Cache-Control: max-age=60\r\n").await;
+    client.request("GET", "/a", "").await;
+    backend.fetch().await.respond("200 OK", CACHED, b"anew").await;
+    assert_eq!(text(&client.response().await), "anew");
+    edge.stop().await;
+}
