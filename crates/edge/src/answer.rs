@@ -215,6 +215,9 @@ impl Ask<'_> {
     }
 
     fn passed(&mut self, worker: &Worker) -> Result<(), Instead> {
+        if let Some(policy) = &mut self.policy {
+            policy.transaction.forget_found();
+        }
         match self.run(worker, Sub::Pass) {
             None | Some(Action::Fetch) => Ok(()),
             Some(action) => Err(Instead::Action(action)),

@@ -14,7 +14,6 @@ sub vcl_recv {
         set req.http.real = 1.5 + 2.25;
         set req.http.duration = 1h + 30m;
         set req.http.bool = true;
-        set req.http.bytes = 2KB;
         set req.http.ip = client.ip;
         set req.http.lower = req.http.mixed.lower();
         set req.http.upper = req.http.mixed.upper();
@@ -38,7 +37,6 @@ sub vcl_recv {
         set req.http.real = std.real("2.5", 0.0);
         set req.http.sort = std.querysort("/x?b=2&a=1&c=3");
         set req.http.upper = std.toupper("abc") + std.tolower("DEF");
-        set req.http.strlen = std.strlen("12345");
         set req.http.fnmatch = std.fnmatch("/policy-*/?", req.url);
         set req.http.ip = std.ip("10.0.0.1", "0.0.0.0");
         set req.http.bad-ip = std.ip("nothing", "192.0.2.1");

@@ -188,6 +188,11 @@ impl Transaction {
         self.run(Sub::Hit, Heads { obj: Some(&obj), ..Heads::default() }, stream, worker)
     }
 
+    /// What was found is not what answers.
+    pub(crate) fn forget_found(&mut self) {
+        self.object = Object::default();
+    }
+
     /// What the policy asks of the cache; what the client's `Cache-Control` asks does not count.
     pub(crate) fn asked(&self) -> RequestCacheControl {
         let seconds = |value: f64| value.clamp(0.0, f64::from(u32::MAX)) as u32;
