@@ -120,7 +120,7 @@ fn faults() {
     check(
         &line.replace("\"error\"", "\"warm\""),
         expect![[
-            r#"not a response record: "warm" is none of hit, join, miss, validated, stale, pass, purge, error at line 1 column 203"#
+            r#"not a response record: "warm" is none of hit, join, miss, validated, stale, pass, purge, synth, pipe, error at line 1 column 203"#
         ]],
     );
     check(

@@ -55,9 +55,9 @@ fn a_wrong_flag_or_value() {
         "",
         &["edge", "--listen", "127.0.0.1:0"],
         expect![[r#"
-        status 2
-        the edge has no backend: give --backend http://HOST:PORT
-    "#]],
+            status 2
+            the edge has no backend: give --backend http://HOST:PORT, or a --policy that has one
+        "#]],
     );
     check(
         "",
@@ -222,34 +222,35 @@ fn help_teaches() {
         "",
         &["--help"],
         expect![[r#"
-        status 0
-        Streaming media along the fastest line the network has
+            status 0
+            Streaming media along the fastest line the network has
 
-        Usage: thalweg <COMMAND>
+            Usage: thalweg <COMMAND>
 
-        Commands:
-          up           Run every role that a config file names, in one process
-          edge         Run an edge: an HTTP cache that relays a response to everyone while it is still
-                       arriving
-          origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
-          source       Push a presentation to an origin as a live channel: in a loop, in real time
-          check        Check a config file without running it, or print what can be set
-          log          Follow the request log, with what the kernel said of each connection
-          purge        Take URLs or tags out of a running edge's cache
-          ban          Take out of a running edge's cache all that an expression holds for
-          bans         List the bans that a running edge has not tested everything against yet
-          backends     List the backends of a running edge, or take one out or in
-          completions  Print a completion script for a shell
-          help         Print this message or the help of the given subcommand(s)
+            Commands:
+              up           Run every role that a config file names, in one process
+              edge         Run an edge: an HTTP cache that relays a response to everyone while it is still
+                           arriving
+              origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
+              source       Push a presentation to an origin as a live channel: in a loop, in real time
+              check        Check a config file or a policy without running it, or print what can be set
+              log          Follow the request log, with what the kernel said of each connection
+              purge        Take URLs or tags out of a running edge's cache
+              ban          Take out of a running edge's cache all that an expression holds for
+              bans         List the bans that a running edge has not tested everything against yet
+              policy       List, load, use or discard the policies of a running edge
+              backends     List the backends of a running edge, or take one out or in
+              completions  Print a completion script for a shell
+              help         Print this message or the help of the given subcommand(s)
 
-        Options:
-          -h, --help     Print help
-          -V, --version  Print version
+            Options:
+              -h, --help     Print help
+              -V, --version  Print version
 
-        Exit status: 0 done, 1 failed, 2 wrong use.
-        Messages go to standard error; THALWEG_LOG=debug shows more of them, THALWEG_LOG=thalweg_edge=debug
-        those of one part.
-    "#]],
+            Exit status: 0 done, 1 failed, 2 wrong use.
+            Messages go to standard error; THALWEG_LOG=debug shows more of them, THALWEG_LOG=thalweg_edge=debug
+            those of one part.
+        "#]],
     );
     let flags =
         ["--listen", "--backend", "--memory", "--admin", "--log", "--congestion-control", "--send-timeout"];

@@ -172,7 +172,10 @@ fn sections_must_fit_together() {
         "",
         expect!["thalweg.toml:1:1: the file names no role: write [edge], [origin], [console] or [[source]]"],
     );
-    check("[edge]", expect!["thalweg.toml:1:2: the edge has no backend: set backends or policy, or write [origin]"]);
+    check(
+        "[edge]",
+        expect!["thalweg.toml:1:2: the edge has no backend: set backends or policy, or write [origin]"],
+    );
     check(
         "[console]\n[origin]",
         expect!["thalweg.toml:1:2: a console shows the edge of the same file: write [edge]"],

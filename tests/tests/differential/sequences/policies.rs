@@ -15,8 +15,8 @@ fn of(name: &'static str) -> Sequence {
 fn values() -> Vec<Sequence> {
     vec![
         of("policy-texts").ok(FRESH, "one").get("Mixed: AbC\nGone: x").passes(&[
-            "concat", "absent", "int", "real", "duration", "bool", "ip", "lower", "upper", "long",
-            "empty", "gone",
+            "concat", "absent", "int", "real", "duration", "bool", "ip", "lower", "upper", "long", "empty",
+            "gone",
         ]),
         of("policy-regex")
             .ok(FRESH, "one")
@@ -25,8 +25,8 @@ fn values() -> Vec<Sequence> {
             .get_at("y", "Agent: mobile tablet")
             .passes(&["sub", "all", "none", "icase", "look", "device"]),
         of("policy-std").ok(FRESH, "one").get_at("x", "Many: a\nMany: b").passes(&[
-            "integer", "fallback", "duration", "real", "sort", "upper", "fnmatch", "ip", "bad-ip",
-            "healthy", "many",
+            "integer", "fallback", "duration", "real", "sort", "upper", "fnmatch", "ip", "bad-ip", "healthy",
+            "many",
         ]),
         of("policy-cookie")
             .ok(FRESH, "one")
