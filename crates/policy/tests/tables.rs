@@ -8,6 +8,7 @@ use common::{Bench, build};
 use expect_test::expect_file;
 use thalweg_policy::Sub;
 use thalweg_policy::bindings::MODULES;
+use thalweg_policy::functions::{Argument, Default as Otherwise, Function};
 use thalweg_policy::step::Subs;
 use thalweg_policy::types::Type;
 use thalweg_policy::variables::{self, Variable};
@@ -153,6 +154,54 @@ fn the_reference_is_the_table() {
         "# Variables of a policy\n\nMade from the table in `crates/policy/src/variables`; \
          `client` and `backend` are the subroutines of that side.\n\n{table}"
     ));
+}
+
+/// What a function takes, as `docs/policy-functions.md` has it: what may be left out in brackets.
+fn signature(owner: &str, name: &str, arguments: &[Argument]) -> String {
+    let shown = |argument: &Argument| {
+        let kind = match argument.kind {
+            Type::Enum(words) => format!("ENUM {{{}}}", words.join(", ")),
+            kind => kind.to_string(),
+        };
+        let named = format!("{kind} {}", argument.name);
+        match argument.default {
+            Otherwise::Required => named,
+            Otherwise::Missing => format!("[{named}]"),
+            Otherwise::Text(text) => format!("[{named} = {text:?}]"),
+            Otherwise::Int(value) => format!("[{named} = {value}]"),
+            Otherwise::Real(value) => format!("[{named} = {value:?}]"),
+            Otherwise::Bool(value) => format!("[{named} = {value}]"),
+            Otherwise::Word(word) => format!("[{named} = {word}]"),
+            Otherwise::Duration(seconds) => format!("[{named} = {seconds}s]"),
+        }
+    };
+    format!("{owner}.{name}({})", arguments.iter().map(shown).collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn the_functions_reference_is_the_table() {
+    let mut text = String::from(
+        "# Functions of a policy\n\nMade from the tables in `crates/policy/src/bindings`. What stands in brackets may be \
+         left out; any argument may be given by its name, `name = value`.\n`client` and `backend` are the subroutines \
+         of that side. A method is called by its object's name.\n",
+    );
+    for module in MODULES {
+        text.push_str(&format!(
+            "\n## {}\n\n| Function | Gives | Allowed in |\n|---|---|---|\n",
+            module.name
+        ));
+        let row = |owner: &str, function: &Function| {
+            let signature = signature(owner, function.name, function.arguments);
+            format!("| `{signature}` | {} | {} |\n", function.returns, function.allowed)
+        };
+        text.extend(module.functions.iter().map(|function| row(module.name, function)));
+        for class in module.classes {
+            let new = signature(module.name, class.name, class.arguments);
+            text.push_str(&format!("| `new {} = {new}` | an object | vcl_init |\n", class.name));
+            text.extend(class.methods.iter().map(|function| row(class.name, function)));
+        }
+    }
+    expect_file!["../../../docs/policy-functions.md"].assert_eq(&text);
 }
 
 /// A call of each function, and what it gives; by module, or class.

@@ -17,6 +17,7 @@ mod ranges;
 mod relay;
 mod resume;
 mod rules;
+mod shipped;
 mod slices;
 mod steering;
 mod stop;
