@@ -20,6 +20,7 @@ pub mod bindings;
 mod check;
 mod eval;
 pub mod fault;
+mod files;
 pub mod functions;
 mod lex;
 pub mod modules;

@@ -1,10 +1,11 @@
 //! The compiled form: every name is an index or a reference, texts that are constant are one, regular expressions are
-//! compiled. It is never changed after `vcl_init` and shared by all workers.
+//! compiled. It is never changed after `vcl_init`, but for the files that it keeps, and shared by all workers.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::acl::Acl;
 use crate::ast::Operator;
+use crate::files::Files;
 use crate::functions::{Class, Function, Instance};
 use crate::regex::Regex;
 use crate::source::{Sources, Span};
@@ -91,6 +92,7 @@ pub struct Program {
     pub(crate) entries: [u32; Sub::ALL.len()],
     pub(crate) objects: Vec<ObjectRow>,
     pub(crate) instances: Vec<Option<Instance>>,
+    pub(crate) files: Files,
 }
 
 /// A subroutine, its parts in the order of the text, the built-in last.

@@ -388,17 +388,24 @@ pub trait Host {
     fn environment(&self, _name: &str) -> Option<String> {
         None
     }
-    /// A file's content; the host says which files a policy may read.
+    /// A file's content; the host says which files a policy may read. It is not asked again while the program keeps it.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         Err(format!("{path}: a policy may read no file here"))
     }
-    /// Writes a ban.
+    /// Whether there is a file, of whatever kind.
+    fn file_exists(&self, _path: &str) -> bool {
+        false
+    }
+    /// Puts a ban in force.
     fn ban(&self, _expression: &str) -> Result<(), String> {
         Err("a policy may not ban here".to_owned())
     }
     /// Purges what has one of the tags in `tags`; returns how many.
-    fn purge_tags(&self, _tags: &str, _soft: bool) -> u64 {
-        0
+    ///
+    /// # Errors
+    /// When not all of it was done.
+    fn purge_tags(&self, _tags: &str, _soft: bool) -> Result<u64, String> {
+        Err("a policy may not purge here".to_owned())
     }
 }
 

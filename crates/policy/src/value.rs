@@ -87,6 +87,12 @@ pub(crate) fn write_ip(value: SocketAddr, into: &mut Vec<u8>) {
     write!(into, "{}", value.ip().to_canonical()).expect("a vector takes all that is written");
 }
 
+/// The status of a final response: a number whose last three digits, which alone go out, are those of one.
+pub(crate) fn final_status(value: i64) -> Result<u16, Failure> {
+    let status = u16::try_from(value).ok().filter(|status| status % 1000 >= 200);
+    status.ok_or_else(|| Failure::new(format!("{value} is no status of a final response")))
+}
+
 /// Why an evaluation ended: the request is answered with 503.
 ///
 /// One pointer, so that what succeeds does not carry the room for it.

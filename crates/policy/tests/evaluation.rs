@@ -144,7 +144,21 @@ fn failures() {
     );
     recv(
         "return (synth(req.restarts));",
-        expect![[r#"failed: main.vcl:6: 0 is no status - ["main.vcl:6: 0 is no status"]"#]],
+        expect![[
+            r#"failed: main.vcl:6: 0 is no status of a final response - ["main.vcl:6: 0 is no status of a final response"]"#
+        ]],
+    );
+    recv(
+        "return (synth(req.restarts + 103));",
+        expect![[
+            r#"failed: main.vcl:6: 103 is no status of a final response - ["main.vcl:6: 103 is no status of a final response"]"#
+        ]],
+    );
+    recv(
+        "return (synth(req.restarts + 1103));",
+        expect![[
+            r#"failed: main.vcl:6: 1103 is no status of a final response - ["main.vcl:6: 1103 is no status of a final response"]"#
+        ]],
     );
     recv(
         "set req.http.X-Seen = std.integer(\"x\");",

@@ -337,11 +337,18 @@ fn statements() {
         main.vcl:6:9 wrong arguments of hash (it takes no argument)
     "#]],
     );
+    file(
+        "sub vcl_deliver { set resp.status = 100; set resp.status = 1404; }\nsub vcl_backend_response { return (error(103)); }",
+        expect![[r#"
+            main.vcl:2:37 100 is no status of a final response (it is from 200 to 999)
+            main.vcl:3:42 103 is no status of a final response (it is from 200 to 999)
+        "#]],
+    );
     recv(
         "return (synth);\nreturn (synth(99));\nreturn (synth(\"404\"));\nreturn (synth(404, \"a\", 1));",
         expect![[r#"
         main.vcl:3:9 wrong arguments of synth (it takes a status and a reason: synth(404, "Not here"))
-        main.vcl:4:15 99 is no status (a status is from 100 to 999)
+        main.vcl:4:15 99 is no status of a final response (it is from 200 to 999)
         main.vcl:5:15 expected INT, found STRING (std.integer(TEXT, FALLBACK) makes an INT of it)
         main.vcl:6:25 synth takes no more arguments
     "#]],

@@ -74,10 +74,19 @@ impl Cache {
         Ok(count)
     }
 
+    /// The same without waiting for the journal of the disk tier, which is written behind: for who may not wait. If the
+    /// process ends before it is written, what lies on disk comes back.
+    ///
+    /// # Errors
+    /// When too many purges are in force.
+    pub fn purge_unwritten(&self, what: What, soft_ms: Option<u64>) -> Result<Option<usize>, TooMany> {
+        self.take_away(what, soft_ms).map(|(count, _)| count)
+    }
+
     /// Takes away all that is stored under `key`, as after a request with an unsafe method (RFC 9111 §4.4). Does not wait
     /// for the journal.
     pub fn invalidate(&self, key: &str) {
-        self.take_away(What::Url(key.into()), None).expect("there is always room for a url");
+        self.purge_unwritten(What::Url(key.into()), None).expect("there is always room for a url");
     }
 
     /// Puts a purge in force, and has it written to the journal of the disk tier, if there is one.

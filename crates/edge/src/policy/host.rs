@@ -1,18 +1,21 @@
 //! What a policy may ask of the process.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use thalweg_cache::tags::xkeys;
 use thalweg_cache::{Ban, Cache, Expression, What};
 use thalweg_policy::task::{Host, Storage};
 
 use crate::backend::PolicyBackends;
 use crate::now_ms;
-use crate::purge::in_background;
 
 /// Bytes of a file that a policy reads.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Tags of one purge.
+const TAGS_MAX: usize = 1024;
 
 /// The process, to a policy.
 pub(super) struct Process<'a> {
@@ -51,40 +54,50 @@ impl Host for Process<'_> {
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
-        let told = |error: std::io::Error| format!("{path}: {error}");
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(told)?;
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(told)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(format!("{path}: longer than {FILE_BYTES_MAX} bytes"));
-        }
-        Ok(bytes)
+        read(path).map_err(|error| format!("{path}: {error}"))
+    }
+
+    fn file_exists(&self, path: &str) -> bool {
+        std::fs::metadata(path).is_ok()
     }
 
     fn ban(&self, expression: &str) -> Result<(), String> {
         let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
-        self.purge(What::Ban(Arc::new(Ban { expression, made_ms: now_ms() })), None);
-        Ok(())
+        self.purge(What::Ban(Arc::new(Ban { expression, made_ms: now_ms() })), None)
     }
 
-    fn purge_tags(&self, tags: &str, soft: bool) -> u64 {
-        let tags: Vec<Box<[u8]>> = xkeys(tags.as_bytes()).map(Into::into).collect();
-        let count = tags.len() as u64;
-        for tag in tags {
-            self.purge(What::Tag(tag), soft.then(now_ms));
+    fn purge_tags(&self, tags: &str, soft: bool) -> Result<u64, String> {
+        let soft_ms = soft.then(now_ms);
+        let tags: Vec<_> = xkeys(tags.as_bytes()).take(TAGS_MAX + 1).collect();
+        if tags.len() > TAGS_MAX {
+            return Err(format!("more than {TAGS_MAX} tags are purged at once"));
         }
-        count
+        tags.iter().try_for_each(|tag| self.purge(What::Tag((*tag).into()), soft_ms))?;
+        Ok(tags.len() as u64)
     }
 }
 
 impl Process<'_> {
-    /// Beside the request: a journal on disk may have to be waited for.
-    fn purge(&self, what: What, soft_ms: Option<u64>) {
-        let cache = self.cache.clone();
-        tokio::spawn(async move {
-            if let Err(error) = in_background(&cache, move |cache| cache.purge(what, soft_ms)).await {
-                tracing::warn!(%error, "a policy's purge was not done");
-            }
-        });
+    /// In force once it returns. It is a worker that runs a policy: the journal of the disk tier is written behind.
+    fn purge(&self, what: What, soft_ms: Option<u64>) -> Result<(), String> {
+        self.cache.purge_unwritten(what, soft_ms).map(|_| ()).map_err(|error| error.to_string())
     }
+}
+
+/// The content of a regular file: with another a worker might wait for whoever is at its other end.
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    if metadata.len() <= FILE_BYTES_MAX {
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    }
+    if metadata.len().max(bytes.len() as u64) > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("longer than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(bytes)
 }

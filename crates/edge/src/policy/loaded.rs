@@ -225,8 +225,10 @@ impl Policies {
     /// # Errors
     /// When there is none of this name.
     pub fn activate(&self, name: &str) -> Result<(), LoadError> {
-        let loaded = self.labelled(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
-        self.active.store(Some(loaded));
+        // With the list held: what is active is never discarded meanwhile.
+        let all = self.all();
+        let loaded = all.get(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
+        self.active.store(Some(loaded.clone()));
         Ok(())
     }
 

@@ -87,7 +87,7 @@ const FUNCTIONS: &[Function] = &[
         Ok(Value::Blob(read_file(call).unwrap_or_default().into()))
     }),
     function("file_exists", &[needs("path", Type::String)], Type::Bool, Subs::ALL, |call| {
-        Ok(Value::Bool(call.task.host.read_file(&call.str(0)).is_ok()))
+        Ok(Value::Bool(call.task.host.file_exists(&call.str(0))))
     }),
     function("healthy", &[needs("be", Type::Backend)], Type::Bool, Subs::ALL, |call| {
         let backend = call.backend(0).unwrap_or_default();
@@ -319,8 +319,9 @@ fn or_fallback(given: Result<Value<'static>, Error>, fallback: Option<Value<'sta
 }
 
 fn read_file(call: &mut Call<'_, '_>) -> Option<Vec<u8>> {
-    match call.task.host.read_file(&call.str(0)) {
-        Ok(bytes) => Some(bytes),
+    let (path, host) = (call.str(0).into_owned(), call.task.host);
+    match call.program.files.get(&path, || host.read_file(&path)) {
+        Ok(bytes) => Some(bytes.to_vec()),
         Err(error) => {
             call.task.tell(Tag::Error, error);
             None

@@ -12,8 +12,9 @@ const FUNCTIONS: &[Function] = &[
     function("softpurge", &[needs("keys", Type::String)], Type::Int, Subs::REQUEST, |call| purge(call, true)),
 ];
 
-/// How many responses it was about, as far as the host knows at once.
+/// How many responses it was about, as far as the host knows at once. A purge that was not done ends the evaluation: who
+/// asked for it is not to be told that it was.
 fn purge(call: &mut Call<'_, '_>, soft: bool) -> Result<Value<'static>, Failure> {
-    let count = call.task.host.purge_tags(&call.str(0), soft);
+    let count = call.task.host.purge_tags(&call.str(0), soft).map_err(Failure::new)?;
     Ok(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
 }

@@ -9,7 +9,7 @@ use crate::source::Span;
 use crate::step::{ACTIONS, Action, ActionArguments, Sub, Subs};
 use crate::task::Message;
 use crate::types::Type;
-use crate::value::Value;
+use crate::value::{Value, final_status};
 use crate::variables::{self, Variable};
 
 /// Functions of the language itself that are statements.
@@ -146,12 +146,16 @@ impl Checker<'_> {
             return None;
         }
         self.used_in(name.span, allowed, format!("{} cannot be set", name.text));
+        let span = value.span;
         let value = match operator {
             None if variable.message.is_some() => self.expression(value, Type::String)?,
             None => self.expression(value, variable.kind)?,
             Some(operator) => self.changed(variable, part, name.span, operator, value)?,
         };
         self.warn_of_algorithm(variable.name, &value, name.span);
+        if matches!(variable.name, "beresp.status" | "resp.status") {
+            self.check_status(&value, span);
+        }
         Some(match variable.message {
             Some(message) => Does::SetHeader { message, name: part.into(), value },
             None => Does::Set { variable, value },
@@ -362,20 +366,20 @@ impl Checker<'_> {
         reason: Option<&ast::Expression>,
     ) -> Option<(Expression, Option<Expression>)> {
         let lowered = self.expression(status, Type::Int)?;
-        if let Expression::Constant(Value::Int(value)) = lowered
-            && (!(100..=65_535).contains(&value) || value % 1000 < 100)
-        {
-            self.faults.error_help(
-                status.span,
-                format!("{value} is no status"),
-                "a status is from 100 to 999",
-            );
-        }
+        self.check_status(&lowered, status.span);
         let reason = match reason {
             Some(reason) => Some(self.expression(reason, Type::String)?),
             None => None,
         };
         Some((lowered, reason))
+    }
+
+    fn check_status(&mut self, status: &Expression, span: Span) {
+        if let Expression::Constant(Value::Int(value)) = status
+            && let Err(failure) = final_status(*value)
+        {
+            self.faults.error_help(span, failure.what(), "it is from 200 to 999");
+        }
     }
 
     fn label(&mut self, label: &ast::Expression) -> Option<Returns> {

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use crate::ast::{Declaration, Name, StatementKind};
 use crate::bindings::MODULES;
 use crate::fault::{Faults, suggest};
+use crate::files::Files;
 use crate::functions::Module;
 use crate::parse::{Item, Version};
 use crate::program::{ObjectRow, Program, Routine};
@@ -112,6 +113,7 @@ pub(crate) fn check(
         entries: [0; Sub::ALL.len()],
         objects: Vec::new(),
         instances: Vec::new(),
+        files: Files::default(),
     };
     let mut checker = Checker {
         known,

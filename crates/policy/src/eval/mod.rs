@@ -13,7 +13,7 @@ use crate::program::{Does, Expression, Program, Returns, Statement};
 use crate::step::{Action, Sub};
 use crate::task::{Backend, HASH_BYTES_MAX, Tag, Task};
 use crate::types::Type;
-use crate::value::{Failure, Value};
+use crate::value::{Failure, Value, final_status};
 
 /// Statements of one subroutine's run.
 pub(crate) const STEPS_MAX: u32 = 10_000;
@@ -208,11 +208,7 @@ impl<'p> Machine<'p, '_, '_> {
 
     fn status(&mut self, status: &'p Expression) -> Result<u16, Failure> {
         let value = self.int(status)?;
-        let is_status = (100..=i64::from(u16::MAX)).contains(&value) && value % 1000 >= 100;
-        u16::try_from(value)
-            .ok()
-            .filter(|_| is_status)
-            .ok_or_else(|| Failure::new(format!("{value} is no status")))
+        final_status(value)
     }
 
     fn reason(&mut self, reason: Option<&'p Expression>) -> Result<Option<Vec<u8>>, Failure> {

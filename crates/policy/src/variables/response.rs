@@ -7,16 +7,13 @@ use crate::parse::Version;
 use crate::step::{Sub, Subs};
 use crate::task::{Message, Tag, Task};
 use crate::types::Type;
-use crate::value::{Failure, Value};
+use crate::value::{Failure, Value, final_status};
 
 const RESPONSE: Subs = Subs::RESPONSE;
 const REPLY: Subs = Subs::REPLY;
 const OBJECT: Subs = Subs::OBJECT;
 const HIT: Subs = Subs::of(&[Sub::Hit]);
 const BACKEND_RESPONSE: Subs = Subs::of(&[Sub::BackendResponse]);
-
-/// The statuses that may be set; only the last three digits go out.
-const STATUS_MAX: i64 = 65_535;
 
 pub(super) static TABLE: [Variable; 46] = [
     Variable::new("beresp", Type::Http, RESPONSE, |_| Ok(Value::Http(Message::Beresp))),
@@ -170,9 +167,6 @@ fn reason<'t>(task: &'t Task<'_>, message: Message, set: Option<&'t str>) -> Res
 
 fn set_status(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
     let Value::Int(status) = value else { return Ok(()) };
-    if !(100..=STATUS_MAX).contains(&status) || status % 1000 < 100 {
-        return Err(Failure::new(format!("{status} is no status")));
-    }
-    task.response_mut(message)?.status = u16::try_from(status).expect("a status up to STATUS_MAX fits");
+    task.response_mut(message)?.status = final_status(status)?;
     Ok(())
 }

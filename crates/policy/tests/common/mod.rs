@@ -111,6 +111,9 @@ impl Host for Box1 {
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         if path == "/etc/motd" { Ok(b"hello".to_vec()) } else { Err(format!("{path}: not found")) }
     }
+    fn file_exists(&self, path: &str) -> bool {
+        path == "/etc/motd"
+    }
     fn ban(&self, expression: &str) -> Result<(), String> {
         if expression.starts_with("req.") || expression.starts_with("obj.") {
             Ok(())
@@ -118,8 +121,8 @@ impl Host for Box1 {
             Err("no ban".to_owned())
         }
     }
-    fn purge_tags(&self, tags: &str, _soft: bool) -> u64 {
-        tags.split_whitespace().count() as u64
+    fn purge_tags(&self, tags: &str, _soft: bool) -> Result<u64, String> {
+        Ok(tags.split_whitespace().count() as u64)
     }
 }
 
