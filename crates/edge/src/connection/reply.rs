@@ -215,9 +215,10 @@ impl Connection {
     }
 }
 
-/// What an error of ours keeps of the stored head it is about: when, for whom it was chosen, and who may read it.
+/// What an error of ours keeps of the stored head it is about: when, for whom it was chosen, through whom it came (RFC 9110
+/// §7.6.3), and who may read it.
 fn fields_of_error(stored: &Fields) -> Fields {
-    const KEPT: [&str; 3] = ["date", "vary", "timing-allow-origin"];
+    const KEPT: [&str; 4] = ["date", "vary", "via", "timing-allow-origin"];
     const KEPT_START: &[u8] = b"access-control-";
     let mut fields = Fields::new();
     for (name, value) in stored.iter() {

@@ -216,6 +216,7 @@ async fn a_player_of_another_origin_may_read_our_errors_about_what_it_may_read()
             "access-control-allow-origin",
             "access-control-expose-headers",
             "timing-allow-origin",
+            "via",
             "content-type",
         ];
         assert_eq!(
@@ -226,6 +227,7 @@ async fn a_player_of_another_origin_may_read_our_errors_about_what_it_may_read()
                 Some("https://player.example"),
                 Some("Cache-Status"),
                 Some("*"),
+                Some("1.1 thalweg"),
                 None
             ]
         );

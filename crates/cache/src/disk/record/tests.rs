@@ -128,7 +128,7 @@ fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 #[test]
 fn another_version_and_an_unknown_section_are_refused() {
-    let version = forged(|header| header[8] = 2);
+    let version = forged(|header| header[8] = 1);
     assert_eq!(Record::decode(&version).unwrap_err(), Fault::Foreign);
     let end = purged().encode().unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let section = forged(|header| header[end..end + 2].copy_from_slice(&99_u16.to_le_bytes()));
