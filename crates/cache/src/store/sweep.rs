@@ -122,7 +122,6 @@ impl Cache {
         };
         let key = slot.key.clone();
         shard.tidy(&key);
-        // With the shard held as well: a walk that began after the number finds the removal of its files asked for.
         self.uncount(&removed);
         drop(shard);
         Ok((purge, count))
