@@ -317,13 +317,19 @@ impl Copy {
         is_usable && open.is_resident(block, self.length)
     }
 
-    /// What became of byte `offset` since it was asked for.
-    pub(crate) fn answer(&self, offset: u64) -> Poll<Result<(), Failure>> {
-        let state = lock(&self.state);
+    /// What became of byte `offset` since it was asked for. Its block may have come into doubt again after it was read, by
+    /// what became of another: it is asked for once more then, so that `Pending` always has an answer to come.
+    pub(crate) fn answer(self: &Arc<Self>, offset: u64) -> Poll<Result<(), Failure>> {
+        let block = offset / BLOCK_BYTES as u64;
+        let mut state = lock(&self.state);
         if state.is_lost {
             return Poll::Ready(Err(Failure::Unreadable));
         }
-        if state.is_usable(offset / BLOCK_BYTES as u64) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if state.is_usable(block) {
+            return Poll::Ready(Ok(()));
+        }
+        self.ask_for(&mut state, block);
+        Poll::Pending
     }
 
     /// Bytes that were given out could not be sent: they are read and verified again before they are used again.

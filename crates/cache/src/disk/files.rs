@@ -178,8 +178,8 @@ impl Directory {
     /// # Errors
     /// When the file is still there.
     pub(super) fn remove(&self, name: Name) -> io::Result<()> {
-        // The head first: alone it would mean nothing, and be left behind.
-        for path in [name.path() + HEAD, name.path()] {
+        // The head last: without it the content counts under an older one. A start clears away a head that stands alone.
+        for path in [name.path(), name.path() + HEAD] {
             match unlinkat(&self.0, path.as_str(), AtFlags::empty()) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
@@ -382,4 +382,30 @@ pub(super) fn is_resident(file: &OwnedFd, offset: u64) -> bool {
 pub(super) fn read_ahead(file: &OwnedFd, offset: u64, bytes: usize) {
     let length = std::num::NonZeroU64::new(bytes as u64);
     let _ = fs::fadvise(file, offset, length, fs::Advice::WillNeed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::tests::Place;
+
+    #[test]
+    fn content_goes_before_its_head_and_a_head_alone_is_not_known() {
+        let place = Place::new();
+        let directory = Directory::open(place.path()).unwrap();
+        let name = Name { number: 7, hash: 1 << 120 };
+        let at = place.path().join("v1").join(name.path());
+        let head = name.path() + HEAD;
+        let has_head = || place.path().join("v1").join(&head).exists();
+        // It cannot be removed.
+        std::fs::create_dir_all(&at).unwrap();
+        directory.create(8).unwrap();
+        directory.publish_head(8, name).unwrap();
+        directory.remove(name).unwrap_err();
+        assert!(has_head());
+        std::fs::remove_dir(&at).unwrap();
+        assert_eq!(directory.list(1).unwrap().unknown, [head.clone()]);
+        directory.remove(name).unwrap();
+        assert!(!has_head());
+    }
 }

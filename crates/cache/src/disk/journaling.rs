@@ -167,7 +167,7 @@ impl Tier {
                 self.failed("a purge may be undone by a restart", &error);
             }
             if let Some(number) = work.shorten
-                && file.is_to_be_shortened(number)
+                && file.is_to_be_shortened()
             {
                 self.journal.sync(number);
             }
@@ -251,12 +251,9 @@ impl File {
         Ok(())
     }
 
-    /// What purges up to `number` took away is removed. Whether that is worth a sync.
-    fn is_to_be_shortened(&mut self, number: u64) -> bool {
-        if self.failed <= number {
-            self.failed = 0;
-        }
-        self.end >= SHORTEN_BYTES_MIN || self.is_unlisted
+    /// Whether it is worth the sync.
+    fn is_to_be_shortened(&self) -> bool {
+        self.end >= SHORTEN_BYTES_MIN || self.is_unlisted || self.failed > 0
     }
 
     /// Takes out what is about purges up to `number`: their files are removed, and that is synced.
@@ -264,7 +261,12 @@ impl File {
         let (mut entries, _) = read(&directory.read_journal()?);
         entries.retain(|entry| entry.number() > number);
         entries.insert(0, Entry::Sequence(self.highest));
-        self.rewrite(directory, &entries)
+        self.rewrite(directory, &entries)?;
+        // Not before: what it took away lay there until the sync.
+        if self.failed <= number {
+            self.failed = 0;
+        }
+        Ok(())
     }
 
     fn rewrite(&mut self, directory: &Directory, entries: &[Entry]) -> io::Result<()> {
@@ -274,5 +276,39 @@ impl File {
         self.end = bytes.len() as u64;
         self.is_unlisted = entries.iter().any(Entry::takes_anything);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::tests::Place;
+    use crate::purge::What;
+
+    #[test]
+    fn what_could_not_be_written_is_told_until_its_removal_is_synced() {
+        let place = Place::new();
+        let directory = Directory::open(place.path()).unwrap();
+        let in_the_way = place.path().join("v1/journal");
+        std::fs::create_dir(&in_the_way).unwrap();
+        let mut file = File::default();
+        let purge = |number| {
+            let what = What::Url("h/a".into());
+            VecDeque::from([Entry::Purge(Purge { number, what, soft_ms: None })])
+        };
+        file.append(&directory, &purge(1)).unwrap_err();
+        std::fs::remove_dir(&in_the_way).unwrap();
+        assert!(file.is_to_be_shortened());
+        // Before anything is synced.
+        file.append(&directory, &purge(2)).unwrap();
+        let told = |directory: &Directory| {
+            let (entries, _) = read(&directory.read_journal().unwrap());
+            entries.iter().filter(|entry| entry.takes_anything()).map(Entry::number).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&directory), [1]);
+        file.shorten(&directory, 1).unwrap();
+        assert_eq!(told(&directory), []);
+        file.append(&directory, &purge(3)).unwrap();
+        assert_eq!(told(&directory), []);
     }
 }

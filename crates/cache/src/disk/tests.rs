@@ -30,13 +30,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const GIB: u64 = 1 << 30;
 
 /// A directory of a test's own, gone with its value.
-struct Place(PathBuf);
+pub(super) struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("thalweg-disk-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         Self(std::env::temp_dir().join(name))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 
     /// A cache with four slabs of memory, everything on disk found.

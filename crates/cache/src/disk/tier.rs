@@ -81,8 +81,9 @@ pub(super) enum Write {
     Head(Arc<Copy>),
     /// A file that is to go.
     Remove(super::files::Name),
-    /// What was purged up to this number is gone once all before this is done: the journal need not tell it any more.
-    ShortenJournal(u64),
+    /// What was purged up to this number is gone once all before this is done: the journal need not tell it any more. Unless
+    /// more heads than these were left to walks.
+    ShortenJournal { number: u64, heads_left: u64 },
 }
 
 /// What went wrong lately.
@@ -167,9 +168,10 @@ impl Tier {
         self.changed.notify_all();
     }
 
-    /// Everything was tested against the purges up to `number`, and the removal of what they took away was asked for.
-    pub(crate) fn shorten_journal(&self, number: u64) {
-        self.writes.put(Write::ShortenJournal(number));
+    /// Everything was tested against the purges up to `number`, and the removal of what they took away was asked for, by a
+    /// walk that began when there were so many [`heads_left`](Self::heads_left).
+    pub(crate) fn shorten_journal(&self, number: u64, heads_left: u64) {
+        self.writes.put(Write::ShortenJournal { number, heads_left });
     }
 
     /// Takes nothing more on, and ends once what waits is written, or it has taken long enough.

@@ -39,9 +39,9 @@ impl Tier {
                     copy.write_head(|head, position| self.write_head(&copy, head, position));
                 }
                 Write::Remove(name) => self.remove(name),
-                Write::ShortenJournal(number) => {
+                Write::ShortenJournal { number, heads_left } => {
                     self.writes.wait_for_earlier();
-                    if self.settle_owed() {
+                    if self.settle_owed(heads_left) {
                         self.journal.shorten(number);
                     }
                 }
@@ -158,13 +158,19 @@ impl Tier {
     }
 
     /// Writes a newer head beside a copy. Where that fails the older one counts after a start: it was true as well. A soft
-    /// purge that it does not tell of the journal goes on telling.
+    /// purge that it does not tell of the journal goes on telling. A copy that is gone is removed at once: the journal may
+    /// be shortened before its removal, which was asked for, has its turn.
     pub(super) fn write_head(&self, copy: &Arc<Copy>, head: Arc<Head>, position: Position) {
         if copy.is_gone() {
-            return;
+            return self.remove(copy.name());
         }
+        // Another need not be tried again.
+        let is_owed = position.stale_ms.is_some();
         if self.is_paused() {
-            return self.owe_head(copy);
+            if is_owed {
+                self.owe_head(copy);
+            }
+            return;
         }
         let number = self.next_number();
         let written =
@@ -180,7 +186,9 @@ impl Tier {
             Err(error) => {
                 self.directory().discard(number);
                 if !copy.is_gone() {
-                    self.owe_head(copy);
+                    if is_owed {
+                        self.owe_head(copy);
+                    }
                     self.write_failed(&error);
                 }
             }
@@ -192,8 +200,8 @@ impl Tier {
 
     pub(super) fn remove(&self, name: Name) {
         if let Err(error) = self.directory().remove(name) {
-            self.owe_removal(name);
             self.failed("a file cannot be removed from the disk", &error);
+            self.owe_removal(name);
         }
     }
 }

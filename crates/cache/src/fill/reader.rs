@@ -219,12 +219,11 @@ impl<H> Reader<H> {
         poll_fn(|cx| {
             // Before it is asked for, or the answer looked for: that wakes who is registered then.
             lock(&self.buffer.inner).waiters.register(&mut self.ticket, cx.waker());
-            if is_asked {
-                return copy.answer(self.offset);
+            if !is_asked {
+                is_asked = true;
+                copy.ask(self.offset, &mut self.disk);
             }
-            is_asked = true;
-            copy.ask(self.offset, &mut self.disk);
-            Poll::Pending
+            copy.answer(self.offset)
         })
         .await
     }

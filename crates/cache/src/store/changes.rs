@@ -34,14 +34,13 @@ impl Cache {
             removed.push(slot.variants.remove(0));
         }
         slot.variants.push(stored.clone());
+        // Its content may go on under a new head.
+        let is_gone = |other: &&Arc<Stored>| !Arc::ptr_eq(&other.content, &stored.content);
+        removed.iter().filter(is_gone).for_each(|other| other.discard_copy());
         drop(shard);
         self.count(stored);
         self.enqueue(stored, &removed);
-        // Its content may go on under a new head.
-        let (same, gone): (Vec<_>, Vec<_>) =
-            removed.into_iter().partition(|other| Arc::ptr_eq(&other.content, &stored.content));
-        self.uncount(&gone);
-        self.uncount_index(&same);
+        self.uncount_index(&removed);
         true
     }
 
@@ -71,12 +70,11 @@ impl Cache {
         self.index_bytes.fetch_add(stored.index_bytes(), Relaxed);
     }
 
-    /// Of what has left the index for good: the disk need not keep it either.
+    /// Of what has left the index for good: the disk need not keep it either. To be called with the shard held: a walk that
+    /// does not find it there any more finds the removal of its files asked for.
     pub(super) fn uncount(&self, gone: &[Arc<Stored>]) {
         self.uncount_index(gone);
-        for copy in gone.iter().filter_map(|stored| stored.content.copy()) {
-            copy.discard();
-        }
+        gone.iter().for_each(|stored| stored.discard_copy());
     }
 
     pub(super) fn uncount_index(&self, removed: &[Arc<Stored>]) {
@@ -95,8 +93,8 @@ impl Cache {
         let gone = |variant: &mut Arc<Stored>| Arc::ptr_eq(&variant.content, content);
         let removed: Vec<_> = slot.variants.extract_if(.., gone).collect();
         shard.tidy(key);
-        drop(shard);
         self.uncount(&removed);
+        drop(shard);
     }
 
     /// Removes what is stored under `key` in slices, and passes it for the next seconds: the backend does not give them.
@@ -118,8 +116,8 @@ impl Cache {
         let key = slot.key.clone();
         let removed: Vec<_> = slot.variants.extract_if(.., |stored| is_gone(stored)).collect();
         shard.tidy(&key);
-        drop(shard);
         self.uncount(&removed);
+        drop(shard);
     }
 
     /// Takes a pending fetch out of the index; with `passed_ms` its key is passed from then on for a moment.

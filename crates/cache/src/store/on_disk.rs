@@ -97,9 +97,9 @@ impl Cache {
         };
         let removed: Vec<_> = older.map(|at| slot.variants.remove(at)).into_iter().collect();
         slot.variants.push(stored.clone());
-        drop(shard);
         self.count(&stored);
         self.uncount(&removed);
+        drop(shard);
         true
     }
 
@@ -157,6 +157,11 @@ impl Stored {
             Progress::Complete(length) => Some(if self.head.sliced { 0 } else { length }),
             _ => None,
         }
+    }
+
+    /// Has its file removed, if the disk has a copy.
+    pub(super) fn discard_copy(&self) {
+        self.content.copy().iter().for_each(|copy| copy.discard());
     }
 
     /// Has the disk know, if it has a copy, that it was purged softly.

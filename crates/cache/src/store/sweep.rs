@@ -131,7 +131,6 @@ impl Cache {
         };
         let key = slot.key.clone();
         shard.tidy(&key);
-        // With the shard held as well: a walk that began after the number finds the removal of its files asked for.
         self.uncount(&removed);
         drop(shard);
         Ok((purge, count))
@@ -190,6 +189,7 @@ impl Cache {
         let knows_all = self.purges.knows_all();
         let mut tested = self.purges.number();
         let latest = self.purges.latest();
+        let heads_left = self.disk.as_ref().map_or(0, |tier| tier.heads_left());
         for shard in &self.shards {
             // The outcome is noted in each. What comes meanwhile is tested as it comes.
             for stored in untested(shard, latest) {
@@ -215,7 +215,7 @@ impl Cache {
         }
         if knows_all {
             self.purges.forget(tested);
-            self.disk.iter().for_each(|tier| tier.shorten_journal(tested));
+            self.disk.iter().for_each(|tier| tier.shorten_journal(tested, heads_left));
         }
     }
 }

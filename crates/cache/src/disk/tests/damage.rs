@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use super::super::Reading;
 use super::*;
 
 /// Stores one response, does something to its file, and looks what the next process makes of it: the content as it was,
@@ -121,6 +122,35 @@ fn of_two_files_of_one_response_the_later_counts() {
     assert_eq!(read(&hit(&cache, "a")).unwrap(), b"second");
     wait("removed", || place.files().len() == 1);
     assert_eq!(stats(&cache).responses, 1);
+    cache.stop_disk();
+}
+
+#[test]
+fn who_waits_for_a_block_that_is_in_doubt_once_more_is_not_forgotten() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    store(&cache, "a", &content(1, 3 * BLOCK_BYTES));
+    let stored = hit(&cache, "a");
+    assert_eq!(stored.content.settle(), Settled::OnDisk);
+    read(&stored).unwrap();
+    let copy = stored.content.copy().unwrap();
+    let second = block_on(stored.content.reader(BLOCK_BYTES as u64).next(1)).unwrap().unwrap();
+    let all = block_on(stored.content.reader(0).next(usize::MAX)).unwrap().unwrap();
+    assert_eq!(all.len(), 3 * BLOCK_BYTES);
+    let is_usable = |at: usize| copy.piece(at as u64, 1, &mut Reading::default()).is_some();
+    let mut waiting = loop {
+        second.doubt();
+        let mut waiting = Box::pin(second.ready(0));
+        // Else it was read again already.
+        if waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            break waiting;
+        }
+    };
+    wait("read again", || is_usable(BLOCK_BYTES));
+    // That asks for the first block alone.
+    all.doubt();
+    wait("the first is read again", || is_usable(0));
+    assert_eq!(block_on(waiting.as_mut()), Ok(1));
     cache.stop_disk();
 }
 

@@ -188,6 +188,11 @@ fn the_journal_is_shortened_once_what_it_tells_is_gone() {
     cache.stop_disk();
 }
 
+/// Whether something could not be carried out.
+fn owes(cache: &Cache) -> bool {
+    !crate::sync::lock(&cache.disk.as_ref().unwrap().owed).is_empty()
+}
+
 /// Makes the journal long enough to be worth shortening; gives the number of the last purge in it.
 fn lengthen_journal(cache: &Cache, place: &Place) -> u64 {
     let long = "l".repeat(SHORTEN_BYTES_MIN as usize / 4);
@@ -300,10 +305,12 @@ fn what_could_not_be_removed_is_tried_again_and_in_the_journal_until_then() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     cache.purge(url("h/a"), None).unwrap();
-    wait("failed", || stats(&cache).errors == 1);
+    wait("failed", || owes(&cache));
     lengthen_journal(&cache, &place);
+    // Of what else may fail on a slow disk nothing is under way.
+    let errors = stats(&cache).errors;
     cache.sweep();
-    wait("tried again", || stats(&cache).errors == 2);
+    wait("tried again", || stats(&cache).errors > errors);
     fs::remove_dir(&file).unwrap();
     // No walk since has found it gone.
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
@@ -322,9 +329,10 @@ fn a_soft_purge_that_could_not_be_told_to_a_file_is_tried_again() {
     fs::write(&unfinished, b"in the way").unwrap();
     cache.purge(tag("x"), Some(now_ms())).unwrap();
     lengthen_journal(&cache, &place);
+    let errors = stats(&cache).errors;
     cache.sweep();
     // The head, and once more before the journal would be shortened.
-    wait("failed", || stats(&cache).errors == 2);
+    wait("failed", || stats(&cache).errors >= errors + 2);
     assert!(journal_bytes(&place) > SHORTEN_BYTES_MIN);
     fs::remove_file(&unfinished).unwrap();
     cache.sweep();
@@ -332,5 +340,49 @@ fn a_soft_purge_that_could_not_be_told_to_a_file_is_tried_again() {
     cache.stop_disk();
     let cache = place.open(GIB);
     assert!(matches!(look_up(&cache, "h/a"), Lookup::Refresh(..)), "its file tells");
+    cache.stop_disk();
+}
+
+#[test]
+fn a_head_that_tells_of_no_purge_is_not_owed_and_of_those_that_do_more_are_left_to_the_next_walk() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    let tier = cache.disk.clone().unwrap();
+    store_tagged(&cache, "h/a", "x");
+    let stored = hit(&cache, "h/a");
+    let copy = stored.content.copy().unwrap();
+    let unfinished = place.0.join("v1/tmp");
+    fs::remove_dir(&unfinished).unwrap();
+    fs::write(&unfinished, b"in the way").unwrap();
+    tier.write_head(&copy, stored.head.clone(), stored.position());
+    assert!(stats(&cache).errors >= 1 && !owes(&cache));
+    fs::remove_file(&unfinished).unwrap();
+
+    cache.purge(tag("x"), Some(now_ms())).unwrap();
+    assert!(matches!(look_up(&cache, "h/a"), Lookup::Refresh(..)));
+    copy.set_position(stored.position());
+    let heads_left = tier.heads_left();
+    tier.leave_to_walk(&copy);
+    assert!(!tier.settle_owed(heads_left), "a walk that began before has not asked for it");
+    lengthen_journal(&cache, &place);
+    cache.sweep();
+    wait("shortened", || journal_bytes(&place) < 100);
+    assert_eq!(place.files().len(), 2, "its head tells");
+    cache.stop_disk();
+}
+
+#[test]
+fn a_head_that_is_owed_by_a_copy_that_is_gone_takes_the_file_away() {
+    let place = Place::new();
+    let cache = place.open(GIB);
+    let tier = cache.disk.clone().unwrap();
+    store_tagged(&cache, "h/a", "x");
+    let stored = hit(&cache, "h/a");
+    let copy = stored.content.copy().unwrap();
+    // Its removal has not been asked for yet.
+    copy.leave();
+    tier.owe_head(&copy);
+    assert!(tier.settle_owed(0));
+    assert!(place.files().is_empty());
     cache.stop_disk();
 }
