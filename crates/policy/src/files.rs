@@ -11,9 +11,12 @@ const FILES_MAX: usize = 64;
 /// Bytes of all that is kept, where that is more than one file.
 const BYTES_MAX: usize = 4 << 20;
 
+/// A path, and what was read there.
+type Kept = (Box<str>, Arc<[u8]>);
+
 /// Contents by path, the one that was read first in front.
 #[derive(Debug, Default)]
-pub(crate) struct Files(Mutex<VecDeque<(Box<str>, Arc<[u8]>)>>);
+pub(crate) struct Files(Mutex<VecDeque<Kept>>);
 
 impl Files {
     /// The content at `path`, which `read` is asked for if it is not kept.
@@ -41,7 +44,7 @@ impl Files {
         Ok(content)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Box<str>, Arc<[u8]>)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
