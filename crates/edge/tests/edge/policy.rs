@@ -367,6 +367,27 @@ async fn a_pipe_hands_the_connection_through() {
 }
 
 #[tokio::test]
+async fn a_file_is_included_from_beside_the_one_that_names_it() {
+    let directory = std::env::temp_dir().join(format!("thalweg-policy-{}-parts", std::process::id()));
+    std::fs::create_dir_all(directory.join("parts")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    write("main.vcl", "vcl 4.1; include \"parts/a.vcl\";");
+    write("parts/a.vcl", "vcl 4.1; include \"b.vcl\";");
+    write(
+        "parts/b.vcl",
+        "vcl 4.1; sub vcl_recv {
+            if (storage.s0.happy && storage.Transient.happy && !storage.disk.happy) { return (synth(204)); }
+        }",
+    );
+    let backend = Backend::new().await;
+    let policy = Some(directory.join("main.vcl"));
+    let edge = TestEdge::start(Config { policy, ..config(backend.address) });
+    assert_eq!(edge.get("/a", "").await.status, 204);
+    edge.stop().await;
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[tokio::test]
 async fn a_policy_with_faults_is_refused_before_anything_is_served() {
     let backend = Backend::new().await;
     let file = File::new("vcl 4.1;\nsub vcl_recv { set req.http.a = beresp.ttl; }\n");
