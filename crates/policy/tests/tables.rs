@@ -186,10 +186,7 @@ fn the_functions_reference_is_the_table() {
          of that side. A method is called by its object's name.\n",
     );
     for module in MODULES {
-        text.push_str(&format!(
-            "\n## {}\n\n| Function | Gives | Allowed in |\n|---|---|---|\n",
-            module.name
-        ));
+        text.push_str(&format!("\n## {}\n\n| Function | Gives | Allowed in |\n|---|---|---|\n", module.name));
         let row = |owner: &str, function: &Function| {
             let signature = signature(owner, function.name, function.arguments);
             format!("| `{signature}` | {} | {} |\n", function.returns, function.allowed)
