@@ -42,7 +42,7 @@ fn known() -> Known {
         congestion_algorithms: algorithms
             .map(|names| names.iter().map(|name| name.as_str().to_owned()).collect()),
         has_geo: None,
-        storages: vec!["s0".to_owned(), "Transient".to_owned()],
+        storages: ["s0", "Transient", "disk"].map(str::to_owned).into(),
         labels: None,
         resolve: Some(resolve),
     }

@@ -102,11 +102,12 @@ impl Compiled {
     /// Compiles a file and what it includes, and runs its `vcl_init`.
     pub(crate) fn from_file(path: &Path, labels: Vec<String>) -> Result<Self, LoadError> {
         let text = read(path).map_err(|error| LoadError::Read(path.to_owned(), error))?;
-        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-        let mut loader = |named: &str, _from: &str| {
-            let path = directory.join(named);
-            let text = read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-            Ok(File { name: named.to_owned(), text })
+        // Beside the file that names it.
+        let mut loader = |named: &str, from: &str| {
+            let path = Path::new(from).parent().unwrap_or(Path::new("")).join(named);
+            let name = path.display().to_string();
+            let text = read(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
+            Ok(File { name, text })
         };
         let main = File { name: path.display().to_string(), text };
         let (mut program, warnings) =
@@ -121,6 +122,8 @@ fn known(labels: Vec<String>) -> Known {
     let available = thalweg_tcp::congestion::available().ok();
     Known {
         congestion_algorithms: available.map(|names| names.iter().map(ToString::to_string).collect()),
+        // The memory, by the names that Varnish gives its own, and the disk tier.
+        storages: ["s0", "Transient", "disk"].map(str::to_owned).into(),
         labels: Some(labels),
         resolve: Some(resolve),
         ..Known::default()

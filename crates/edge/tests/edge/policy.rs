@@ -315,6 +315,45 @@ async fn a_change_is_passed_with_its_content() {
     edge.stop().await;
 }
 
+/// Else a client could write requests of its own to the backend.
+#[tokio::test]
+async fn content_is_sent_as_the_head_that_goes_out_tells_of_it_or_not_at_all() {
+    const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv { if (req.url == "/get") { set req.method = "GET"; } }
+        sub vcl_backend_fetch {
+            if (bereq.url == "/unset") { unset bereq.body; }
+            if (bereq.url == "/length") { unset bereq.http.Content-Length; unset bereq.http.Transfer-Encoding; }
+            if (bereq.url == "/short") { set bereq.http.Content-Length = "1"; }
+        }
+        "#,
+    );
+    let chunked = format!("{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len());
+    let length = format!("Content-Length: {}\r\n", HIDDEN.len());
+    let framings = [(&*length, HIDDEN), ("Transfer-Encoding: chunked\r\n", &*chunked)];
+    for (path, is_sent) in [("/get", false), ("/unset", false), ("/length", true), ("/short", true)] {
+        for (framing, content) in
+            framings.iter().filter(|(framing, _)| path != "/short" || framing == &length)
+        {
+            let mut client = edge.client().await;
+            client.request("POST", path, framing).await;
+            client.send(content.as_bytes()).await;
+            let mut fetch = backend.fetch().await;
+            assert_eq!(fetch.request.contains(*framing), is_sent, "{path} {}", fetch.request);
+            if is_sent {
+                assert_eq!(fetch.client.exactly(content.len()).await, content.as_bytes(), "{path}");
+            }
+            fetch.respond("200 OK", "Connection: close\r\n", b"a").await;
+            assert_eq!(client.response().await.status, 200, "{path}");
+            assert!(fetch.client.is_closed().await, "{path} {framing}");
+        }
+    }
+    edge.stop().await;
+}
+
 #[tokio::test]
 async fn a_pipe_hands_the_connection_through() {
     let backend = Backend::new().await;
@@ -331,6 +370,27 @@ async fn a_pipe_hands_the_connection_through() {
     drop(fetch);
     assert!(client.is_closed().await);
     edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_is_included_from_beside_the_one_that_names_it() {
+    let directory = std::env::temp_dir().join(format!("thalweg-policy-{}-parts", std::process::id()));
+    std::fs::create_dir_all(directory.join("parts")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    write("main.vcl", "vcl 4.1; include \"parts/a.vcl\";");
+    write("parts/a.vcl", "vcl 4.1; include \"b.vcl\";");
+    write(
+        "parts/b.vcl",
+        "vcl 4.1; sub vcl_recv {
+            if (storage.s0.happy && storage.Transient.happy && !storage.disk.happy) { return (synth(204)); }
+        }",
+    );
+    let backend = Backend::new().await;
+    let policy = Some(directory.join("main.vcl"));
+    let edge = TestEdge::start(Config { policy, ..config(backend.address) });
+    assert_eq!(edge.get("/a", "").await.status, 204);
+    edge.stop().await;
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[tokio::test]
