@@ -77,6 +77,8 @@ pub(crate) struct Refusal {
     pub(crate) forward: Option<Forward>,
     /// What the backend answered with, if it did.
     pub(crate) forward_status: Option<u16>,
+    /// It waited for somebody else's fetch.
+    pub(crate) collapsed: bool,
 }
 
 impl Found {
@@ -127,7 +129,7 @@ impl Found {
                     (fetched, Some(Forwarded { stored: opened.stored, ..partial }))
                 }
             },
-            (CacheResult::Miss, Some(forwarded), Some(opened)) => {
+            (CacheResult::Miss, Some(forwarded), Some(opened)) if opened.cache == CacheResult::Miss => {
                 (self.cache, Some(Forwarded { status: Some(opened.status), ..forwarded }))
             }
             (cache, forwarded, _) => (cache, forwarded),
@@ -150,6 +152,17 @@ impl Found {
         }
     }
 
+    /// Its content failed before any of it was sent.
+    pub(crate) fn refusal(&self, failure: &Failure) -> Refusal {
+        let refusal = Refusal::failed(failure, self.forwarded.map(|forwarded| forwarded.why));
+        let status = self.forwarded.and_then(|forwarded| forwarded.status);
+        Refusal {
+            forward_status: refusal.forward_status.or(status),
+            collapsed: self.forwarded.is_some_and(|forwarded| forwarded.collapsed),
+            ..refusal
+        }
+    }
+
     /// The age to tell: of what was stored before, or had an age when it came.
     pub(crate) fn age_s(&self, now_ms: u64) -> Option<u64> {
         let age = self.freshness.age_s(now_ms);
@@ -160,10 +173,10 @@ impl Found {
 
 impl Refusal {
     pub(crate) const fn own(status: u16, reason: &'static str) -> Self {
-        Self { status, reason, forward: None, forward_status: None }
+        Self { status, reason, forward: None, forward_status: None, collapsed: false }
     }
 
-    pub(crate) fn failed(failure: &Failure, forward: Forward) -> Self {
+    pub(crate) fn failed(failure: &Failure, forward: impl Into<Option<Forward>>) -> Self {
         let (status, reason) = match failure {
             Failure::BackendTimeout(_) => (504, "the backend did not answer in time"),
             Failure::Busy(_) => (503, "too many fetches are under way"),
@@ -171,7 +184,8 @@ impl Refusal {
             Failure::NoRoom => (503, "no room for the response"),
             _ => (502, "no valid answer came from the backend"),
         };
-        Self { status, reason, forward: Some(forward), forward_status: failure.status() }
+        let (forward, forward_status) = (forward.into(), failure.status());
+        Self { status, reason, forward, forward_status, collapsed: false }
     }
 }
 
@@ -331,7 +345,7 @@ async fn find(
                     return pass(worker, ask, client, forward).await;
                 }
                 let request = ask.head();
-                let wanted = match slices::cold(worker, request).filter(|_| *slices) {
+                let mut wanted = match slices::cold(worker, request).filter(|_| *slices) {
                     Some(slice) => {
                         // Once: what comes is in slices then, or the backend has none.
                         *slices = false;
@@ -341,11 +355,12 @@ async fn find(
                     None if request.method == Method::Head => fetch::Request::whole(request).behind(),
                     None => fetch::Request::whole(request),
                 };
-                let is_slice = wanted.is_slice();
+                let told = wanted.is_slice().then(|| wanted.tell_status());
                 let wanted = ask.fetch(wanted, false);
                 return match head_of(worker, fill, wanted, &mut content, client).await {
                     Ok(head) => {
-                        let status = if is_slice && head.sliced { 206 } else { head.status };
+                        // A slice came with another status than the head of the whole has.
+                        let status = told.and_then(|mut told| told.try_recv().ok()).unwrap_or(head.status);
                         let forwarded = forwarded(worker, key, &head, forward, status);
                         Ok(Found::fetched(head, content, forwarded))
                     }
@@ -476,7 +491,7 @@ async fn joined(
                 let forwarded = Some(Forwarded::collapsed(Forward::Stale, failure.status()));
                 Ok(Joined::Found(Found { forwarded, ..Found::in_need(&stored, &failure) }))
             }
-            _ => Err(Refusal::failed(&failure, Forward::UriMiss)),
+            _ => Err(Refusal { collapsed: true, ..Refusal::failed(&failure, Forward::Miss) }),
         },
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Request {
     policy: Option<Box<Fetching>>,
     /// Who hears of interim responses.
     pub(crate) interim: Option<mpsc::Sender<ResponseHead>>,
+    /// Who hears what the backend answered with, by the time the head is there.
+    status: Option<oneshot::Sender<u16>>,
 }
 
 impl Request {
@@ -73,6 +75,7 @@ impl Request {
             behind: false,
             policy: None,
             interim: None,
+            status: None,
             slice: None,
         }
     }
@@ -85,6 +88,13 @@ impl Request {
     /// Whether it is about a part alone.
     pub(crate) fn is_slice(&self) -> bool {
         self.slice.is_some()
+    }
+
+    /// The status that the backend will have answered with once the head is there.
+    pub(crate) fn tell_status(&mut self) -> oneshot::Receiver<u16> {
+        let (tell, told) = oneshot::channel();
+        self.status = Some(tell);
+        told
     }
 
     /// Whether `stale` is still good, if it has a validator to ask with, else all of what replaced it. If it is, `told` gets it with its head brought up
@@ -110,6 +120,7 @@ impl Request {
             behind: false,
             policy: None,
             interim: None,
+            status: None,
             slice: None,
         }
     }
@@ -243,11 +254,15 @@ pub(crate) async fn run(worker: Arc<Worker>, fill: Fill, mut request: Request, c
 async fn keep(
     worker: &Arc<Worker>,
     fill: Fill,
-    request: Request,
+    mut request: Request,
     client: std::net::IpAddr,
     mut exchange: Exchange,
     head: Head,
 ) {
+    if let Some(tell) = request.status.take() {
+        // Nobody waits any more if the client has left.
+        let _ = tell.send(exchange.head.status);
+    }
     if let Some(asked) = &request.slice {
         match exchange.head.status {
             206 => return slices::begin(worker, fill, asked, head, exchange).await,

@@ -37,6 +37,7 @@ impl Connection {
         let cache_status = CacheStatus {
             forward: refusal.forward,
             forward_status: refusal.forward_status,
+            collapsed: refusal.collapsed,
             detail: Some(refusal.reason),
             ..CacheStatus::default()
         };

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::time::Duration;
 
 use thalweg_cache::Failure;
-use thalweg_http::cache_status::Forward;
 use thalweg_http::{Fields, Method, Version, range, status, trailer};
 use thalweg_record::CacheResult;
 
@@ -81,7 +80,7 @@ impl Connection {
             match chosen {
                 Ok(part) => return Ok((found, part)),
                 Err(Failure::Unreadable) if looks < LOOKS_MAX => {}
-                Err(failure) => return Err(Refusal::failed(&failure, Forward::UriMiss)),
+                Err(failure) => return Err(found.refusal(&failure)),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::support::{Backend, Client, Response, TestEdge, config};
+use crate::support::{Backend, Client, Response, TestEdge, config, field};
 use thalweg_edge::Config;
 use tokio::task::JoinHandle;
 
@@ -29,11 +29,17 @@ async fn rfc9211_2_2_a_variant_that_is_not_there_is_a_vary_miss() {
     let mut fetch = backend.fetch().await;
     let fields = "Cache-Control: max-age=60\r\nVary: X-A\r\n";
     fetch.respond("200 OK", fields, b"1").await;
-    assert_eq!(first.await.unwrap().cache_status(), "thalweg; fwd=uri-miss; fwd-status=200; ttl=60; stored");
+    assert_eq!(
+        first.await.unwrap().cache_status_from(60),
+        "thalweg; fwd=uri-miss; fwd-status=200; ttl=60; stored"
+    );
     let other = get(&edge, "X-A: 2\r\n");
     fetch.next().await;
     fetch.respond("200 OK", fields, b"2").await;
-    assert_eq!(other.await.unwrap().cache_status(), "thalweg; fwd=vary-miss; fwd-status=200; ttl=60; stored");
+    assert_eq!(
+        other.await.unwrap().cache_status_from(60),
+        "thalweg; fwd=vary-miss; fwd-status=200; ttl=60; stored"
+    );
     // Purged variants are none.
     let mut client = edge.client().await;
     client.request("PURGE", "/a", "").await;
@@ -54,7 +60,10 @@ async fn rfc9211_2_3_a_slice_that_is_refused_has_the_status_of_the_refusal() {
     let head = "HTTP/1.1 206 Partial Content\r\nContent-Length: 100000\r\nETag: \"v1\"\r\n\
                 Content-Range: bytes 400000-499999/1000000\r\nCache-Control: max-age=60\r\n\r\n";
     fetch.send([head.as_bytes(), &[0; 100_000]].concat()).await;
-    assert_eq!(seek.await.unwrap().cache_status(), "thalweg; fwd=uri-miss; fwd-status=206; ttl=60; stored");
+    assert_eq!(
+        seek.await.unwrap().cache_status_from(60),
+        "thalweg; fwd=uri-miss; fwd-status=206; ttl=60; stored"
+    );
     let next = get(&edge, "Range: bytes=500000-500009\r\n");
     fetch.next().await;
     fetch.respond("503 Service Unavailable", "", b"busy").await;
@@ -65,6 +74,43 @@ async fn rfc9211_2_3_a_slice_that_is_refused_has_the_status_of_the_refusal() {
         "{}",
         next.head
     );
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9211_2_3_a_whole_that_came_for_a_slice_has_its_own_status() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::start(Config { slice_bytes: 100_000, ..config(backend.address) });
+    // No slice of it is sent, whose own status would be told.
+    let seek = get(&edge, "Range: bytes=400000-400009\r\nIf-None-Match: \"v1\"\r\n");
+    let mut fetch = backend.fetch().await;
+    assert_eq!(field(&fetch.request, "range"), Some("bytes=400000-499999"));
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 17000001\r\nETag: \"v1\"\r\n\
+                Accept-Ranges: bytes\r\nCache-Control: max-age=60\r\n\r\n";
+    fetch.send(head).await;
+    let seek = seek.await.unwrap();
+    assert_eq!(seek.status, 304);
+    assert_eq!(seek.cache_status_from(60), "thalweg; fwd=uri-miss; fwd-status=200; ttl=60; stored");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn rfc9211_2_6_who_waits_for_a_fetch_that_fails_was_collapsed() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::before(&backend);
+    let (mut asking, mut waiting) = (edge.client().await, edge.client().await);
+    asking.request("GET", "/a", "").await;
+    let mut fetch = backend.fetch().await;
+    wait_behind(&edge, &mut waiting).await;
+    fetch.send("HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n").await;
+    for (client, told) in
+        [(asking, "thalweg; fwd=uri-miss; detail="), (waiting, "thalweg; fwd=miss; collapsed; ")]
+    {
+        let mut client = client;
+        let response = client.response().await;
+        assert_eq!(response.status, 502);
+        assert!(response.cache_status().starts_with(told), "{}", response.head);
+    }
     edge.stop().await;
 }
 
@@ -80,7 +126,7 @@ async fn rfc9211_2_5_what_was_purged_on_its_way_is_not_stored() {
     client.response().await;
     fetch.respond("200 OK", "Cache-Control: max-age=60\r\n", b"old").await;
     let response = first.response().await;
-    assert_eq!(response.cache_status(), "thalweg; fwd=uri-miss; fwd-status=200; ttl=60");
+    assert_eq!(response.cache_status_from(60), "thalweg; fwd=uri-miss; fwd-status=200; ttl=60");
     edge.stop().await;
 }
 
@@ -134,7 +180,7 @@ async fn rfc9211_2_6_who_waits_for_anothers_validation_was_collapsed() {
     wait_behind(&edge, &mut waiting).await;
     fetch.send("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\n\r\n").await;
     let of_stale = "thalweg; fwd=stale; fwd-status=304; ttl=60";
-    assert_eq!(asking.response().await.cache_status(), of_stale);
-    assert_eq!(waiting.response().await.cache_status(), format!("{of_stale}; collapsed"));
+    assert_eq!(asking.response().await.cache_status_from(60), of_stale);
+    assert_eq!(waiting.response().await.cache_status_from(60), format!("{of_stale}; collapsed"));
     edge.stop().await;
 }

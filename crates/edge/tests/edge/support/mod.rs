@@ -95,6 +95,16 @@ impl Response {
     pub fn cache_status(&self) -> &str {
         self.field("cache-status").unwrap()
     }
+
+    /// The same, with a `ttl` of up to 5 s below `ttl_s` told as that: so long a busy machine may take.
+    pub fn cache_status_from(&self, ttl_s: i64) -> String {
+        let status = self.cache_status();
+        let left = status.split("; ").find_map(|parameter| parameter.strip_prefix("ttl="));
+        match left.filter(|left| (ttl_s - 5..=ttl_s).contains(&left.parse().unwrap())) {
+            Some(left) => status.replace(&format!("ttl={left}"), &format!("ttl={ttl_s}")),
+            None => status.to_owned(),
+        }
+    }
 }
 
 pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
