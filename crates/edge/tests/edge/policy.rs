@@ -12,7 +12,7 @@ use thalweg_record::{CacheResult, Decider};
 use thalweg_tcp::congestion;
 
 use crate::steering::accepted;
-use crate::support::{Backend, Client, Response, TestEdge, config};
+use crate::support::{Backend, Client, Response, TestEdge, config, field};
 
 const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
 
@@ -540,5 +540,135 @@ Set-Cookie: b"})); }
     client.request("GET", "/a", "").await;
     backend.fetch().await.respond("200 OK", CACHED, b"anew").await;
     assert_eq!(text(&client.response().await), "anew");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_pipe_says_how_its_bytes_are_framed_and_ends_where_it_leads_back() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv { return (pipe); }
+        sub vcl_pipe { if (req.http.Own) { set bereq.http.Connection = "upgrade"; } }
+        "#,
+    );
+    let content = b"3\r\nabc\r\n0\r\n\r\n";
+    let mut client = edge.client().await;
+    client.request("POST", "/a", "Transfer-Encoding: chunked\r\nUpgrade: echo\r\nVia: 1.0 first\r\n").await;
+    client.send(content).await;
+    let mut fetch = backend.fetch().await;
+    let of = |name| field(&fetch.request, name);
+    assert_eq!((of("transfer-encoding"), of("upgrade")), (Some("chunked"), Some("echo")));
+    assert_eq!((of("connection"), of("via")), (Some("close"), Some("1.0 first, 1.1 thalweg")));
+    assert_eq!(fetch.client.exactly(content.len()).await, content);
+
+    let mut back = edge.client().await;
+    back.send(fetch.request.as_bytes()).await;
+    assert_eq!(back.response().await.status, 508);
+
+    let mut own = edge.client().await;
+    own.request("GET", "/a", "Own: 1\r\nContent-Length: 3\r\n").await;
+    own.send(b"abc").await;
+    let mut fetch = backend.fetch().await;
+    let of = |name| field(&fetch.request, name);
+    assert_eq!((of("connection"), of("content-length")), (Some("upgrade"), None), "it was read over");
+    own.send(b"x").await;
+    assert_eq!(fetch.client.exactly(1).await, b"x");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn pipes_leave_connections_to_backends_for_others() {
+    let backend = Backend::new().await;
+    let port = backend.address.port();
+    let file = File::new(&format!(
+        r#"vcl 4.1; backend default {{ .host = "127.0.0.1"; .port = "{port}"; }}
+        sub vcl_recv {{ if (req.url == "/pipe") {{ return (pipe); }} }}"#
+    ));
+    let edge = TestEdge::start(Config {
+        policy: Some(file.0.clone()),
+        backends: Vec::new(),
+        backend_connections_max: 2,
+        ..config(backend.address)
+    });
+    let mut first = edge.client().await;
+    first.request("GET", "/pipe", "").await;
+    let _piped = backend.fetch().await;
+    let mut second = edge.client().await;
+    second.request("GET", "/pipe", "").await;
+    assert_eq!(second.response().await.status, 503);
+    let mut other = edge.client().await;
+    assert_eq!(fetched(&backend, &mut other, "/a", CACHED).await.1.status, 200);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_policy_purges_is_gone_once_it_says_so() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        import std;
+        import xkey;
+        sub vcl_recv {
+            if (req.method == "BAN") {
+                if (std.ban(req.http.Ban)) { return (synth(200)); }
+                return (synth(400, std.ban_error()));
+            }
+            if (req.method == "PURGE") { return (synth(200 + xkey.purge(req.http.Tags))); }
+        }
+        "#,
+    );
+    let mut client = edge.client().await;
+    for (method, asked, status) in
+        [("BAN", "Ban: obj.http.xkey == a\r\n", 200), ("PURGE", "Tags: a b\r\n", 202)]
+    {
+        fetched(&backend, &mut client, "/a", "Cache-Control: max-age=60\r\nxkey: a\r\n").await;
+        // At once behind it, so that nothing but the purge itself comes in between.
+        client.request(method, "/", &format!("{asked}\r\nGET /a HTTP/1.1\r\nHost: media.example\r\n")).await;
+        assert_eq!(client.response().await.status, status);
+        backend.fetch().await.respond("200 OK", "Cache-Control: no-store\r\n", b"new").await;
+        assert_eq!(text(&client.response().await), "new");
+    }
+    client.request("BAN", "/", "Ban: nonsense\r\n").await;
+    assert_eq!(client.response().await.status, 400);
+    client.request("PURGE", "/", &format!("Tags: {}\r\n", "a ".repeat(1025))).await;
+    assert_eq!(client.response().await.status, 503, "more tags than one purge may have");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_is_read_once_and_a_pipe_of_the_file_system_not_at_all() {
+    let backend = Backend::new().await;
+    let (content, fifo) = (File::new("first"), File::new(""));
+    std::fs::remove_file(&fifo.0).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo.0, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let edge = edge(
+        &backend,
+        &format!(
+            r#"
+            import std;
+            sub vcl_recv {{ return (synth(200)); }}
+            sub vcl_synth {{
+                set resp.body = std.fileread("{}");
+                set resp.http.Fifo = "<" + std.fileread("{}") + ">";
+                set resp.http.There = std.file_exists("{}");
+                return (deliver);
+            }}
+            "#,
+            content.0.display(),
+            fifo.0.display(),
+            fifo.0.display()
+        ),
+    );
+    let mut client = edge.client().await;
+    for _ in 0..2 {
+        let response = get(&mut client, "/", "").await;
+        assert_eq!(text(&response), "first");
+        assert_eq!((response.field("fifo"), response.field("there")), (Some("<>"), Some("true")));
+        std::fs::write(&content.0, "second").unwrap();
+    }
     edge.stop().await;
 }
