@@ -12,7 +12,7 @@ use thalweg_cache::storage::{Selection, Storable, storable, withhold};
 use thalweg_cache::tags::SURROGATE_KEY;
 use thalweg_cache::{Failure, Fill, Head, Private, Stored};
 use thalweg_http::validators::strong_etag;
-use thalweg_http::{Fields, Method, RequestHead, ResponseHead, date, framing, reference, write};
+use thalweg_http::{Fields, Framing, Method, RequestHead, ResponseHead, date, framing, reference, write};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{ConnectError, Route, Wanted};

@@ -103,11 +103,6 @@ impl Source {
 }
 
 impl Upload {
-    /// Bytes of all of it; `None` if it goes out chunked.
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.length
-    }
-
     /// Sends some of it, no part of which the backend may leave for longer than `patience`. True once all has gone out.
     /// May be dropped while it waits, and called again.
     pub(crate) async fn send(

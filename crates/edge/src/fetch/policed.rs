@@ -10,7 +10,7 @@ use bytes::Bytes;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::tags::{SURROGATE_KEY, has_too_many_tags};
 use thalweg_cache::{Failure, Fill, Head, Private};
-use thalweg_http::{Fields, Method, ResponseHead, Version, date, framing, status};
+use thalweg_http::{Fields, ResponseHead, Version, date, framing, status};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 
