@@ -40,6 +40,17 @@ const RESIDENTS_MOVED_MAX: usize = 512;
 /// Residents of a slab that may be gone before they are cleared out.
 const RESIDENTS_GONE_MIN: usize = 64;
 
+/// What one call of [`Arena::compact`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compaction {
+    /// Nothing: it was not worth it, or there was no room for what would move.
+    Nothing,
+    /// Some of what is alive in a slab has left it: the calls to come empty it.
+    Begun,
+    /// All that is alive in a slab has left it. It is free once nobody reads from it any more.
+    Emptied,
+}
+
 /// Content that can move.
 pub(crate) trait Resident: fmt::Debug + Send + Sync {
     /// Leaves `slab` for another.
@@ -157,15 +168,16 @@ impl Arena {
         lock(&self.slabs).residents[slab].push(resident);
     }
 
-    /// Empties the slab with the least alive in it, if much of the memory in use is dead. Says whether there was one; it is
-    /// free once nobody reads from it any more. One with very many in it takes several calls.
-    pub fn compact(&self) -> bool {
-        let Some((slab, residents)) = lock(&self.slabs).sparsest() else { return false };
+    /// Empties the slab with the least alive in it, if much of the memory in use is dead. One with very many in it takes
+    /// several calls.
+    pub fn compact(&self) -> Compaction {
+        let Some((slab, residents, left)) = lock(&self.slabs).sparsest() else { return Compaction::Nothing };
         let moved = residents.iter().filter_map(Weak::upgrade).try_for_each(|resident| resident.leave(slab));
         if moved.is_err() {
             lock(&self.slabs).residents[slab].extend(residents);
+            return Compaction::Nothing;
         }
-        moved.is_ok()
+        if left > 0 { Compaction::Begun } else { Compaction::Emptied }
     }
 
     /// Drops the hold of a run of `used` bytes on `slab`; with the last one its pages go back.
@@ -199,8 +211,9 @@ impl Slabs {
         }
     }
 
-    /// The slab with the least alive in it of those that can be emptied, and who is to leave it, if it is worth it.
-    fn sparsest(&mut self) -> Option<(usize, Vec<Weak<dyn Resident>>)> {
+    /// The slab with the least alive in it of those that can be emptied, who is to leave it now, and how many later, if it
+    /// is worth it.
+    fn sparsest(&mut self) -> Option<(usize, Vec<Weak<dyn Resident>>, usize)> {
         let used_bytes = (self.holders.len() - self.free.len()) * SLAB_BYTES;
         if used_bytes - self.live_bytes_total < used_bytes / DEAD_SHARE_MAX {
             return None;
@@ -213,7 +226,7 @@ impl Slabs {
         let dead_bytes = SLAB_BYTES - self.live_bytes[slab];
         let residents = &mut self.residents[slab];
         let left = residents.len().saturating_sub(RESIDENTS_MOVED_MAX);
-        (dead_bytes >= SLAB_BYTES / DEAD_SHARE_MAX).then(|| (slab, residents.split_off(left)))
+        (dead_bytes >= SLAB_BYTES / DEAD_SHARE_MAX).then(|| (slab, residents.split_off(left), left))
     }
 
     fn take_free(&mut self) -> Result<usize, NoRoom> {

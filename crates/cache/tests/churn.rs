@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_cache::arena::SLAB_BYTES;
+use thalweg_cache::arena::{Compaction, SLAB_BYTES};
+use thalweg_cache::fill::FillBuffer;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::rules::Rules;
 use thalweg_cache::storage::Selection;
@@ -101,24 +102,51 @@ fn memory_stays_in_use_in_a_long_churn() {
     assert!(hits > REQUESTS / 3, "{hits} hits");
 }
 
-#[test]
-fn a_slab_of_very_many_is_emptied_bit_by_bit() {
-    const LENGTH: usize = 300;
-    let cache: Arc<Cache> = Cache::new((SLABS * SLAB_BYTES) as u64).unwrap();
-    let count = SLAB_BYTES / 320 + 1000;
+/// A cache of so many slabs, into which `count` objects of `length` bytes came, and of which every `kept`th is left.
+fn sparse(slabs: usize, length: usize, count: usize, kept: usize) -> Arc<Cache> {
+    let cache: Arc<Cache> = Cache::new((slabs * SLAB_BYTES) as u64).unwrap();
     for object in 0..count {
         let looked_up =
             cache.look_up(&object.to_string(), &Fields::new(), &RequestCacheControl::default(), 0);
         let Lookup::Miss(mut fill, _reader) = looked_up else { panic!("{object} is there") };
-        fill.begin(Head { length: Some(LENGTH as u64), ..head() }, 0);
-        fill.append(Bytes::from(vec![object as u8; LENGTH]), 0).unwrap();
+        fill.begin(Head { length: Some(length as u64), ..head() }, 0);
+        fill.append(Bytes::from(vec![object as u8; length]), 0).unwrap();
         fill.complete();
     }
-    for object in (0..count).filter(|object| object % 3 > 0) {
+    assert_eq!(cache.stored(), count);
+    for object in (0..count).filter(|object| object % kept > 0) {
         cache.purge(What::Url(object.to_string().into()), None).unwrap();
     }
+    cache
+}
+
+#[test]
+fn nothing_alive_is_evicted_while_a_slab_is_emptied_bit_by_bit() {
+    // A thousand in a slab, six of them full.
+    let cache = sparse(16, 2000, 6400, 2);
+    // One slab is left free, which is fewer than are to be.
+    let (_held, mut writer) = FillBuffer::stored(cache.arena(), ());
+    while cache.arena().free_slabs() > 1 {
+        writer.append(Bytes::from(vec![0; SLAB_BYTES / 2])).unwrap();
+    }
+    let stored = cache.stored();
+    let is_short = || {
+        cache.make_room(0);
+        cache.arena().free_slabs() == 1
+    };
+    let calls = (0..20).take_while(|_| is_short()).count();
+    assert_eq!((cache.stored(), cache.arena().free_slabs()), (stored, 2), "after {calls} calls");
+    assert!(calls > 0, "it was emptied at once");
+}
+
+#[test]
+fn a_slab_of_very_many_is_emptied_bit_by_bit() {
+    const LENGTH: usize = 300;
+    // They fill a slab and open another.
+    let count = SLAB_BYTES / 320 + 1000;
+    let cache = sparse(SLABS, LENGTH, count, 3);
     let before = alive(&cache);
-    let calls = (0..20).take_while(|_| cache.arena().compact()).count();
+    let calls = (0..20).take_while(|_| cache.arena().compact() != Compaction::Nothing).count();
     // Some two thousand are left in the first slab, beside what is remembered of those that are gone.
     assert!((2..10).contains(&calls), "{calls} calls");
     assert!(alive(&cache) > 1.9 * before, "{:.2} alive, {before:.2} before", alive(&cache));

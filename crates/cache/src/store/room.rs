@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Cache, Stored};
-use crate::arena::SLAB_BYTES;
+use crate::arena::{Compaction, SLAB_BYTES};
 use crate::disk;
 use crate::fill::{Progress, Settled};
 use crate::sync::lock;
@@ -17,7 +17,8 @@ use crate::sync::lock;
 const FREE_SLABS_MIN: usize = 2;
 /// Stored responses that one call looks at to make room: a bound on what a single request pays.
 const EVICTION_STEPS_MAX: usize = 256;
-/// Slabs that one call empties at most, by moving what is alive in them: a copy of less than a slab.
+/// Times that one call has content moved out of a slab at most: a copy of less than a slab each time, which need not empty
+/// it.
 const COMPACTIONS_MAX: usize = 1;
 
 impl Cache {
@@ -43,9 +44,11 @@ impl Cache {
     }
 
     /// Evicts until `want_bytes` of content have room beside the slabs that are kept free, or enough was evicted
-    /// and only readers still hold it, or it has taken long enough.
+    /// and only readers still hold it, or it has taken long enough. While a slab is being emptied call by call, those that
+    /// are kept free count too.
     pub fn make_room(&self, want_bytes: u64) {
-        let slabs = FREE_SLABS_MIN + usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
+        let want_slabs = usize::try_from(want_bytes).unwrap_or(usize::MAX).div_ceil(SLAB_BYTES);
+        let slabs = FREE_SLABS_MIN + want_slabs;
         let (mut evicted_bytes, mut compactions, mut disk_steps) = (0, 0, disk::STEPS_MAX);
         for _ in 0..EVICTION_STEPS_MAX {
             let is_index_full = self.is_index_full();
@@ -57,9 +60,18 @@ impl Cache {
             if is_index_full && self.disk.as_ref().is_some_and(|tier| tier.evict_for_index(&mut disk_steps)) {
                 continue;
             }
-            if compactions < COMPACTIONS_MAX && self.arena.compact() {
-                compactions += 1;
-                continue;
+            if compactions < COMPACTIONS_MAX {
+                match self.arena.compact() {
+                    Compaction::Nothing => {}
+                    // The calls to come have the slab emptied: until then those that are kept free will do.
+                    Compaction::Begun if !is_index_full && self.arena.free_slabs() >= want_slabs.max(1) => {
+                        return;
+                    }
+                    Compaction::Begun | Compaction::Emptied => {
+                        compactions += 1;
+                        continue;
+                    }
+                }
             }
             let Some(mut candidate) = lock(&self.queue).take() else { return };
             let Some(stored) = candidate.item.upgrade() else { continue };
