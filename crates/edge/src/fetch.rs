@@ -12,7 +12,7 @@ use thalweg_cache::storage::{Selection, Storable, storable, withhold};
 use thalweg_cache::tags::SURROGATE_KEY;
 use thalweg_cache::{Failure, Fill, Head, Private, Stored};
 use thalweg_http::validators::strong_etag;
-use thalweg_http::{Fields, Method, RequestHead, ResponseHead, date, framing, reference, write};
+use thalweg_http::{Fields, Framing, Method, RequestHead, ResponseHead, date, framing, reference, write};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::{ConnectError, Route, Wanted};
@@ -166,17 +166,13 @@ impl Request {
         if let Some(slice) = self.slice.as_ref().filter(|_| missing.is_none()) {
             slice.write(&mut fields);
         }
-        // By the content itself: a policy may have changed what the head says of it, and a backend would take content that
-        // the head does not tell of for another request.
-        match self.content.as_ref().map(Upload::length) {
-            Some(Some(length)) => fields.push_number("Content-Length", length),
-            Some(None) => fields.push("Transfer-Encoding", "chunked"),
-            None if !matches!(self.head.method, Method::Get | Method::Head)
-                && self.head.fields.contains("content-length") =>
-            {
-                fields.push_number("Content-Length", 0);
+        // Content of GET and HEAD means nothing and was read over.
+        if !matches!(self.head.method, Method::Get | Method::Head) {
+            match framing::request_framing(&self.head) {
+                Ok(Framing::Length(length)) => fields.push_number("Content-Length", length),
+                Ok(Framing::Chunked) => fields.push("Transfer-Encoding", "chunked"),
+                _ => {}
             }
-            None => {}
         }
         fields.push("TE", "trailers");
         fields.push("Connection", "TE");

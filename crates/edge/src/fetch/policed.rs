@@ -10,7 +10,7 @@ use bytes::Bytes;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::tags::{SURROGATE_KEY, has_too_many_tags};
 use thalweg_cache::{Failure, Fill, Head, Private};
-use thalweg_http::{Fields, Method, ResponseHead, Version, date, framing, status};
+use thalweg_http::{Fields, ResponseHead, Version, date, framing, status};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 
@@ -79,10 +79,6 @@ async fn attempt(
         Action::Fetch => {}
         Action::Error { status, reason } => return make(worker, request, policy, status, reason),
         action => return refused(&action),
-    }
-    // Content of GET and HEAD means nothing (RFC 9110 §9.3.1).
-    if policy.fetch.drop_body || matches!(request.head.method, Method::Get | Method::Head) {
-        request.content = None;
     }
     let Some(route) = policy.route(&mut request.head, worker.cache()) else {
         return make(worker, request, policy, 503, Some(b"no backend is healthy".to_vec()));
