@@ -6,9 +6,8 @@
 #         curl -X PURGE -H 'xkey-softpurge: film-7' http://EDGE:8080/  # softly: stale from now on
 # Change: the list. Behind a proxy on this machine all clients come from 127.0.0.1: take that out.
 #
-# A URL is gone when the answer comes; tags are gone a moment later. Without such a policy the setting purge_from says who
-# may; under a policy it does not count, and PURGE means what the policy says. No backend is declared, so requests go to
-# those of --backend.
+# What is purged is gone when the answer comes. Without such a policy the setting purge_from says who may; under a policy it
+# does not count, and PURGE means what the policy says. No backend is declared, so requests go to those of --backend.
 
 vcl 4.1;
 

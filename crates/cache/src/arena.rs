@@ -201,6 +201,9 @@ impl Arena {
     }
 }
 
+/// Who lies in a slab.
+type Residents = Vec<Weak<dyn Resident>>;
+
 impl Slabs {
     fn died(&mut self, slab: usize, bytes: usize) {
         self.live_bytes[slab] -= bytes;
@@ -213,7 +216,7 @@ impl Slabs {
 
     /// The slab with the least alive in it of those that can be emptied, who is to leave it now, and how many later, if it
     /// is worth it.
-    fn sparsest(&mut self) -> Option<(usize, Vec<Weak<dyn Resident>>, usize)> {
+    fn sparsest(&mut self) -> Option<(usize, Residents, usize)> {
         let used_bytes = (self.holders.len() - self.free.len()) * SLAB_BYTES;
         if used_bytes - self.live_bytes_total < used_bytes / DEAD_SHARE_MAX {
             return None;

@@ -42,8 +42,7 @@ enum Piece {
 /// The backend's end.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// Its length; else it is chunked.
-    length: Option<u64>,
+    chunked: bool,
     pieces: mpsc::Receiver<Piece>,
     wanted: Option<oneshot::Sender<()>>,
     /// Told when the client breaks off, though a backend that takes nothing has yet to take what came before.
@@ -67,16 +66,16 @@ pub(crate) struct NotWanted;
 
 /// Both ends for content that is delimited by `framing`; `None` if there is none.
 pub(crate) fn channel(framing: Framing) -> Option<(Source, Upload)> {
-    let length = match framing {
+    let chunked = match framing {
         Framing::None | Framing::Length(0) => return None,
-        Framing::Length(length) => Some(length),
-        Framing::Chunked | Framing::UntilClose => None,
+        Framing::Length(_) => false,
+        Framing::Chunked | Framing::UntilClose => true,
     };
     let (tell, told) = mpsc::channel(PIECES_MAX);
     let (want, wanted) = oneshot::channel();
     let (whole, broken_off) = oneshot::channel();
     let out = plain(Bytes::new());
-    let upload = Upload { length, pieces: told, wanted: Some(want), broken_off, out, end: None };
+    let upload = Upload { chunked, pieces: told, wanted: Some(want), broken_off, out, end: None };
     Some((Source { framing, pieces: tell, wanted, whole }, upload))
 }
 
@@ -116,11 +115,11 @@ impl Upload {
         }
         if !self.out.has_remaining() {
             self.out = match self.pieces.recv().await.ok_or(Broken::Client)? {
-                Piece::Content(piece) if self.length.is_none() => chunk(piece),
+                Piece::Content(piece) if self.chunked => chunk(piece),
                 Piece::Content(piece) => plain(piece),
                 Piece::End(whole) => {
                     self.end = Some(whole);
-                    plain(Bytes::from_static(if self.length.is_none() { LAST_CHUNK } else { b"" }))
+                    plain(Bytes::from_static(if self.chunked { LAST_CHUNK } else { b"" }))
                 }
             };
         }

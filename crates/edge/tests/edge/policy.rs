@@ -315,45 +315,6 @@ async fn a_change_is_passed_with_its_content() {
     edge.stop().await;
 }
 
-/// Else a client could write requests of its own to the backend.
-#[tokio::test]
-async fn content_is_sent_as_the_head_that_goes_out_tells_of_it_or_not_at_all() {
-    const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
-    let backend = Backend::new().await;
-    let edge = edge(
-        &backend,
-        r#"
-        sub vcl_recv { if (req.url == "/get") { set req.method = "GET"; } }
-        sub vcl_backend_fetch {
-            if (bereq.url == "/unset") { unset bereq.body; }
-            if (bereq.url == "/length") { unset bereq.http.Content-Length; unset bereq.http.Transfer-Encoding; }
-            if (bereq.url == "/short") { set bereq.http.Content-Length = "1"; }
-        }
-        "#,
-    );
-    let chunked = format!("{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len());
-    let length = format!("Content-Length: {}\r\n", HIDDEN.len());
-    let framings = [(&*length, HIDDEN), ("Transfer-Encoding: chunked\r\n", &*chunked)];
-    for (path, is_sent) in [("/get", false), ("/unset", false), ("/length", true), ("/short", true)] {
-        for (framing, content) in
-            framings.iter().filter(|(framing, _)| path != "/short" || framing == &length)
-        {
-            let mut client = edge.client().await;
-            client.request("POST", path, framing).await;
-            client.send(content.as_bytes()).await;
-            let mut fetch = backend.fetch().await;
-            assert_eq!(fetch.request.contains(*framing), is_sent, "{path} {}", fetch.request);
-            if is_sent {
-                assert_eq!(fetch.client.exactly(content.len()).await, content.as_bytes(), "{path}");
-            }
-            fetch.respond("200 OK", "Connection: close\r\n", b"a").await;
-            assert_eq!(client.response().await.status, 200, "{path}");
-            assert!(fetch.client.is_closed().await, "{path} {framing}");
-        }
-    }
-    edge.stop().await;
-}
-
 #[tokio::test]
 async fn a_pipe_hands_the_connection_through() {
     let backend = Backend::new().await;
