@@ -404,7 +404,7 @@ mod tests {
         directory.remove(name).unwrap_err();
         assert!(has_head());
         std::fs::remove_dir(&at).unwrap();
-        assert_eq!(directory.list(1).unwrap().unknown, [head.clone()]);
+        assert_eq!(directory.list(1).unwrap().unknown, std::slice::from_ref(&head));
         directory.remove(name).unwrap();
         assert!(!has_head());
     }
