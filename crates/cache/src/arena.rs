@@ -171,13 +171,16 @@ impl Arena {
     /// Empties the slab with the least alive in it, if much of the memory in use is dead. One with very many in it takes
     /// several calls.
     pub fn compact(&self) -> Compaction {
-        let Some((slab, residents, left)) = lock(&self.slabs).sparsest() else { return Compaction::Nothing };
+        let mut slabs = lock(&self.slabs);
+        let Some((slab, residents)) = slabs.sparsest() else { return Compaction::Nothing };
+        let is_all = slabs.residents[slab].is_empty();
+        drop(slabs);
         let moved = residents.iter().filter_map(Weak::upgrade).try_for_each(|resident| resident.leave(slab));
         if moved.is_err() {
             lock(&self.slabs).residents[slab].extend(residents);
             return Compaction::Nothing;
         }
-        if left > 0 { Compaction::Begun } else { Compaction::Emptied }
+        if is_all { Compaction::Emptied } else { Compaction::Begun }
     }
 
     /// Drops the hold of a run of `used` bytes on `slab`; with the last one its pages go back.
@@ -201,9 +204,6 @@ impl Arena {
     }
 }
 
-/// Who lies in a slab.
-type Residents = Vec<Weak<dyn Resident>>;
-
 impl Slabs {
     fn died(&mut self, slab: usize, bytes: usize) {
         self.live_bytes[slab] -= bytes;
@@ -214,9 +214,8 @@ impl Slabs {
         }
     }
 
-    /// The slab with the least alive in it of those that can be emptied, who is to leave it now, and how many later, if it
-    /// is worth it.
-    fn sparsest(&mut self) -> Option<(usize, Residents, usize)> {
+    /// The slab with the least alive in it of those that can be emptied, and who is to leave it now, if it is worth it.
+    fn sparsest(&mut self) -> Option<(usize, Vec<Weak<dyn Resident>>)> {
         let used_bytes = (self.holders.len() - self.free.len()) * SLAB_BYTES;
         if used_bytes - self.live_bytes_total < used_bytes / DEAD_SHARE_MAX {
             return None;
@@ -229,7 +228,7 @@ impl Slabs {
         let dead_bytes = SLAB_BYTES - self.live_bytes[slab];
         let residents = &mut self.residents[slab];
         let left = residents.len().saturating_sub(RESIDENTS_MOVED_MAX);
-        (dead_bytes >= SLAB_BYTES / DEAD_SHARE_MAX).then(|| (slab, residents.split_off(left), left))
+        (dead_bytes >= SLAB_BYTES / DEAD_SHARE_MAX).then(|| (slab, residents.split_off(left)))
     }
 
     fn take_free(&mut self) -> Result<usize, NoRoom> {

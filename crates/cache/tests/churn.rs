@@ -104,18 +104,18 @@ fn memory_stays_in_use_in_a_long_churn() {
 
 /// A cache of so many slabs, into which `count` objects of `length` bytes came, and of which every `kept`th is left.
 fn sparse(slabs: usize, length: usize, count: usize, kept: usize) -> Arc<Cache> {
-    let cache: Arc<Cache> = Cache::new((slabs * SLAB_BYTES) as u64).unwrap();
+    let cache: Arc<Cache> = Cache::new((slabs * SLAB_BYTES) as u64).expect("a memfd");
     for object in 0..count {
         let looked_up =
             cache.look_up(&object.to_string(), &Fields::new(), &RequestCacheControl::default(), 0);
         let Lookup::Miss(mut fill, _reader) = looked_up else { panic!("{object} is there") };
         fill.begin(Head { length: Some(length as u64), ..head() }, 0);
-        fill.append(Bytes::from(vec![object as u8; length]), 0).unwrap();
+        fill.append(Bytes::from(vec![object as u8; length]), 0).expect("there is room");
         fill.complete();
     }
     assert_eq!(cache.stored(), count);
     for object in (0..count).filter(|object| object % kept > 0) {
-        cache.purge(What::Url(object.to_string().into()), None).unwrap();
+        cache.purge(What::Url(object.to_string().into()), None).expect("a url");
     }
     cache
 }
