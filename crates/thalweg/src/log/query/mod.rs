@@ -149,7 +149,8 @@ impl QueryError {
         let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let before = text[..place.start].chars().count();
         let width = text[place].chars().count().max(1);
-        let marked = format!("\n  {shown}\n  {:before$}{:^<width$}", "", "");
+        let line = format!("  {shown}");
+        let marked = format!("\n{}\n  {:before$}{:^<width$}", line.trim_end(), "", "");
         Self { message, marked, lists_fields: false }
     }
 }
