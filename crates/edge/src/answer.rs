@@ -4,286 +4,29 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use thalweg_cache::fill::Progress;
-use thalweg_cache::freshness::Freshness;
 use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
-use thalweg_http::cache_control::RequestCacheControl;
-use thalweg_http::cache_status::{CacheStatus, Forward};
+use thalweg_http::cache_status::Forward;
 use thalweg_http::{Framing, Method, RequestHead};
-use thalweg_policy::Sub;
-use thalweg_policy::step::Action;
 use thalweg_record::CacheResult;
-use tokio::net::TcpStream;
 
-use crate::backend::Route;
 use crate::content::Content;
 use crate::fetch;
 use crate::interim::{Asker, head_of};
 use crate::now_ms;
-use crate::policy::{Heads, Instead, Transaction};
+use crate::policy::Instead;
 use crate::request::write_key;
-use crate::slices::{self, Opened, Sliced};
+use crate::slices::{self, Sliced};
 use crate::upload::Upload;
 use crate::worker::Worker;
+pub(crate) use ask::{Ask, Policed};
+use found::Forwarded;
+pub(crate) use found::{Found, Refusal};
+
+mod ask;
+mod found;
 
 /// How often a request waits for a head that then turns out not to answer it, before it is passed.
 const WAITS_MAX: usize = 4;
-
-/// A response to hand on.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) head: Arc<Head>,
-    pub(crate) content: Content,
-    pub(crate) cache: CacheResult,
-    freshness: Freshness,
-    /// It was fetched for this client, which gets the fields that are for it alone.
-    pub(crate) own: bool,
-    /// The backend answered this very request: its conditions and range are not ours to apply.
-    pub(crate) verbatim: bool,
-    /// A policy has made the head all that the client is told; with the reason phrase, if it is another.
-    pub(crate) told: Option<Option<String>>,
-    /// `None` if it is a hit.
-    forwarded: Option<Forwarded>,
-}
-
-/// That a request went to a backend, or waited for one that did, for `Cache-Status` (RFC 9211).
-#[derive(Debug, Clone, Copy)]
-struct Forwarded {
-    why: Forward,
-    /// What the backend answered with, where that is known.
-    status: Option<u16>,
-    /// What it sent is stored.
-    stored: bool,
-    collapsed: bool,
-}
-
-impl Forwarded {
-    fn new(why: Forward, status: Option<u16>) -> Self {
-        Self { why, status, stored: false, collapsed: false }
-    }
-
-    /// Behind somebody else's fetch.
-    fn collapsed(why: Forward, status: Option<u16>) -> Self {
-        Self { collapsed: true, ..Self::new(why, status) }
-    }
-}
-
-/// A response of our own.
-#[derive(Debug, Clone)]
-pub(crate) struct Refusal {
-    pub(crate) status: u16,
-    /// What the client is told.
-    pub(crate) reason: &'static str,
-    pub(crate) forward: Option<Forward>,
-    /// What the backend answered with, if it did.
-    pub(crate) forward_status: Option<u16>,
-    /// It waited for somebody else's fetch.
-    pub(crate) collapsed: bool,
-}
-
-impl Found {
-    fn stored(stored: &Stored, cache: CacheResult) -> Self {
-        let content = Content::Fill(stored.content.reader(0));
-        let freshness = stored.freshness();
-        let (own, verbatim, forwarded) = (false, false, None);
-        Self { head: stored.head.clone(), content, cache, freshness, own, verbatim, told: None, forwarded }
-    }
-
-    /// Stale, because the backend failed (RFC 5861 §4).
-    fn in_need(stored: &Stored, failure: &Failure) -> Self {
-        let forwarded = Some(Forwarded::new(Forward::Stale, failure.status()));
-        Self { forwarded, ..Self::stored(stored, CacheResult::Stale) }
-    }
-
-    /// Still arriving, for somebody else.
-    fn joined(stored: &Stored) -> Self {
-        let forwarded = Some(Forwarded::collapsed(Forward::Miss, None));
-        Self { forwarded, ..Self::stored(stored, CacheResult::Join) }
-    }
-
-    fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forwarded: Forwarded) -> Self {
-        let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
-        let (freshness, content) = (head.freshness, Content::Fill(content));
-        Self {
-            head,
-            content,
-            cache,
-            freshness,
-            own: true,
-            verbatim: false,
-            told: None,
-            forwarded: Some(forwarded),
-        }
-    }
-
-    /// The same, with its content from slices; `opened` is where the first one was found.
-    fn sliced(self, sliced: Sliced, opened: Option<Opened>) -> Self {
-        let (cache, forwarded) = match (self.cache, self.forwarded, opened) {
-            // The head is here, or somebody else's content that has not come so far.
-            (_, None, Some(opened)) | (CacheResult::Join, _, Some(opened)) => match opened.cache {
-                CacheResult::Hit if self.cache == CacheResult::Join => (CacheResult::Hit, None),
-                CacheResult::Hit => (self.cache, None),
-                CacheResult::Join => (opened.cache, Some(Forwarded::collapsed(Forward::Partial, None))),
-                fetched => {
-                    let partial = Forwarded::new(Forward::Partial, Some(opened.status));
-                    (fetched, Some(Forwarded { stored: opened.stored, ..partial }))
-                }
-            },
-            (CacheResult::Miss, Some(forwarded), Some(opened)) if opened.cache == CacheResult::Miss => {
-                (self.cache, Some(Forwarded { status: Some(opened.status), ..forwarded }))
-            }
-            (cache, forwarded, _) => (cache, forwarded),
-        };
-        Self { content: Content::Sliced(Box::new(sliced)), cache, forwarded, ..self }
-    }
-
-    /// `Cache-Status` (RFC 9211).
-    pub(crate) fn status(&self, now_ms: u64) -> CacheStatus<'_> {
-        let forwarded = self.forwarded;
-        CacheStatus {
-            hit: forwarded.is_none(),
-            forward: forwarded.map(|forwarded| forwarded.why),
-            forward_status: forwarded.and_then(|forwarded| forwarded.status),
-            ttl_s: self.head.private.is_none().then(|| self.freshness.ttl_s(now_ms)),
-            stored: forwarded.is_some_and(|forwarded| forwarded.stored),
-            collapsed: forwarded.is_some_and(|forwarded| forwarded.collapsed),
-            key: None,
-            detail: self.head.private.map(|private| private.reason),
-        }
-    }
-
-    /// Its content failed before any of it was sent.
-    pub(crate) fn refusal(&self, failure: &Failure) -> Refusal {
-        let refusal = Refusal::failed(failure, self.forwarded.map(|forwarded| forwarded.why));
-        let status = self.forwarded.and_then(|forwarded| forwarded.status);
-        Refusal {
-            forward_status: refusal.forward_status.or(status),
-            collapsed: self.forwarded.is_some_and(|forwarded| forwarded.collapsed),
-            ..refusal
-        }
-    }
-
-    /// The age to tell: of what was stored before, or had an age when it came.
-    pub(crate) fn age_s(&self, now_ms: u64) -> Option<u64> {
-        let age = self.freshness.age_s(now_ms);
-        let stored = matches!(self.cache, CacheResult::Hit | CacheResult::Join | CacheResult::Stale);
-        (age > 0 || stored).then_some(age)
-    }
-}
-
-impl Refusal {
-    pub(crate) const fn own(status: u16, reason: &'static str) -> Self {
-        Self { status, reason, forward: None, forward_status: None, collapsed: false }
-    }
-
-    pub(crate) fn failed(failure: &Failure, forward: impl Into<Option<Forward>>) -> Self {
-        let (status, reason) = match failure {
-            Failure::BackendTimeout(_) => (504, "the backend did not answer in time"),
-            Failure::Busy(_) => (503, "too many fetches are under way"),
-            Failure::Policy(reason) => (503, *reason),
-            Failure::NoRoom => (503, "no room for the response"),
-            _ => (502, "no valid answer came from the backend"),
-        };
-        let (forward, forward_status) = (forward.into(), failure.status());
-        Self { status, reason, forward, forward_status, collapsed: false }
-    }
-}
-
-/// A request that looks for its answer.
-pub(crate) struct Ask<'a> {
-    /// As it came.
-    pub(crate) request: &'a RequestHead,
-    /// The policy that it runs through.
-    pub(crate) policy: Option<Policed<'a>>,
-}
-
-/// A request's way through a policy, and the connection it came on.
-pub(crate) struct Policed<'a> {
-    pub(crate) transaction: &'a mut Transaction,
-    pub(crate) stream: &'a TcpStream,
-}
-
-impl Ask<'_> {
-    /// The request as it is by now.
-    pub(crate) fn head(&self) -> &RequestHead {
-        self.policy.as_ref().map_or(self.request, |policy| &policy.transaction.req)
-    }
-
-    /// Whether what was found answers the request; else it is passed.
-    fn hit(&mut self, worker: &Worker, stored: &Stored) -> Result<bool, Instead> {
-        let Some(Policed { transaction, stream }) = &mut self.policy else { return Ok(true) };
-        match transaction.hit(stored, stream, worker) {
-            Action::Deliver => Ok(true),
-            Action::Pass => Ok(false),
-            action => Err(Instead::Action(action)),
-        }
-    }
-
-    /// Whether what is missing is fetched to be stored; else the request is passed.
-    fn miss(&mut self, worker: &Worker) -> Result<bool, Instead> {
-        match self.run(worker, Sub::Miss) {
-            None | Some(Action::Fetch) => Ok(true),
-            Some(Action::Pass) => Ok(false),
-            Some(action) => Err(Instead::Action(action)),
-        }
-    }
-
-    fn passed(&mut self, worker: &Worker) -> Result<(), Instead> {
-        if let Some(policy) = &mut self.policy {
-            policy.transaction.forget_found();
-        }
-        match self.run(worker, Sub::Pass) {
-            None | Some(Action::Fetch) => Ok(()),
-            Some(action) => Err(Instead::Action(action)),
-        }
-    }
-
-    /// What the policy says at this step, if it says anything.
-    fn run(&mut self, worker: &Worker, sub: Sub) -> Option<Action> {
-        let Policed { transaction, stream } = self.policy.as_mut().filter(|it| it.transaction.says(sub))?;
-        Some(transaction.run(sub, Heads::default(), stream, worker))
-    }
-
-    /// The fetch as the policy has its say in it.
-    fn fetch(&self, request: fetch::Request, is_pass: bool) -> fetch::Request {
-        match &self.policy {
-            Some(policy) => request.under(policy.transaction.fetching(is_pass)),
-            None => request,
-        }
-    }
-
-    /// With what slices of its answer are asked for, and where: what `vcl_backend_fetch` makes of the request. `None` where
-    /// the policy lets none be fetched.
-    pub(crate) fn slices(&self, worker: &Worker) -> (RequestHead, Option<Route>) {
-        let mut bereq = self.head().clone();
-        let Some(policy) = &self.policy else { return (bereq, Some(Route::default())) };
-        let mut fetching = policy.transaction.fetching(false);
-        let route = match fetching.run(Sub::BackendFetch, &mut bereq, None, worker.cache()) {
-            Action::Fetch => fetching.route(&mut bereq, worker.cache()),
-            _ => None,
-        };
-        (bereq, route)
-    }
-
-    /// What the request says of caching, where that counts. Under a policy that is the policy's to say.
-    fn asked(&self, worker: &Worker) -> RequestCacheControl {
-        match &self.policy {
-            Some(policy) => policy.transaction.asked(),
-            None => asked(worker, self.request),
-        }
-    }
-
-    /// Whether the policy allows less grace than `stored` has taken by now.
-    fn is_past_grace(&self, stored: &Stored) -> bool {
-        let grace_s = self.policy.as_ref().and_then(|policy| policy.transaction.client.grace_s);
-        grace_s.is_some_and(|grace_s| -(stored.freshness().ttl_s(now_ms()) as f64) >= grace_s)
-    }
-
-    /// Whether it does not wait for a fetch of somebody else.
-    fn ignores_busy(&self) -> bool {
-        self.policy.as_ref().is_some_and(|policy| policy.transaction.client.hash_ignore_busy)
-    }
-}
 
 /// Finds or fetches what answers a request.
 pub(crate) async fn answer(
@@ -312,15 +55,6 @@ pub(crate) async fn answer(
     pass(worker, ask, client, Forward::Miss).await
 }
 
-/// What the request says of caching, where that counts.
-fn asked(worker: &Worker, request: &RequestHead) -> RequestCacheControl {
-    if worker.config().rules.request_directives {
-        RequestCacheControl::from_fields(&request.fields)
-    } else {
-        RequestCacheControl::default()
-    }
-}
-
 /// Finds or fetches a response; its content may be elsewhere. `slices` is whether the backend may be asked for a slice, which
 /// is taken back if it has none to give.
 async fn find(
@@ -338,37 +72,11 @@ async fn find(
             }
             Lookup::Joined(stored) if ask.hit(worker, &stored)? => return Ok(Found::joined(&stored)),
             Lookup::Hit(_) | Lookup::Joined(_) => return pass(worker, ask, client, Forward::Bypass).await,
-            Lookup::Miss(fill, mut content) => {
-                let forward = fill.forward();
-                if !ask.miss(worker)? {
-                    drop(fill);
-                    return pass(worker, ask, client, forward).await;
+            Lookup::Miss(fill, content) => {
+                match Box::pin(missed(worker, key, ask, client, (fill, content), slices)).await? {
+                    Some(found) => return Ok(found),
+                    None => continue,
                 }
-                let request = ask.head();
-                let mut wanted = match slices::cold(worker, request).filter(|_| *slices) {
-                    Some(slice) => {
-                        // Once: what comes is in slices then, or the backend has none.
-                        *slices = false;
-                        fetch::Request::slice(request, slice)
-                    }
-                    // Nobody reads what a HEAD has had fetched, and it is not to be fetched for each anew.
-                    None if request.method == Method::Head => fetch::Request::whole(request).behind(),
-                    None => fetch::Request::whole(request),
-                };
-                let told = wanted.is_slice().then(|| wanted.tell_status());
-                let wanted = ask.fetch(wanted, false);
-                return match head_of(worker, fill, wanted, &mut content, client).await {
-                    Ok(head) => {
-                        // A slice came with another status than the head of the whole has.
-                        let status = told.and_then(|mut told| told.try_recv().ok()).unwrap_or(head.status);
-                        let forwarded = forwarded(worker, key, &head, forward, status);
-                        Ok(Found::fetched(head, content, forwarded))
-                    }
-                    // The backend has no such slice to give: all of it then.
-                    Err(Failure::NotSliced(_)) => continue,
-                    Err(Failure::NotShared) => return pass(worker, ask, client, forward).await,
-                    Err(failure) => Err(Refusal::failed(&failure, forward).into()),
-                };
             }
             Lookup::Refresh(stored, fill) if ask.is_past_grace(&stored) => {
                 // As if it had none: whoever finds it then asks about it and waits.
@@ -385,32 +93,8 @@ async fn find(
                 }
                 return Ok(Found::stored(&stored, CacheResult::Stale));
             }
-            Lookup::Stale(fill, mut content, stale) => {
-                let forward = fill.forward();
-                if !ask.miss(worker)? {
-                    drop(fill);
-                    return pass(worker, ask, client, forward).await;
-                }
-                let (validation, told) = fetch::Request::validation(ask.head(), stale.clone());
-                let validation = ask.fetch(validation, false);
-                return match head_of(worker, fill, validation, &mut content, client).await {
-                    Ok(head) => {
-                        let forwarded = forwarded(worker, key, &head, forward, head.status);
-                        Ok(Found::fetched(head, content, forwarded))
-                    }
-                    Err(Failure::Superseded) => match told.await {
-                        Ok(stored) => {
-                            let found = Found::stored(&stored, CacheResult::Validated);
-                            let forwarded = Some(Forwarded::new(forward, Some(304)));
-                            Ok(Found { own: true, forwarded, ..found })
-                        }
-                        Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward).into()),
-                    },
-                    Err(failure) if stale.freshness().serves_on_error(now_ms()) => {
-                        Ok(Found::in_need(&stale, &failure))
-                    }
-                    Err(failure) => Err(Refusal::failed(&failure, forward).into()),
-                };
+            Lookup::Stale(fill, content, stale) => {
+                return Box::pin(validated(worker, key, ask, client, (fill, content), stale)).await;
             }
             Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request").into()),
             Lookup::Wait(..) if ask.ignores_busy() => return pass(worker, ask, client, Forward::Miss).await,
@@ -424,6 +108,82 @@ async fn find(
         }
     }
     pass(worker, ask, client, Forward::Miss).await
+}
+
+/// Has what is missing fetched, and stored; `None` if it is to be looked up again. Boxed by who calls it, as is
+/// `validated`: what a hit does not go through is not to make an idle connection larger.
+async fn missed(
+    worker: &Arc<Worker>,
+    key: &str,
+    ask: &mut Ask<'_>,
+    client: Asker<'_>,
+    (fill, mut content): (Fill, Reader<Arc<Head>>),
+    slices: &mut bool,
+) -> Result<Option<Found>, Instead> {
+    let forward = fill.forward();
+    if !ask.miss(worker)? {
+        drop(fill);
+        return pass(worker, ask, client, forward).await.map(Some);
+    }
+    let request = ask.head();
+    let mut wanted = match slices::cold(worker, request).filter(|_| *slices) {
+        Some(slice) => {
+            // Once: what comes is in slices then, or the backend has none.
+            *slices = false;
+            fetch::Request::slice(request, slice)
+        }
+        // Nobody reads what a HEAD has had fetched, and it is not to be fetched for each anew.
+        None if request.method == Method::Head => fetch::Request::whole(request).behind(),
+        None => fetch::Request::whole(request),
+    };
+    let told = wanted.is_slice().then(|| wanted.tell_status());
+    let wanted = ask.fetch(wanted, false);
+    match head_of(worker, fill, wanted, &mut content, client).await {
+        Ok(head) => {
+            // A slice came with another status than the head of the whole has.
+            let status = told.and_then(|mut told| told.try_recv().ok()).unwrap_or(head.status);
+            let forwarded = forwarded(worker, key, &head, forward, status);
+            Ok(Some(Found::fetched(head, content, forwarded)))
+        }
+        // The backend has no such slice to give: all of it then.
+        Err(Failure::NotSliced(_)) => Ok(None),
+        Err(Failure::NotShared) => pass(worker, ask, client, forward).await.map(Some),
+        Err(failure) => Err(Refusal::failed(&failure, forward).into()),
+    }
+}
+
+/// Asks the backend about `stale`, or serves it where the backend fails and it may be.
+async fn validated(
+    worker: &Arc<Worker>,
+    key: &str,
+    ask: &mut Ask<'_>,
+    client: Asker<'_>,
+    (fill, mut content): (Fill, Reader<Arc<Head>>),
+    stale: Arc<Stored>,
+) -> Result<Found, Instead> {
+    let forward = fill.forward();
+    if !ask.miss(worker)? {
+        drop(fill);
+        return pass(worker, ask, client, forward).await;
+    }
+    let (validation, told) = fetch::Request::validation(ask.head(), stale.clone());
+    let validation = ask.fetch(validation, false);
+    match head_of(worker, fill, validation, &mut content, client).await {
+        Ok(head) => {
+            let forwarded = forwarded(worker, key, &head, forward, head.status);
+            Ok(Found::fetched(head, content, forwarded))
+        }
+        Err(Failure::Superseded) => match told.await {
+            Ok(stored) => {
+                let found = Found::stored(&stored, CacheResult::Validated);
+                let forwarded = Some(Forwarded::new(forward, Some(304)));
+                Ok(Found { own: true, forwarded, ..found })
+            }
+            Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward).into()),
+        },
+        Err(failure) if stale.freshness().serves_on_error(now_ms()) => Ok(Found::in_need(&stale, &failure)),
+        Err(failure) => Err(Refusal::failed(&failure, forward).into()),
+    }
 }
 
 /// What became of a request that had a response fetched for `why`.
@@ -548,14 +308,4 @@ fn hand_on<'a>(
             Err(failure) => Err(Refusal::failed(&failure, forward).into()),
         }
     })
-}
-
-impl Found {
-    /// Content bytes, if their number is known by now.
-    pub(crate) fn length(&self) -> Option<u64> {
-        match self.content.progress() {
-            Progress::Complete(length) if !self.verbatim => Some(length),
-            _ => self.head.length,
-        }
-    }
 }

@@ -118,7 +118,8 @@ impl Connection {
         let result = if is_alone {
             sender.head(out, false).await.map_err(cut_of)
         } else if let Some(parts) = selected.parts {
-            send_parts(&mut sender, out, &mut found, &parts, &mut sent).await
+            // Boxed: few ask for several ranges, and every connection would be larger for it.
+            Box::pin(send_parts(&mut sender, out, &mut found, &parts, &mut sent)).await
         } else {
             found.content.seek(&content);
             let left = (content.end < u64::MAX).then(|| content.end - content.start);
