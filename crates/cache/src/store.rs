@@ -235,7 +235,10 @@ impl Cache {
                 drop(shard);
                 let stored = selected.expect("what is good for now was selected");
                 return match stored.found() {
-                    Progress::Complete(_) => Lookup::Hit(stored),
+                    Progress::Complete(_) => {
+                        self.offer_again(&stored);
+                        Lookup::Hit(stored)
+                    }
                     _ => Lookup::Joined(stored),
                 };
             }
@@ -378,7 +381,8 @@ impl Stored {
         self.head.status < 400 && has_validator(&self.head.fields)
     }
 
-    fn index_bytes(&self) -> usize {
+    /// Bytes that it takes beside its content.
+    pub(crate) fn index_bytes(&self) -> usize {
         STORED_BYTES
             + self.key.text.len()
             + self.head.fields.text_len()

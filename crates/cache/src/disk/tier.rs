@@ -24,9 +24,7 @@ use crate::sync::lock;
 const READ_THREADS: usize = 4;
 /// Threads that write what was fetched, and remove what is not needed any more.
 const WRITE_THREADS: usize = 2;
-/// Responses that may wait to be written.
-const QUEUE_RESPONSES_MAX: usize = 1024;
-/// They hold their memory: at most this part of all of it.
+/// Responses that wait to be written hold their memory: at most this part of all of it.
 const QUEUE_SHARE_MAX: u64 = 4;
 /// Content of one response may take this part of the disk's budget at most.
 const CONTENT_SHARE_MAX: u64 = 4;
@@ -58,7 +56,9 @@ pub(crate) struct Tier {
     pub(super) start: Start,
     pub(super) owed: Mutex<Owed>,
     /// Of responses that wait to be written: how many, and their content.
-    waiting: Mutex<(usize, u64)>,
+    waiting: Mutex<Waiting>,
+    /// The queue was empty since it last had no room.
+    catches_up: AtomicBool,
     pub(super) queue: Mutex<Queue>,
     open: Mutex<VecDeque<Arc<Open>>>,
     pub(super) number: AtomicU64,
@@ -84,6 +84,16 @@ pub(super) enum Write {
     /// What was purged up to this number is gone once all before this is done: the journal need not tell it any more. Unless
     /// more heads than these were left to walks.
     ShortenJournal { number: u64, heads_left: u64 },
+}
+
+/// Responses that wait to be written.
+#[derive(Debug, Default)]
+struct Waiting {
+    responses: usize,
+    /// Memory that they hold.
+    bytes: u64,
+    /// There was no room for one.
+    refused: bool,
 }
 
 /// What went wrong lately.
@@ -116,6 +126,7 @@ impl Tier {
             start: disk.start,
             owed: Mutex::default(),
             waiting: Mutex::default(),
+            catches_up: AtomicBool::new(false),
             queue: Mutex::default(),
             open: Mutex::default(),
             number: AtomicU64::new(1),
@@ -231,29 +242,52 @@ impl Tier {
         drop(closed);
     }
 
-    /// Takes a complete response to be written, if it is worth that and the queue has room.
+    /// Takes a complete response of `length` bytes to be written, if it is worth that and the queue has room.
     pub(crate) fn offer(&self, stored: &Arc<Stored>, length: u64) {
         if !is_worth_writing(&stored.head) {
             return;
         }
-        if length > CONTENT_BYTES_MAX.min(self.bytes_max / CONTENT_SHARE_MAX) || self.is_paused() {
-            return self.skip();
+        if self.is_too_large(length) || self.is_paused() || !self.enqueue(stored, length) {
+            self.skip();
         }
+    }
+
+    /// The same for a response that is found in memory, once the queue has caught up: it may have come when there was no
+    /// room, and whoever asks for it says that it is worth its place.
+    pub(crate) fn offer_again(&self, stored: &Arc<Stored>, length: u64) {
+        if is_worth_writing(&stored.head) && !self.is_too_large(length) && !self.is_paused() {
+            self.enqueue(stored, length);
+        }
+    }
+
+    /// Whether what had no room may have some now.
+    pub(crate) fn catches_up(&self) -> bool {
+        self.catches_up.load(Relaxed)
+    }
+
+    fn is_too_large(&self, length: u64) -> bool {
+        length > CONTENT_BYTES_MAX.min(self.bytes_max / CONTENT_SHARE_MAX)
+    }
+
+    /// False if the queue has no room. One that is larger than all that may wait goes alone.
+    fn enqueue(&self, stored: &Arc<Stored>, length: u64) -> bool {
+        let bytes = waiting_bytes(stored, length);
         let mut waiting = lock(&self.waiting);
-        let (responses, bytes) = *waiting;
-        // One that is larger than what may wait goes alone.
-        if responses >= QUEUE_RESPONSES_MAX || (responses > 0 && bytes + length > self.queue_bytes_max) {
-            drop(waiting);
-            return self.skip();
+        if waiting.responses > 0 && waiting.bytes + bytes > self.queue_bytes_max {
+            waiting.refused = true;
+            self.catches_up.store(false, Relaxed);
+            return false;
         }
         if stored.content.await_copy() {
-            *waiting = (responses + 1, bytes + length);
+            waiting.responses += 1;
+            waiting.bytes += bytes;
             drop(waiting);
             if !self.writes.put(Write::Response(stored.clone())) {
                 stored.content.set_backing(Backing::None);
-                self.waited(length);
+                self.waited(stored, length);
             }
         }
+        true
     }
 
     /// Gives up what waits to be written: memory alone has it.
@@ -263,15 +297,19 @@ impl Tier {
                 && let Some(length) = stored.own_bytes()
             {
                 stored.content.set_backing(Backing::None);
-                self.waited(length);
+                self.waited(&stored, length);
             }
         }
     }
 
     /// A response of `length` bytes waits no more.
-    pub(super) fn waited(&self, length: u64) {
+    pub(super) fn waited(&self, stored: &Stored, length: u64) {
         let mut waiting = lock(&self.waiting);
-        *waiting = (waiting.0 - 1, waiting.1 - length);
+        waiting.responses -= 1;
+        waiting.bytes -= waiting_bytes(stored, length);
+        if waiting.responses == 0 && waiting.refused {
+            self.catches_up.store(true, Relaxed);
+        }
     }
 
     pub(super) fn put_head(&self, copy: &Arc<Copy>) {
@@ -403,6 +441,11 @@ impl Tier {
             tracing::warn!(%error, errors, "{what}");
         }
     }
+}
+
+/// Memory that a response holds while it waits.
+fn waiting_bytes(stored: &Stored, length: u64) -> u64 {
+    length + stored.index_bytes() as u64
 }
 
 /// Whether a response will be of use once memory has evicted it, or after a start.

@@ -33,7 +33,7 @@ impl Tier {
                     if !self.write_response(&stored, length) {
                         stored.content.set_backing(Backing::None);
                     }
-                    self.waited(length);
+                    self.waited(&stored, length);
                 }
                 Write::Head(copy) => {
                     copy.write_head(|head, position| self.write_head(&copy, head, position));

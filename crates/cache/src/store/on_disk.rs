@@ -54,6 +54,17 @@ impl Cache {
         }
     }
 
+    /// Offers a response again that is found, if the disk had no room in its queue for some, and has nothing of this one.
+    pub(super) fn offer_again(&self, stored: &Arc<Stored>) {
+        if let Some(tier) = self.disk.as_ref().filter(|tier| tier.catches_up())
+            && let Some(length) = stored.own_bytes()
+            && stored.content.copy().is_none()
+            && !stored.content.has_trailer()
+        {
+            tier.offer_again(stored, length);
+        }
+    }
+
     /// Whether the index has it, by content.
     pub(crate) fn holds(&self, stored: &Stored) -> bool {
         let mut shard = lock(self.shard(stored.key.digest));
