@@ -6,23 +6,26 @@
 //! **Invariant:** every name is a token, every value is trimmed and free of CR, LF, NUL and other controls, and
 //! `text` has no byte outside a line: nothing put in here can start a line of its own (response splitting).
 //! **Invariant:** spans are in the order of `text` and join without gaps.
+//! **Invariant:** the bit of each name that is there is set in `present`.
 
 use std::fmt;
 
+use crate::name::{self, Name, NameKey, SEPARATOR};
 use crate::number;
 use crate::token::{is_token, is_value_byte, trim_ows};
 
-/// The longest field name; far above what a head's limit lets in.
-pub const NAME_BYTES_MAX: usize = u16::MAX as usize;
+pub use crate::name::NAME_BYTES_MAX;
 
-const SEPARATOR: &[u8] = b": ";
 const LINE_END: &[u8] = b"\r\n";
 
 /// An ordered list of field lines. Names compare without regard to ASCII case.
-#[derive(Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Fields {
     text: Vec<u8>,
     spans: Vec<Span>,
+    /// Most names that are asked for are not there: this mostly says so without a look at the lines. A bit stays when its
+    /// line goes.
+    present: u64,
 }
 
 /// Where one line lies in the text.
@@ -30,7 +33,7 @@ pub struct Fields {
 struct Span {
     start: u32,
     value_bytes: u32,
-    name_bytes: u16,
+    key: NameKey,
 }
 
 impl Fields {
@@ -63,6 +66,7 @@ impl Fields {
     pub fn clear(&mut self) {
         self.text.clear();
         self.spans.clear();
+        self.present = 0;
     }
 
     /// Appends a line. White space around `value` is dropped and control bytes in it become spaces
@@ -74,8 +78,16 @@ impl Fields {
         assert!(is_token(name.as_bytes()), "a field name is a token: {name:?}");
         let value = trim_value(value.as_ref());
         self.push_line(name.as_bytes(), value);
-        let value_end = self.text.len() - LINE_END.len();
-        replace_controls(&mut self.text[value_end - value.len()..value_end]);
+        self.replace_controls(value);
+    }
+
+    /// Makes spaces of the controls in the last line's value, which is `value`.
+    fn replace_controls(&mut self, value: &[u8]) {
+        // All bytes in one vectorised loop: controls are rare.
+        if !value.iter().fold(true, |clean, byte| clean & is_value_byte(*byte)) {
+            let value_end = self.text.len() - LINE_END.len();
+            replace_controls(&mut self.text[value_end - value.len()..value_end]);
+        }
     }
 
     /// Appends a line whose value is a number.
@@ -88,13 +100,16 @@ impl Fields {
 
     /// Appends a line that a parser has found to be one: a token, and a value trimmed and without controls.
     pub(crate) fn push_line(&mut self, name: &[u8], value: &[u8]) {
+        assert!(name.len() <= NAME_BYTES_MAX, "a field name is at most {NAME_BYTES_MAX} bytes long");
         let start = self.text.len();
         self.text.reserve(name.len() + SEPARATOR.len() + value.len() + LINE_END.len());
         self.text.extend_from_slice(name);
-        self.text.extend_from_slice(SEPARATOR);
+        self.text.extend_from_slice(SEPARATOR.as_bytes());
         self.text.extend_from_slice(value);
         self.text.extend_from_slice(LINE_END);
-        self.spans.push(Span::new(start, name.len(), value.len()));
+        let key = NameKey::of(name);
+        self.spans.push(Span::new(start, key, value.len()));
+        self.present |= key.bit();
     }
 
     /// Makes room for `lines` more lines of `bytes` in all.
@@ -112,12 +127,26 @@ impl Fields {
         self.push(name, value);
     }
 
+    /// [`set`](Self::set), the name checked before.
+    pub fn set_named(&mut self, name: &Name, value: &[u8]) {
+        self.remove_named(name);
+        let (value, start) = (trim_value(value), self.text.len());
+        self.text.reserve(name.line_start().len() + value.len() + LINE_END.len());
+        self.text.extend_from_slice(name.line_start());
+        self.text.extend_from_slice(value);
+        self.text.extend_from_slice(LINE_END);
+        self.spans.push(Span::new(start, name.key(), value.len()));
+        self.present |= name.key().bit();
+        self.replace_controls(value);
+    }
+
     /// Adds `member` at the end of the list field `name` (RFC 9110 §5.3), on its last line if there is one.
     ///
     /// # Panics
     /// As [`push`](Self::push).
     pub fn append(&mut self, name: &str, member: impl AsRef<[u8]>) {
-        let Some(index) = self.spans.iter().rposition(|span| span.is_called(&self.text, name)) else {
+        let key = NameKey::of(name.as_bytes());
+        let Some(index) = self.spans.iter().rposition(|span| span.is_called(&self.text, name, key)) else {
             return self.push(name, member);
         };
         let member = trim_value(member.as_ref());
@@ -137,27 +166,38 @@ impl Fields {
     fn insert_value(&mut self, index: usize, addition: &[u8]) {
         let span = self.spans[index];
         let at = span.value_end();
-        let grown = Span::new(
-            span.start as usize,
-            span.name_bytes as usize,
-            at - span.value_start() + addition.len(),
-        );
+        let grown = Span::new(span.start as usize, span.key, at - span.value_start() + addition.len());
         self.text.splice(at..at, addition.iter().copied());
         self.spans[index] = grown;
         let mut start = grown.end();
         for later in &mut self.spans[index + 1..] {
-            *later = Span::new(start, later.name_bytes as usize, later.value_bytes as usize);
+            *later = later.at(start);
             start = later.end();
         }
     }
 
     /// Removes all lines called `name`; says how many there were.
     pub fn remove(&mut self, name: &str) -> usize {
-        // Nearly all that is set was not there before.
-        if !self.contains(name) {
-            return 0;
+        self.remove_called(name, NameKey::of(name.as_bytes()))
+    }
+
+    /// [`remove`](Self::remove), the name checked before.
+    pub fn remove_named(&mut self, name: &Name) -> usize {
+        self.remove_called(name.as_str(), name.key())
+    }
+
+    fn remove_called(&mut self, name: &str, key: NameKey) -> usize {
+        // Nearly all that is set was not there before, or once.
+        let Some(first) = self.position(name, key, 0) else { return 0 };
+        if self.position(name, key, first + 1).is_some() {
+            return self.remove_where(|line_name, _| line_name.eq_ignore_ascii_case(name.as_bytes()));
         }
-        self.remove_where(|line_name, _| line_name.eq_ignore_ascii_case(name.as_bytes()))
+        let gone = self.spans.remove(first);
+        self.text.drain(gone.start as usize..gone.end());
+        for later in &mut self.spans[first..] {
+            *later = later.at(later.start as usize - gone.bytes());
+        }
+        1
     }
 
     /// Removes every line of which `unwanted(name, value)` is true; says how many there were.
@@ -172,7 +212,7 @@ impl Fields {
             if write != span.start as usize {
                 self.text.copy_within(span.start as usize..span.end(), write);
             }
-            let moved = Span::new(write, span.name_bytes as usize, span.value_bytes as usize);
+            let moved = span.at(write);
             self.spans[kept] = moved;
             (kept, write) = (kept + 1, moved.end());
         }
@@ -224,13 +264,26 @@ impl Fields {
 
     /// Whether there is a line called `name`.
     pub fn contains(&self, name: &str) -> bool {
-        self.spans.iter().any(|span| span.is_called(&self.text, name))
+        self.position(name, NameKey::of(name.as_bytes()), 0).is_some()
+    }
+
+    /// The index of the first line called `name`, of which `key` is the key, from line `from` on.
+    fn position(&self, name: &str, key: NameKey, from: usize) -> Option<usize> {
+        if self.present & key.bit() == 0 {
+            return None;
+        }
+        let lines = &self.spans[from..];
+        lines.iter().position(|span| span.is_called(&self.text, name, key)).map(|index| from + index)
     }
 
     /// The value of the first line called `name`, without white space around it.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let span = self.spans.iter().find(|span| span.is_called(&self.text, name))?;
-        Some(span.value(&self.text))
+        Some(self.spans[self.position(name, NameKey::of(name.as_bytes()), 0)?].value(&self.text))
+    }
+
+    /// [`get`](Self::get), the name checked before.
+    pub fn get_named(&self, name: &Name) -> Option<&[u8]> {
+        Some(self.spans[self.position(name.as_str(), name.key(), 0)?].value(&self.text))
     }
 
     /// [`get`](Self::get) where the value is UTF-8.
@@ -240,9 +293,10 @@ impl Fields {
 
     /// The values of all lines called `name`, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let key = NameKey::of(name.as_bytes());
         self.spans
             .iter()
-            .filter(move |span| span.is_called(&self.text, name))
+            .filter(move |span| span.is_called(&self.text, name, key))
             .map(|span| span.value(&self.text))
     }
 
@@ -260,15 +314,25 @@ impl Fields {
     }
 }
 
+impl PartialEq for Fields {
+    /// `present` may tell of lines that are gone.
+    fn eq(&self, other: &Fields) -> bool {
+        self.text == other.text && self.spans == other.spans
+    }
+}
+
+impl Eq for Fields {}
+
 impl Clone for Fields {
     fn clone(&self) -> Fields {
-        Fields { text: self.text.clone(), spans: self.spans.clone() }
+        Fields { text: self.text.clone(), spans: self.spans.clone(), present: self.present }
     }
 
     /// Keeps the allocations, which the derived one would not.
     fn clone_from(&mut self, source: &Fields) {
         self.text.clone_from(&source.text);
         self.spans.clone_from(&source.spans);
+        self.present = source.present;
     }
 }
 
@@ -293,17 +357,22 @@ impl fmt::Debug for Fields {
 }
 
 impl Span {
-    /// Panics where the section outgrows 4 GiB or a name 64 KiB, which no limit of a head allows.
-    fn new(start: usize, name_bytes: usize, value_bytes: usize) -> Span {
+    /// Panics where the section outgrows 4 GiB, which no limit of a head allows.
+    fn new(start: usize, key: NameKey, value_bytes: usize) -> Span {
         Span {
             start: u32::try_from(start).expect("a field section is below 4 GiB"),
             value_bytes: u32::try_from(value_bytes).expect("a field value is below 4 GiB"),
-            name_bytes: u16::try_from(name_bytes).expect("a field name is at most NAME_BYTES_MAX long"),
+            key,
         }
     }
 
+    /// The same line, beginning elsewhere.
+    fn at(self, start: usize) -> Span {
+        Span::new(start, self.key, self.value_bytes as usize)
+    }
+
     fn name_end(self) -> usize {
-        self.start as usize + self.name_bytes as usize
+        self.start as usize + self.key.name_bytes()
     }
 
     fn value_start(self) -> usize {
@@ -318,6 +387,10 @@ impl Span {
         self.value_end() + LINE_END.len()
     }
 
+    fn bytes(self) -> usize {
+        self.end() - self.start as usize
+    }
+
     fn name(self, text: &[u8]) -> &[u8] {
         &text[self.start as usize..self.name_end()]
     }
@@ -326,8 +399,10 @@ impl Span {
         &text[self.value_start()..self.value_end()]
     }
 
-    fn is_called(self, text: &[u8], name: &str) -> bool {
-        self.name_bytes as usize == name.len() && self.name(text).eq_ignore_ascii_case(name.as_bytes())
+    /// Whether the line is called `name`, of which `key` is the key.
+    #[inline]
+    fn is_called(self, text: &[u8], name: &str, key: NameKey) -> bool {
+        self.key == key && name::is_same(self.name(text), name.as_bytes())
     }
 }
 

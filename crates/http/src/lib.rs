@@ -17,6 +17,7 @@ pub mod fields;
 pub mod framing;
 pub mod head;
 pub mod method;
+pub mod name;
 pub mod number;
 pub mod range;
 pub mod reference;

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use thalweg_http::name::Name;
+
 use crate::acl::Acl;
 use crate::ast::Operator;
 use crate::files::Files;
@@ -99,7 +101,7 @@ pub struct Program {
 #[derive(Debug, Default)]
 pub(crate) struct Routine {
     pub(crate) name: String,
-    pub(crate) body: Vec<Statement>,
+    pub(crate) body: Block,
     /// Whether the policy itself says anything in it or in what it calls.
     pub(crate) is_written: bool,
 }
@@ -111,25 +113,24 @@ pub(crate) struct ObjectRow {
     pub(crate) class: &'static Class,
 }
 
-/// One statement.
+/// Statements, one behind the other.
+pub(crate) type Block = Vec<Statement>;
+
+/// One statement. Small, as what a request costs is mostly how much of the policy goes through the processor's cache.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    pub(crate) span: Span,
     pub(crate) does: Does,
+    pub(crate) span: Span,
 }
 
 /// What a statement does.
 #[derive(Debug)]
 pub(crate) enum Does {
     SetHeader {
-        message: Message,
-        name: Box<str>,
+        header: Header,
         value: Expression,
     },
-    UnsetHeader {
-        message: Message,
-        name: Box<str>,
-    },
+    UnsetHeader(Header),
     Set {
         variable: &'static Variable,
         value: Expression,
@@ -137,10 +138,12 @@ pub(crate) enum Does {
     Unset(&'static Variable),
     Call(u32),
     If {
-        arms: Vec<(Expression, Vec<Statement>)>,
-        otherwise: Vec<Statement>,
+        condition: Expression,
+        then: Block,
+        /// What follows the first arm, if anything.
+        rest: Option<Box<Rest>>,
     },
-    Block(Vec<Statement>),
+    Block(Block),
     New {
         object: u32,
         arguments: Vec<Option<Expression>>,
@@ -151,24 +154,43 @@ pub(crate) enum Does {
     Synthetic(Expression),
     /// `return;`
     Leave,
-    Return(Returns),
+    /// `return (…)`
+    Act(Action),
+    Return(Box<Returns>),
+}
+
+/// `elseif` and `else`.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    pub(crate) arms: Vec<(Expression, Block)>,
+    pub(crate) otherwise: Block,
 }
 
 /// `return (…)` with what is computed when it is reached.
 #[derive(Debug)]
 pub(crate) enum Returns {
-    /// Known already.
-    Action(Action),
-    Synth {
-        status: Expression,
-        reason: Option<Expression>,
-    },
-    Error {
-        status: Expression,
-        reason: Option<Expression>,
-    },
+    Synth { status: Expression, reason: Option<Expression> },
+    Error { status: Expression, reason: Option<Expression> },
     Fail(Expression),
     PassFor(Expression),
+}
+
+/// A header of a message.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) message: Message,
+    pub(crate) name: Name,
+    /// Whether it is a request's `Host`.
+    pub(crate) is_host: bool,
+}
+
+impl Header {
+    /// `None` if `name` is no header's name.
+    pub(crate) fn new(message: Message, name: &str) -> Option<Header> {
+        let is_host = matches!(message, Message::Req | Message::ReqTop | Message::Bereq)
+            && name.eq_ignore_ascii_case("host");
+        Some(Header { message, name: Name::new(name)?, is_host })
+    }
 }
 
 /// How two values are compared.
@@ -184,9 +206,9 @@ pub(crate) enum Comparison {
 #[derive(Debug)]
 pub(crate) enum Expression {
     Constant(Value<'static>),
-    Field(Message, Box<str>),
+    Field(Header),
     /// A header itself, for a function that changes it.
-    Header(Message, Box<str>),
+    Header(Header),
     Variable(&'static Variable),
     Storage {
         name: Box<str>,
@@ -202,8 +224,8 @@ pub(crate) enum Expression {
     Compare {
         how: Comparison,
         operator: Operator,
-        left: Box<Expression>,
-        right: Box<Expression>,
+        /// Left and right.
+        sides: Box<[Expression; 2]>,
     },
     Match {
         text: Box<Expression>,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use thalweg_http::{date, number};
 
@@ -84,7 +84,15 @@ pub(crate) fn write_time(value: f64, into: &mut Vec<u8>) {
 
 /// The address without its port.
 pub(crate) fn write_ip(value: SocketAddr, into: &mut Vec<u8>) {
-    write!(into, "{}", value.ip().to_canonical()).expect("a vector takes all that is written");
+    let IpAddr::V4(address) = value.ip().to_canonical() else {
+        return write!(into, "{}", value.ip()).expect("a vector takes all that is written");
+    };
+    for (at, part) in address.octets().into_iter().enumerate() {
+        if at > 0 {
+            into.push(b'.');
+        }
+        write_int(i64::from(part), into);
+    }
 }
 
 /// The status of a final response: a number whose last three digits, which alone go out, are those of one.

@@ -4,12 +4,11 @@ use super::{Checker, Symbol, Use};
 use crate::ast::{self, Argument, Declaration, ExpressionKind, Name, Operator, StatementKind};
 use crate::fault::suggest;
 use crate::parse::Item;
-use crate::program::{Does, Expression, Returns, Statement};
+use crate::program::{Does, Expression, Header, Rest, Statement};
 use crate::source::Span;
-use crate::step::{ACTIONS, Action, ActionArguments, Sub, Subs};
-use crate::task::Message;
+use crate::step::{Sub, Subs};
 use crate::types::Type;
-use crate::value::{Value, final_status};
+use crate::value::Value;
 use crate::variables::{self, Variable};
 
 /// Functions of the language itself that are statements.
@@ -48,39 +47,39 @@ impl Checker<'_> {
             StatementKind::Set { variable, operator, value } => self.set(variable, *operator, value),
             StatementKind::Unset(variable) => self.unset(variable),
             StatementKind::Call(name) => self.call(name),
-            StatementKind::Return(None) => {
-                let name = &self.program.subs[self.current].name;
-                if Sub::named(name).is_some() {
-                    let help =
-                        "return (ACTION); says what happens next; return; alone leaves a called subroutine";
-                    self.faults.error_help(statement.span, format!("{name} returns an action"), help);
-                    return None;
-                }
-                Some(Does::Leave)
-            }
-            StatementKind::Return(Some((action, arguments))) => {
-                self.returns(action, arguments).map(Does::Return)
-            }
-            StatementKind::If { arms, otherwise } => {
-                let mut lowered = Vec::new();
-                for (condition, block) in arms {
-                    // Every arm is read for its faults.
-                    let condition = self.expression(condition, Type::Bool);
-                    let block = self.block(block);
-                    lowered.extend(condition.map(|condition| (condition, block)));
-                }
-                Some(Does::If { arms: lowered, otherwise: self.block(otherwise) })
-            }
+            StatementKind::Return(None) => self.leave(statement.span),
+            StatementKind::Return(Some((action, arguments))) => self.returns(action, arguments),
+            StatementKind::If { arms, otherwise } => self.branches(arms, otherwise),
             StatementKind::New { name, class, arguments } => self.new_object(name, class, arguments),
             StatementKind::Do(expression) => self.action(expression),
             StatementKind::Block(block) => Some(Does::Block(self.block(block))),
         }
     }
 
+    fn branches(
+        &mut self,
+        arms: &[(ast::Expression, Vec<ast::Statement>)],
+        otherwise: &[ast::Statement],
+    ) -> Option<Does> {
+        let mut lowered = Vec::new();
+        for (condition, block) in arms {
+            // Every arm is read for its faults.
+            let condition = self.expression(condition, Type::Bool);
+            let block = self.block(block);
+            lowered.extend(condition.map(|condition| (condition, block)));
+        }
+        let otherwise = self.block(otherwise);
+        let mut lowered = lowered.into_iter();
+        let (condition, then) = lowered.next()?;
+        let arms: Vec<_> = lowered.collect();
+        let is_more = !arms.is_empty() || !otherwise.is_empty();
+        Some(Does::If { condition, then, rest: is_more.then(|| Box::new(Rest { arms, otherwise })) })
+    }
+
     /// The variable called `name`, and what stood for its star.
     pub(super) fn variable<'n>(&mut self, name: &'n str, span: Span) -> Option<(&'static Variable, &'n str)> {
         if let Some((variable, part)) = variables::find(name, self.version) {
-            if variable.message.is_some() && !thalweg_http::token::is_token(part.as_bytes()) {
+            if variable.message.is_some_and(|message| Header::new(message, part).is_none()) {
                 self.faults.error(span, format!("{part:?} is no header's name"));
                 return None;
             }
@@ -157,7 +156,7 @@ impl Checker<'_> {
             self.check_status(&value, span);
         }
         Some(match variable.message {
-            Some(message) => Does::SetHeader { message, name: part.into(), value },
+            Some(message) => Does::SetHeader { header: Header::new(message, part)?, value },
             None => Does::Set { variable, value },
         })
     }
@@ -172,7 +171,7 @@ impl Checker<'_> {
         value: &ast::Expression,
     ) -> Option<Expression> {
         let now = match variable.message {
-            Some(message) => Expression::Field(message, part.into()),
+            Some(message) => Expression::Field(Header::new(message, part)?),
             None => Expression::Variable(variable),
         };
         let kind = if variable.message.is_some() { Type::String } else { variable.kind };
@@ -212,7 +211,7 @@ impl Checker<'_> {
         }
         self.used_in(name.span, variable.unset, format!("{} cannot be unset", name.text));
         Some(match variable.message {
-            Some(message) => Does::UnsetHeader { message, name: part.into() },
+            Some(message) => Does::UnsetHeader(Header::new(message, part)?),
             None => Does::Unset(variable),
         })
     }
@@ -302,124 +301,13 @@ impl Checker<'_> {
         })
     }
 
-    fn returns(&mut self, action: &Name, arguments: &[Argument]) -> Option<Returns> {
-        let Some(rule) = ACTIONS.iter().find(|rule| rule.name == action.text) else {
-            let sub = Sub::named(&self.program.subs[self.current].name);
-            let known: Vec<&str> = match sub {
-                Some(sub) => sub.actions().map(|rule| rule.name).collect(),
-                None => ACTIONS.iter().map(|rule| rule.name).collect(),
-            };
-            let help = suggest(&action.text, known);
-            self.faults.error_help(action.span, format!("unknown action {}", action.text), help);
-            return None;
-        };
-        self.used_in(action.span, rule.from, format!("{} cannot be returned", rule.name));
-        let mut arguments = arguments.iter().map(|argument| &argument.value);
-        let (first, second) = (arguments.next(), arguments.next());
-        if let Some(more) = arguments.next() {
-            self.faults.error(more.span, format!("{} takes no more arguments", rule.name));
-            return None;
-        }
-        let fixed = |action| Some(Returns::Action(action));
-        match (rule.arguments, first, second) {
-            (ActionArguments::None, None, _) | (ActionArguments::MaybeDuration, None, _) => {
-                fixed(plain(rule.name))
-            }
-            (ActionArguments::MaybeReason, None, _) => fixed(Action::Fail { reason: None }),
-            (ActionArguments::MaybeStatusAndReason, None, _) => {
-                fixed(Action::Error { status: 503, reason: None })
-            }
-            (ActionArguments::MaybeReason, Some(reason), None) => {
-                Some(Returns::Fail(self.expression(reason, Type::String)?))
-            }
-            (ActionArguments::MaybeDuration, Some(duration), None) => {
-                Some(Returns::PassFor(self.expression(duration, Type::Duration)?))
-            }
-            (ActionArguments::Label, Some(label), None) => self.label(label),
-            (ActionArguments::StatusAndReason, Some(status), reason) => {
-                let (status, reason) = self.status_and_reason(status, reason)?;
-                Some(Returns::Synth { status, reason })
-            }
-            (ActionArguments::MaybeStatusAndReason, Some(status), reason) => {
-                let (status, reason) = self.status_and_reason(status, reason)?;
-                Some(Returns::Error { status, reason })
-            }
-            _ => {
-                let help = match rule.arguments {
-                    ActionArguments::None => "it takes no argument",
-                    ActionArguments::StatusAndReason | ActionArguments::MaybeStatusAndReason => {
-                        "it takes a status and a reason: synth(404, \"Not here\")"
-                    }
-                    ActionArguments::MaybeReason => "it takes a reason",
-                    ActionArguments::Label => "it takes a label: vcl(LABEL)",
-                    ActionArguments::MaybeDuration => "it takes a duration: pass(120s)",
-                };
-                self.faults.error_help(action.span, format!("wrong arguments of {}", rule.name), help);
-                None
-            }
-        }
-    }
-
-    fn status_and_reason(
-        &mut self,
-        status: &ast::Expression,
-        reason: Option<&ast::Expression>,
-    ) -> Option<(Expression, Option<Expression>)> {
-        let lowered = self.expression(status, Type::Int)?;
-        self.check_status(&lowered, status.span);
-        let reason = match reason {
-            Some(reason) => Some(self.expression(reason, Type::String)?),
-            None => None,
-        };
-        Some((lowered, reason))
-    }
-
-    fn check_status(&mut self, status: &Expression, span: Span) {
-        if let Expression::Constant(Value::Int(value)) = status
-            && let Err(failure) = final_status(*value)
-        {
-            self.faults.error_help(span, failure.what(), "it is from 200 to 999");
-        }
-    }
-
-    fn label(&mut self, label: &ast::Expression) -> Option<Returns> {
-        let ExpressionKind::Name(name) = &label.kind else {
-            self.faults.error(label.span, "expected a label");
-            return None;
-        };
-        if let Some(known) = &self.known.labels
-            && !known.contains(name)
-        {
-            let help = suggest(name, known.iter().map(String::as_str).collect::<Vec<_>>());
-            self.faults.error_help(label.span, format!("unknown label {name}"), help);
-            return None;
-        }
-        Some(Returns::Action(Action::Vcl(name.clone())))
-    }
-
-    /// The message and name of a header that `name` is, for arguments of type HEADER.
-    pub(super) fn header(&mut self, name: &str) -> Option<(Message, Box<str>)> {
+    /// The header that `name` is, for arguments of type HEADER.
+    pub(super) fn header(&mut self, name: &str) -> Option<Header> {
         let (variable, part) = variables::find(name, self.version)?;
-        Some((variable.message?, part.into()))
+        Header::new(variable.message?, part)
     }
 }
 
 fn span_of(statement: &ast::Statement) -> Span {
     statement.span
-}
-
-fn plain(name: &str) -> Action {
-    match name {
-        "abandon" => Action::Abandon,
-        "deliver" => Action::Deliver,
-        "fetch" => Action::Fetch,
-        "hash" => Action::Hash,
-        "lookup" => Action::Lookup,
-        "ok" => Action::Ok,
-        "pass" => Action::Pass,
-        "pipe" => Action::Pipe,
-        "purge" => Action::Purge,
-        "restart" => Action::Restart,
-        _ => Action::Retry,
-    }
 }

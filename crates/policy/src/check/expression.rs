@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Checker, Symbol};
 use crate::ast::{self, Argument, ExpressionKind, Name, Operator};
 use crate::fault::suggest;
-use crate::program::Expression;
+use crate::program::{Expression, Header};
 use crate::regex::Regex;
 use crate::source::Span;
 use crate::task::Backend;
@@ -79,10 +79,10 @@ impl Checker<'_> {
             return None;
         }
         if want == Some(Type::Header)
-            && let Some((message, header)) = self.header(name)
+            && let Some(header) = self.header(name)
         {
             self.variable_read(name, span)?;
-            return Some((Expression::Header(message, header), Type::Header));
+            return Some((Expression::Header(header), Type::Header));
         }
         if let Some((symbol, _)) = self.symbols.get(name) {
             let symbol = *symbol;
@@ -116,7 +116,7 @@ impl Checker<'_> {
         }
         self.used_in(span, variable.read, format!("{name} cannot be read"));
         if let Some(message) = variable.message {
-            return Some((Expression::Field(message, part.into()), Type::String));
+            return Some((Expression::Field(Header::new(message, part)?), Type::String));
         }
         if variable.is_pattern() {
             self.known_storage(part, span)?;

@@ -9,6 +9,7 @@ mod calls;
 mod declare;
 mod expression;
 mod operators;
+mod returns;
 
 use std::collections::HashMap;
 use std::net::IpAddr;

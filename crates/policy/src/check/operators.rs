@@ -241,8 +241,7 @@ fn sum_type(left: Type, right: Type) -> Option<Type> {
 }
 
 fn compare(how: Comparison, operator: Operator, left: Expression, right: Expression) -> Lowered {
-    let (left, right) = (Box::new(left), Box::new(right));
-    (Expression::Compare { how, operator, left, right }, Type::Bool)
+    (Expression::Compare { how, operator, sides: Box::new([left, right]) }, Type::Bool)
 }
 
 /// The parts of both, constants side by side as one.

@@ -31,7 +31,10 @@ impl<'p> Machine<'p, '_, '_> {
                 Ok(false)
             }
             Expression::Truth(inner) => self.is_there(inner),
-            Expression::Compare { how, operator, left, right } => self.compare(*how, *operator, left, right),
+            Expression::Compare { how, operator, sides } => {
+                let [left, right] = &**sides;
+                self.compare(*how, *operator, left, right)
+            }
             Expression::Match { text, regex, negated } => Ok(self.is_match(text, *regex)? != *negated),
             Expression::Listed { ip, acl, negated } => {
                 let Value::Ip(address) = self.value(ip)? else { return Ok(false) };
@@ -47,8 +50,8 @@ impl<'p> Machine<'p, '_, '_> {
 
     /// A value as BOOL: a text that is set, a number that is not 0, a duration above it.
     fn is_there(&mut self, expression: &'p Expression) -> Result<bool, Failure> {
-        if let Expression::Field(message, name) = expression {
-            return Ok(self.task.header(*message, name)?.is_some());
+        if let Expression::Field(header) = expression {
+            return Ok(self.task.header(header)?.is_some());
         }
         Ok(match self.value(expression)? {
             Value::Text(text) => text.is_some(),
@@ -63,8 +66,8 @@ impl<'p> Machine<'p, '_, '_> {
 
     fn is_match(&mut self, text: &'p Expression, regex: u32) -> Result<bool, Failure> {
         let regex = &self.program.regexes[regex as usize];
-        if let Some(text) = self.peek(text)? {
-            return regex.is_match(&text);
+        if let Some(text) = self.lent(text)? {
+            return regex.is_match(text);
         }
         let start = self.buffer.len();
         self.append(text)?;
@@ -110,15 +113,15 @@ impl<'p> Machine<'p, '_, '_> {
 
     /// Most texts that differ have other lengths, and then no byte is looked at.
     fn is_same_text(&mut self, left: &'p Expression, right: &'p Expression) -> Result<bool, Failure> {
-        if let (Some(left), Some(right)) = (self.peek(left)?, self.peek(right)?) {
-            return Ok(left == right);
+        if let (Some(left), Some(right)) = (self.lent(left)?, self.lent(right)?) {
+            return Ok(is_same(left, right));
         }
         Ok(self.compare_texts(left, right)? == Ordering::Equal)
     }
 
     fn compare_texts(&mut self, left: &'p Expression, right: &'p Expression) -> Result<Ordering, Failure> {
-        if let (Some(left), Some(right)) = (self.peek(left)?, self.peek(right)?) {
-            return Ok(left.cmp(&right));
+        if let (Some(left), Some(right)) = (self.lent(left)?, self.lent(right)?) {
+            return Ok(left.cmp(right));
         }
         let start = self.buffer.len();
         self.append(left)?;
@@ -181,7 +184,7 @@ impl<'p> Machine<'p, '_, '_> {
     pub(super) fn value(&mut self, expression: &'p Expression) -> Result<Value<'p>, Failure> {
         Ok(match expression {
             Expression::Constant(value) => lend(value),
-            Expression::Header(message, name) => Value::Header(*message, name),
+            Expression::Header(header) => Value::Header(header.message, header.name.as_str()),
             Expression::Variable(variable) => own((variable.get)(self.task)?),
             Expression::Storage { name, variable } => {
                 let storage = self.task.host.storage(name);
@@ -192,9 +195,8 @@ impl<'p> Machine<'p, '_, '_> {
                     _ => Value::Bool(storage.is_happy),
                 }
             }
-            Expression::Field(..) | Expression::Concat(_) => Value::Text(self.text(expression)?),
-            Expression::Substitute { text, regex, with, all } => {
-                Value::owned(self.substitute(text, *regex, with, *all)?)
+            Expression::Field(..) | Expression::Concat(_) | Expression::Substitute { .. } => {
+                Value::Text(self.text(expression)?)
             }
             Expression::Case { text, upper } => {
                 let mut text = self.text(text)?.map(Cow::into_owned);
@@ -225,6 +227,11 @@ impl<'p> Machine<'p, '_, '_> {
             | Expression::Listed { .. } => Value::Bool(self.truth(expression)?),
         })
     }
+}
+
+/// Byte by byte: what is compared is short and has often just been written, which the wide loads of `memcmp` wait for.
+fn is_same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }
 
 fn as_int(value: &Value<'_>) -> i64 {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::Machine;
 use crate::program::{Expression, Program};
 use crate::task::{Backend, Task};
-use crate::types::Type;
 use crate::value::{Failure, Value, write_int, write_ip, write_real, write_time};
+use crate::variables::Variable;
 
 impl<'p> Machine<'p, '_, '_> {
     /// Gives `use_it` the text of `expression`, and frees the room behind it.
@@ -39,10 +39,13 @@ impl<'p> Machine<'p, '_, '_> {
     pub(super) fn append(&mut self, expression: &'p Expression) -> Result<(), Failure> {
         match expression {
             Expression::Constant(Value::Text(Some(text))) => self.buffer.extend_from_slice(text),
-            Expression::Field(message, name) => {
-                if let Some(text) = self.task.header(*message, name)? {
+            Expression::Field(header) => {
+                if let Some(text) = self.task.header(header)? {
                     self.buffer.extend_from_slice(text);
                 }
+            }
+            Expression::Variable(Variable { lend: Some(lend), .. }) => {
+                self.buffer.extend_from_slice(lend(self.task)?);
             }
             Expression::Variable(variable) => {
                 write(&(variable.get)(self.task)?, self.program, &mut self.buffer);
@@ -52,6 +55,7 @@ impl<'p> Machine<'p, '_, '_> {
                     self.append(part)?;
                 }
             }
+            Expression::Substitute { text, regex, with, all } => self.substitute(text, *regex, with, *all)?,
             other => {
                 let value = self.value(other)?;
                 write(&value, self.program, &mut self.buffer);
@@ -69,20 +73,11 @@ impl<'p> Machine<'p, '_, '_> {
     }
 
     /// The text of `expression` where it lies; `None` if it must be built.
-    pub(super) fn peek<'s>(&'s self, expression: &'s Expression) -> Result<Option<Cow<'s, [u8]>>, Failure> {
+    pub(super) fn lent<'s>(&'s self, expression: &'s Expression) -> Result<Option<&'s [u8]>, Failure> {
         Ok(match expression {
-            Expression::Constant(Value::Text(text)) => {
-                Some(Cow::Borrowed(text.as_deref().unwrap_or_default()))
-            }
-            Expression::Field(message, name) => {
-                Some(Cow::Borrowed(self.task.header(*message, name)?.unwrap_or_default()))
-            }
-            Expression::Variable(variable) if variable.kind == Type::String => {
-                match (variable.get)(self.task)? {
-                    Value::Text(text) => Some(text.unwrap_or_default()),
-                    _ => None,
-                }
-            }
+            Expression::Constant(Value::Text(text)) => Some(text.as_deref().unwrap_or_default()),
+            Expression::Field(header) => Some(self.task.header(header)?.unwrap_or_default()),
+            Expression::Variable(Variable { lend: Some(lend), .. }) => Some(lend(self.task)?),
             _ => None,
         })
     }
@@ -91,8 +86,8 @@ impl<'p> Machine<'p, '_, '_> {
     pub(super) fn text(&mut self, expression: &'p Expression) -> Result<Option<Cow<'p, [u8]>>, Failure> {
         match expression {
             Expression::Constant(Value::Text(text)) => Ok(text.as_deref().map(Cow::Borrowed)),
-            Expression::Field(message, name) => {
-                let text = self.task.header(*message, name)?.map(<[u8]>::to_vec);
+            Expression::Field(header) => {
+                let text = self.task.header(header)?.map(<[u8]>::to_vec);
                 self.count(text.as_ref().map_or(0, Vec::len))?;
                 Ok(text.map(Cow::Owned))
             }
@@ -107,28 +102,26 @@ impl<'p> Machine<'p, '_, '_> {
         }
     }
 
-    /// `text` with what `regex` finds in it replaced.
-    pub(super) fn substitute(
+    /// Appends `text` with what `regex` finds in it replaced.
+    fn substitute(
         &mut self,
         text: &'p Expression,
         regex: u32,
         with: &'p Expression,
         all: bool,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<(), Failure> {
         let with = self.text(with)?.unwrap_or_default();
         let regex = &self.program.regexes[regex as usize];
         let bytes_max = self.task.workspace.bytes_max;
-        let mut result = Vec::new();
-        if let Some(text) = self.peek(text)? {
-            regex.substitute(&text, &with, all, bytes_max, &mut result)?;
-        } else {
-            let start = self.buffer.len();
-            self.append(text)?;
-            regex.substitute(&self.buffer[start..], &with, all, bytes_max, &mut result)?;
-            self.buffer.truncate(start);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some(text) = self.lent(text)? {
+            regex.substitute(text, &with, all, bytes_max, &mut buffer)?;
+            self.buffer = buffer;
+            return Ok(());
         }
-        self.count(result.len())?;
-        Ok(result)
+        self.buffer = buffer;
+        let text = self.text(text)?.unwrap_or_default();
+        regex.substitute(&text, &with, all, bytes_max, &mut self.buffer)
     }
 }
 

@@ -17,6 +17,8 @@ use crate::value::{Failure, Value};
 
 /// Reads it.
 type Get = for<'t> fn(&'t Task<'_>) -> Result<Value<'t>, Failure>;
+/// Its text where it lies.
+type Lend = for<'t> fn(&'t Task<'_>) -> Result<&'t [u8], Failure>;
 /// Sets it to a value of its type, or for [`Type::Body`] to text.
 type Put = for<'t, 'v> fn(&'t mut Task<'_>, Value<'v>) -> Result<(), Failure>;
 /// Unsets it.
@@ -40,6 +42,8 @@ pub struct Variable {
     /// Where in 4.0 it may be set beside.
     set_40: Subs,
     pub(crate) get: Get,
+    /// For a text that is always there, and asked for often.
+    pub(crate) lend: Option<Lend>,
     pub(crate) put: Put,
     pub(crate) drop: Drop,
     /// For a pattern: whose headers they are.
@@ -64,10 +68,16 @@ impl Variable {
             only: None,
             set_40: Subs::NONE,
             get,
+            lend: None,
             put: |_, _| Ok(()),
             drop: |_| Ok(()),
             message: None,
         }
+    }
+
+    const fn lent(mut self, lend: Lend) -> Variable {
+        self.lend = Some(lend);
+        self
     }
 
     const fn set(mut self, set: Subs, put: Put) -> Variable {

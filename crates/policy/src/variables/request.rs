@@ -2,7 +2,7 @@
 
 use thalweg_http::{Method, Version as Protocol};
 
-use super::{Variable, count, plain, storage_name, string, text, xid};
+use super::{Variable, count, plain, storage_name, string, xid};
 use crate::parse::Version;
 use crate::step::{Sub, Subs};
 use crate::task::{Message, Task};
@@ -60,6 +60,7 @@ pub(super) static TABLE: [Variable; 45] = [
     plain!("req.is_hitmiss", Bool, Subs::CLIENT, client.is_hitmiss),
     plain!("req.is_hitpass", Bool, Subs::CLIENT, client.is_hitpass),
     Variable::new("req.method", Type::String, Subs::CLIENT, |task| method(task, Message::Req))
+        .lent(|task| method_text(task, Message::Req))
         .set(Subs::CLIENT, |task, value| set_method(task, Message::Req, value)),
     Variable::new("req.proto", Type::String, Subs::CLIENT, |task| proto(task, Message::Req))
         .set_40(Subs::CLIENT, |task, value| set_proto(task, Message::Req, value)),
@@ -83,6 +84,7 @@ pub(super) static TABLE: [Variable; 45] = [
         Ok(())
     }),
     Variable::new("req.url", Type::String, Subs::CLIENT, |task| url(task, Message::Req))
+        .lent(|task| url_text(task, Message::Req))
         .set(Subs::CLIENT, |task, value| set_url(task, Message::Req, value)),
     Variable::new("req.xid", Type::String, Subs::CLIENT, |task| Ok(xid(task.client.xid))),
     Variable::headers("req_top.http.*", Message::ReqTop, Subs::CLIENT, Subs::NONE),
@@ -103,7 +105,8 @@ pub(super) static TABLE: [Variable; 45] = [
         Subs::of(&[Sub::BackendFetch]),
         |task| {
             task.fetch.drop_body = true;
-            task.unset_header(Message::Bereq, "Content-Length")
+            task.request_mut(Message::Bereq)?.fields.remove("Content-Length");
+            Ok(())
         },
     ),
     plain!("bereq.connect_timeout", Duration, BEREQ, BEREQ, fetch.connect_timeout_s),
@@ -114,6 +117,7 @@ pub(super) static TABLE: [Variable; 45] = [
     plain!("bereq.is_hitmiss", Bool, Subs::BACKEND, fetch.is_hitmiss),
     plain!("bereq.is_hitpass", Bool, Subs::BACKEND, fetch.is_hitpass),
     Variable::new("bereq.method", Type::String, BEREQ, |task| method(task, Message::Bereq))
+        .lent(|task| method_text(task, Message::Bereq))
         .set(BEREQ, |task, value| set_method(task, Message::Bereq, value)),
     Variable::new("bereq.proto", Type::String, BEREQ, |task| proto(task, Message::Bereq))
         .set_40(BEREQ, |task, value| set_proto(task, Message::Bereq, value)),
@@ -121,12 +125,17 @@ pub(super) static TABLE: [Variable; 45] = [
     plain!("bereq.time", Time, BEREQ, fetch.time_s),
     plain!("bereq.uncacheable", Bool, Subs::BACKEND, fetch.is_pass),
     Variable::new("bereq.url", Type::String, BEREQ, |task| url(task, Message::Bereq))
+        .lent(|task| url_text(task, Message::Bereq))
         .set(BEREQ, |task, value| set_url(task, Message::Bereq, value)),
     Variable::new("bereq.xid", Type::String, BEREQ, |task| Ok(xid(task.fetch.xid))),
 ];
 
 fn method<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
     Ok(Value::text(task.request(message)?.method_str()))
+}
+
+fn method_text<'t>(task: &'t Task<'_>, message: Message) -> Result<&'t [u8], Failure> {
+    Ok(task.request(message)?.method_str().as_bytes())
 }
 
 fn set_method(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
@@ -157,9 +166,18 @@ fn url<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
     Ok(Value::text(task.request(message)?.target.as_str()))
 }
 
+fn url_text<'t>(task: &'t Task<'_>, message: Message) -> Result<&'t [u8], Failure> {
+    Ok(task.request(message)?.target.as_str().as_bytes())
+}
+
 fn set_url(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
-    let url = text(value);
-    let url = str::from_utf8(&url).map_err(|_| Failure::new("a url has only visible ascii"))?;
+    let Value::Text(Some(url)) = &value else { return Err(Failure::new("a url is a text")) };
+    let target = &mut task.request_mut(message)?.target;
+    // A substitution that found nothing.
+    if target.as_str().as_bytes() == &url[..] {
+        return Ok(());
+    }
+    let url = str::from_utf8(url).map_err(|_| Failure::new("a url has only visible ascii"))?;
     let refused = |error| Failure::new(format!("cannot set {}.url to {url:?}: {error}", message.as_str()));
-    task.request_mut(message)?.target.set(url).map_err(refused)
+    target.set(url).map_err(refused)
 }

@@ -1,0 +1,146 @@
+//! Statements, one after the other.
+
+use std::borrow::Cow;
+
+use super::{Flow, Machine, STEPS_MAX};
+use crate::program::{Does, Expression, Rest, Returns, Statement};
+use crate::step::{Action, Sub};
+use crate::task::{HASH_BYTES_MAX, Tag};
+use crate::types::Type;
+use crate::value::{Failure, Value, final_status};
+use crate::variables::Variable;
+
+impl<'p> Machine<'p, '_, '_> {
+    pub(super) fn block(&mut self, block: &'p [Statement]) -> Result<Flow, Failure> {
+        for statement in block {
+            self.steps += 1;
+            let flow = if self.steps > STEPS_MAX {
+                Err(Failure::new(format!("more than {STEPS_MAX} statements")))
+            } else {
+                self.statement(statement)
+            };
+            match flow {
+                Ok(Flow::Next) => {}
+                Ok(flow) => return Ok(flow),
+                Err(failure) => return Err(failure.at(|| self.program.sources.place(statement.span))),
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn statement(&mut self, statement: &'p Statement) -> Result<Flow, Failure> {
+        match &statement.does {
+            Does::SetHeader { header, value } => {
+                self.with_text(value, |task, text| task.set_header(header, text))?;
+            }
+            Does::UnsetHeader(header) => self.task.unset_header(header)?,
+            Does::Set { variable, value } => self.set(variable, value)?,
+            Does::Unset(variable) => (variable.drop)(self.task)?,
+            Does::If { condition, then, rest } => {
+                if self.truth(condition)? {
+                    return self.block(then);
+                }
+                if let Some(rest) = rest {
+                    return self.rest(rest);
+                }
+            }
+            Does::Call(routine) => {
+                let flow = self.routine(*routine)?;
+                if matches!(flow, Flow::Return(_)) {
+                    return Ok(flow);
+                }
+            }
+            Does::Block(block) => return self.block(block),
+            Does::Leave => return Ok(Flow::Leave),
+            Does::Act(action) => return Ok(Flow::Return(Box::new(action.clone()))),
+            Does::Return(returns) => return Ok(Flow::Return(Box::new(self.returns(returns)?))),
+            Does::New { object, arguments } => self.make(*object, arguments)?,
+            Does::Do(expression) => {
+                self.value(expression)?;
+            }
+            Does::HashData(value) => self.hash_data(value)?,
+            Does::Ban(value) => self.ban(value)?,
+            Does::Synthetic(value) => self.synthetic(value)?,
+        }
+        Ok(Flow::Next)
+    }
+
+    fn rest(&mut self, rest: &'p Rest) -> Result<Flow, Failure> {
+        for (condition, block) in &rest.arms {
+            if self.truth(condition)? {
+                return self.block(block);
+            }
+        }
+        self.block(&rest.otherwise)
+    }
+
+    fn set(&mut self, variable: &'static Variable, value: &'p Expression) -> Result<(), Failure> {
+        let is_blob = matches!(value, Expression::Constant(Value::Blob(_)));
+        if matches!(variable.kind, Type::String | Type::Body) && !is_blob {
+            return self
+                .with_text(value, |task, text| (variable.put)(task, Value::Text(Some(Cow::Borrowed(text)))));
+        }
+        let value = self.value(value)?;
+        (variable.put)(self.task, value)
+    }
+
+    fn hash_data(&mut self, value: &'p Expression) -> Result<(), Failure> {
+        self.with_text(value, |task, text| {
+            let hashed = &mut task.client.hash_data;
+            if hashed.len() + text.len() >= HASH_BYTES_MAX {
+                return Err(Failure::new(format!("more than {HASH_BYTES_MAX} bytes are hashed")));
+            }
+            hashed.extend_from_slice(text);
+            hashed.push(0);
+            Ok(())
+        })
+    }
+
+    fn ban(&mut self, value: &'p Expression) -> Result<(), Failure> {
+        self.with_text(value, |task, text| {
+            if let Err(error) = task.host.ban(&String::from_utf8_lossy(text)) {
+                task.tell(Tag::Error, format!("ban: {error}"));
+            }
+            Ok(())
+        })
+    }
+
+    fn synthetic(&mut self, value: &'p Expression) -> Result<(), Failure> {
+        let is_backend = self.sub == Sub::BackendError;
+        self.with_text(value, |task, text| {
+            let body = if is_backend { &mut task.fetch.body } else { &mut task.client.body };
+            *body = Some(text.to_vec());
+            Ok(())
+        })
+    }
+
+    fn returns(&mut self, returns: &'p Returns) -> Result<Action, Failure> {
+        Ok(match returns {
+            Returns::Synth { status, reason } => {
+                let (status, reason) = (self.status(status)?, self.reason(reason.as_ref())?);
+                Action::Synth { status, reason }
+            }
+            Returns::Error { status, reason } => {
+                let (status, reason) = (self.status(status)?, self.reason(reason.as_ref())?);
+                Action::Error { status, reason }
+            }
+            Returns::Fail(reason) => Action::Fail { reason: self.reason(Some(reason))? },
+            Returns::PassFor(duration) => Action::PassFor(self.real(duration)?),
+        })
+    }
+
+    fn status(&mut self, status: &'p Expression) -> Result<u16, Failure> {
+        let value = self.int(status)?;
+        final_status(value)
+    }
+
+    fn reason(&mut self, reason: Option<&'p Expression>) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(reason) = reason else { return Ok(None) };
+        let mut text = Vec::new();
+        self.with_text(reason, |_, found| {
+            text.extend_from_slice(found);
+            Ok(())
+        })?;
+        Ok(Some(text))
+    }
+}

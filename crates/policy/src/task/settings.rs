@@ -1,0 +1,232 @@
+//! Settings of a request, of a fetch and of a connection, and what is known of a stored response: plain data that variables
+//! read and set, and the caller acts on.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::Backend;
+
+/// Settings of a client's request; they live as long as it does, over restarts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Client {
+    /// `client.identity`, if the policy has set it; else the address.
+    pub identity: Option<String>,
+    /// `req.backend_hint`.
+    pub backend_hint: Backend,
+    /// `req.grace`, seconds.
+    pub grace_s: Option<f64>,
+    /// `req.ttl`, seconds.
+    pub ttl_s: Option<f64>,
+    /// `req.hash_always_miss`.
+    pub hash_always_miss: bool,
+    /// `req.hash_ignore_busy`.
+    pub hash_ignore_busy: bool,
+    /// `req.hash_ignore_vary`.
+    pub hash_ignore_vary: bool,
+    /// `req.esi` of 4.0 switched off.
+    pub no_esi: bool,
+    /// `req.is_hitmiss`.
+    pub is_hitmiss: bool,
+    /// `req.is_hitpass`.
+    pub is_hitpass: bool,
+    /// `req.restarts`.
+    pub restarts: u32,
+    /// `req.storage`, if set.
+    pub storage: Option<String>,
+    /// `req.time`, unix seconds.
+    pub time_s: f64,
+    /// `req.xid`.
+    pub xid: u64,
+    /// What `hash_data` was given, each followed by a NUL.
+    pub hash_data: Vec<u8>,
+    /// `req.hash`: the digest of the key, once there is one.
+    pub hash: Vec<u8>,
+    /// `resp.reason`, if it is not that of the status.
+    pub reason: Option<String>,
+    /// `resp.do_esi`.
+    pub do_esi: bool,
+    /// `resp.filters`, if set.
+    pub filters: Option<String>,
+    /// `resp.is_streaming`.
+    pub is_streaming: bool,
+    /// `resp.time`, unix seconds.
+    pub response_time_s: f64,
+    /// `resp.body`, if the policy has made one.
+    pub body: Option<Vec<u8>>,
+}
+
+/// Settings of a fetch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fetch {
+    /// `bereq.backend`.
+    pub backend: Backend,
+    /// `bereq.between_bytes_timeout`, seconds.
+    pub between_bytes_timeout_s: f64,
+    /// `bereq.connect_timeout`, seconds.
+    pub connect_timeout_s: f64,
+    /// `bereq.first_byte_timeout`, seconds.
+    pub first_byte_timeout_s: f64,
+    /// `bereq.is_bgfetch`.
+    pub is_bgfetch: bool,
+    /// `bereq.is_hitmiss`.
+    pub is_hitmiss: bool,
+    /// `bereq.is_hitpass`.
+    pub is_hitpass: bool,
+    /// `bereq.retries`.
+    pub retries: u32,
+    /// `bereq.time`, unix seconds.
+    pub time_s: f64,
+    /// `bereq.uncacheable`.
+    pub is_pass: bool,
+    /// `bereq.xid`.
+    pub xid: u64,
+    /// The request goes without its content: `unset bereq.body`.
+    pub drop_body: bool,
+    /// `beresp.backend`: the one that answered.
+    pub answered: Backend,
+    /// `beresp.backend.ip` of 4.0.
+    pub answered_address: SocketAddr,
+    /// `beresp.age`, seconds.
+    pub age_s: f64,
+    /// `beresp.ttl`, seconds.
+    pub ttl_s: f64,
+    /// `beresp.grace`, seconds.
+    pub grace_s: f64,
+    /// `beresp.keep`, seconds.
+    pub keep_s: f64,
+    /// `beresp.uncacheable`.
+    pub uncacheable: bool,
+    /// `beresp.do_esi`.
+    pub do_esi: bool,
+    /// `beresp.do_gzip`.
+    pub do_gzip: bool,
+    /// `beresp.do_gunzip`.
+    pub do_gunzip: bool,
+    /// `beresp.do_stream`.
+    pub do_stream: bool,
+    /// `beresp.filters`, if set.
+    pub filters: Option<String>,
+    /// `beresp.storage`, if set.
+    pub storage: Option<String>,
+    /// `beresp.time`, unix seconds.
+    pub response_time_s: f64,
+    /// `beresp.was_304`.
+    pub was_304: bool,
+    /// `beresp.reason`, if it is not that of the status.
+    pub reason: Option<String>,
+    /// `beresp.body`, if the policy has made one.
+    pub body: Option<Vec<u8>>,
+}
+
+impl Default for Fetch {
+    /// A fetch that streams, with the timeouts that Varnish has.
+    fn default() -> Fetch {
+        Fetch {
+            backend: Backend::None,
+            between_bytes_timeout_s: 60.0,
+            connect_timeout_s: 3.5,
+            first_byte_timeout_s: 60.0,
+            is_bgfetch: false,
+            is_hitmiss: false,
+            is_hitpass: false,
+            retries: 0,
+            time_s: 0.0,
+            is_pass: false,
+            xid: 0,
+            drop_body: false,
+            answered: Backend::None,
+            answered_address: UNKNOWN,
+            age_s: 0.0,
+            ttl_s: 0.0,
+            grace_s: 0.0,
+            keep_s: 0.0,
+            uncacheable: false,
+            do_esi: false,
+            do_gzip: false,
+            do_gunzip: false,
+            do_stream: true,
+            filters: None,
+            storage: None,
+            response_time_s: 0.0,
+            was_304: false,
+            reason: None,
+            body: None,
+        }
+    }
+}
+
+/// What is known of the stored response.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Object {
+    /// `obj.age`, seconds.
+    pub age_s: f64,
+    /// `obj.can_esi`.
+    pub can_esi: bool,
+    /// `obj.grace`, seconds.
+    pub grace_s: f64,
+    /// `obj.hits`.
+    pub hits: u64,
+    /// `obj.keep`, seconds.
+    pub keep_s: f64,
+    /// `obj.storage`.
+    pub storage: Option<String>,
+    /// `obj.time`, unix seconds.
+    pub time_s: f64,
+    /// `obj.ttl`, seconds.
+    pub ttl_s: f64,
+    /// `obj.uncacheable`.
+    pub uncacheable: bool,
+}
+
+/// The connection's own: it lives over its requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// `client.ip`.
+    pub client: SocketAddr,
+    /// `server.ip`.
+    pub server: SocketAddr,
+    /// `local.ip`.
+    pub local: SocketAddr,
+    /// `remote.ip`.
+    pub remote: SocketAddr,
+    /// `server.hostname`.
+    pub hostname: String,
+    /// `server.identity`.
+    pub identity: String,
+    /// `local.endpoint`.
+    pub endpoint: String,
+    /// `local.socket`.
+    pub socket: String,
+    /// `sess.xid`.
+    pub xid: u64,
+    /// `sess.idle_send_timeout`, seconds.
+    pub idle_send_timeout_s: f64,
+    /// `sess.send_timeout`, seconds.
+    pub send_timeout_s: f64,
+    /// `sess.timeout_idle`, seconds.
+    pub timeout_idle_s: f64,
+    /// `sess.timeout_linger`, seconds.
+    pub timeout_linger_s: f64,
+}
+
+/// What `remote.ip` is where there is none, as in Varnish.
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl Default for Session {
+    fn default() -> Session {
+        Session {
+            client: UNKNOWN,
+            server: UNKNOWN,
+            local: UNKNOWN,
+            remote: UNKNOWN,
+            hostname: String::new(),
+            identity: String::new(),
+            endpoint: String::new(),
+            socket: String::new(),
+            xid: 0,
+            idle_send_timeout_s: 60.0,
+            send_timeout_s: 600.0,
+            timeout_idle_s: 5.0,
+            timeout_linger_s: 0.05,
+        }
+    }
+}
