@@ -44,7 +44,7 @@ pub const CONTENT_BYTES_MAX: u64 = 16 << 30;
 
 const MAGIC: [u8; 8] = *b"thalweg\0";
 /// 2: the fields have `Via`. What an earlier version wrote is foreign, and is removed at the start.
-const VERSION: u16 = 2;
+pub const VERSION: u16 = 2;
 const SECTIONS_AT: usize = 24;
 const SUM: std::ops::Range<usize> = 16..24;
 /// When what was not purged is stale by a purge.
