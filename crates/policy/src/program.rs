@@ -95,6 +95,8 @@ pub struct Program {
     pub(crate) objects: Vec<ObjectRow>,
     pub(crate) instances: Vec<Option<Instance>>,
     pub(crate) files: Files,
+    /// Policies that it may send requests to.
+    pub(crate) labels: Vec<String>,
 }
 
 /// A subroutine, its parts in the order of the text, the built-in last.
@@ -278,6 +280,11 @@ impl Program {
     /// The backend that is meant where none is set: the one called `default`, else the first.
     pub fn default_backend(&self) -> Option<u32> {
         self.default_backend
+    }
+
+    /// Whether it sends requests to the policy called `label`.
+    pub fn names(&self, label: &str) -> bool {
+        self.labels.iter().any(|name| name == label)
     }
 
     /// The probes.

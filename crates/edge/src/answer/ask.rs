@@ -7,10 +7,9 @@ use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 use tokio::net::TcpStream;
 
-use crate::backend::Route;
 use crate::fetch;
 use crate::now_ms;
-use crate::policy::{Heads, Instead, Transaction};
+use crate::policy::{Fetching, Heads, Instead, Transaction};
 use crate::worker::Worker;
 
 /// A request that looks for its answer.
@@ -76,17 +75,9 @@ impl Ask<'_> {
         }
     }
 
-    /// With what slices of its answer are asked for, and where: what `vcl_backend_fetch` makes of the request. `None` where
-    /// the policy lets none be fetched.
-    pub(crate) fn slices(&self, worker: &Worker) -> (RequestHead, Option<Route>) {
-        let mut bereq = self.head().clone();
-        let Some(policy) = &self.policy else { return (bereq, Some(Route::default())) };
-        let mut fetching = policy.transaction.fetching(false);
-        let route = match fetching.run(Sub::BackendFetch, &mut bereq, None, worker.cache()) {
-            Action::Fetch => fetching.route(&mut bereq, worker.cache()),
-            _ => None,
-        };
-        (bereq, route)
+    /// The policy's say in fetches of slices of its answer.
+    pub(crate) fn slices(&self) -> Option<Box<Fetching>> {
+        self.policy.as_ref().map(|policy| policy.transaction.fetching(false))
     }
 
     /// What the request says of caching, where that counts. Under a policy that is the policy's to say.

@@ -14,7 +14,6 @@ use std::time::Duration;
 use thalweg_cache::Failure;
 use thalweg_http::cache_status::Forward;
 use thalweg_http::{Fields, RequestHead, write};
-use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 use thalweg_record::{CacheResult, Cut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -25,7 +24,7 @@ use super::{Connection, Next, is_read};
 use crate::answer::Refusal;
 use crate::backend::Wanted;
 use crate::hops::via;
-use crate::policy::{Heads, Instead, Transaction};
+use crate::policy::{Instead, Transaction};
 use crate::sent::Sent;
 
 /// How long a pipe may be idle, both ways: Varnish's `pipe_timeout`.
@@ -68,8 +67,7 @@ impl Connection {
     /// `vcl_pipe`, and the connection handed through.
     pub(super) async fn pipe(&mut self, transaction: &mut Transaction, out: &mut Vec<u8>) -> Turn {
         let mut bereq = self.piped_request(&transaction.req);
-        let heads = Heads { bereq: Some(&mut bereq), ..Heads::default() };
-        let action = transaction.run(Sub::Pipe, heads, &self.stream, &self.worker);
+        let action = transaction.pipe(&mut bereq, &self.stream, &self.worker);
         if action != Action::Pipe {
             return self.instead(transaction, Instead::Action(action), Next::Close, out).await;
         }
@@ -78,7 +76,7 @@ impl Connection {
             tracing::warn!(limit = pipes_max, "too many pipes");
             return self.instead(transaction, TOO_MANY.into(), Next::Close, out).await;
         };
-        let connected = match transaction.fetching(true).route(&mut bereq, self.worker.cache()) {
+        let connected = match transaction.pipe_route(&mut bereq, &self.worker) {
             Some(route) => self.worker.connect(&route, Wanted::New).await,
             None => Err(Failure::Backend("no backend is healthy".into())),
         };

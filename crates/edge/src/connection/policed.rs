@@ -27,6 +27,7 @@ use crate::answer::{Ask, Found, Policed, Refusal, answer, pass};
 use crate::now_ms;
 use crate::policy::{Heads, Instead, Loaded, Transaction};
 use crate::purge::Order;
+use crate::reply::{Part, part};
 use crate::sent::Sent;
 
 /// Other policies that one request may be sent through by `return (vcl(…))`.
@@ -172,7 +173,14 @@ impl Connection {
         for _ in 0..LOOKS_MAX {
             let mut ask = self.ask(transaction);
             let mut found = answer(&self.worker, &self.key, &mut ask, self.asker()).await?;
-            found.content.seek(&(0..u64::MAX));
+            // Where it will most likely be read first: `vcl_deliver` could still change that.
+            let begins = match part(ask.head(), &found.head, found.content.progress()) {
+                _ if found.verbatim || found.head.private.is_some() => 0,
+                Part::Range(range) => range.start,
+                Part::Ranges(ranges) => ranges.first().map_or(0, |range| range.start),
+                _ => 0,
+            };
+            found.content.seek(&(begins..u64::MAX));
             match found.content.ready().await {
                 Ok(()) => return Ok(found),
                 Err(Failure::Unreadable) => {}

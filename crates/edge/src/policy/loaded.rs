@@ -77,6 +77,8 @@ pub enum LoadError {
     Unknown(String),
     /// New requests run through it.
     Active(String),
+    /// Another one sends requests to it: first its own name, then the other's.
+    Named(String, String),
     /// As many as there may be are loaded.
     TooMany,
 }
@@ -91,6 +93,7 @@ impl fmt::Display for LoadError {
             Self::Taken(name) => write!(f, "there is a policy {name:?} already"),
             Self::Unknown(name) => write!(f, "there is no policy {name:?}"),
             Self::Active(name) => write!(f, "{name:?} is the active policy: use another before"),
+            Self::Named(name, by) => write!(f, "{by:?} sends requests to {name:?}: discard that before"),
             Self::TooMany => write!(f, "{LOADED_MAX} policies are loaded: discard one before"),
         }
     }
@@ -238,11 +241,15 @@ impl Policies {
     /// Forgets a policy. Requests under way keep theirs.
     ///
     /// # Errors
-    /// When there is none of this name, or new requests run through it.
+    /// When there is none of this name, new requests run through it, or another policy sends them to it.
     pub fn discard(&self, name: &str) -> Result<(), LoadError> {
         let mut all = self.all();
         if self.active().is_some_and(|active| active.name == name) {
             return Err(LoadError::Active(name.into()));
+        }
+        let names_it = |(by, other): &(&String, &Arc<Loaded>)| *by != name && other.program.names(name);
+        if let Some((by, _)) = all.iter().find(names_it).filter(|_| all.contains_key(name)) {
+            return Err(LoadError::Named(name.into(), by.clone()));
         }
         all.remove(name).map(|_| ()).ok_or_else(|| LoadError::Unknown(name.into()))
     }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use super::host::Process;
 use super::{Fetching, Loaded};
 use crate::answer::Refusal;
+use crate::backend::Route;
 use crate::now_ms;
 use crate::request::write_key;
 use crate::steering::{Socket, Steering};
@@ -213,6 +214,19 @@ impl Transaction {
         let restarts = client.restarts;
         self.object = Object::default();
         restarts <= RESTARTS_MAX
+    }
+
+    /// Runs `vcl_pipe`, which may say where the pipe leads and how long connecting may take.
+    pub(crate) fn pipe(&mut self, bereq: &mut RequestHead, stream: &TcpStream, worker: &Worker) -> Action {
+        self.fetch = Fetch { backend: self.client.backend_hint, is_pass: true, ..Fetch::default() };
+        self.run(Sub::Pipe, Heads { bereq: Some(bereq), ..Heads::default() }, stream, worker)
+    }
+
+    /// Where the pipe leads; `None` where no backend is healthy.
+    pub(crate) fn pipe_route(&mut self, bereq: &mut RequestHead, worker: &Worker) -> Option<Route> {
+        let mut fetching = self.fetching(true);
+        fetching.fetch = std::mem::take(&mut self.fetch);
+        fetching.route(bereq, worker.cache())
     }
 
     /// The fetch that this request causes.

@@ -8,6 +8,8 @@ use thalweg_cache::fill::Progress;
 use thalweg_cache::{Failure, Fill, Head, Lookup, Piece, Reader};
 use thalweg_http::cache_control::RequestCacheControl;
 use thalweg_http::{Fields, Method, RequestHead};
+use thalweg_policy::Sub;
+use thalweg_policy::step::Action;
 use thalweg_record::CacheResult;
 
 use super::fetching::fetch_slice;
@@ -16,6 +18,7 @@ use crate::answer::{Ask, Found};
 use crate::backend::Route;
 use crate::content::Content;
 use crate::now_ms;
+use crate::policy::Fetching;
 use crate::reply::{Part, part};
 use crate::worker::Worker;
 
@@ -27,9 +30,10 @@ const OPENS_MAX: usize = 3;
 pub(crate) struct Sliced {
     worker: Arc<Worker>,
     request: RequestHead,
-    /// What slices are asked for with, and where; nowhere if the policy will not have it.
-    asking: RequestHead,
-    route: Option<Route>,
+    /// What the policy has to say of fetches of slices, where there is one.
+    policy: Option<Box<Fetching>>,
+    /// With what slices are asked for, and where, once one was; nowhere if the policy will not have it.
+    asking: Option<(RequestHead, Option<Route>)>,
     client: IpAddr,
     of: Representation,
     /// What is still to be read.
@@ -74,13 +78,12 @@ impl Sliced {
             return None;
         }
         let of = Representation::of(worker, key, &found.head)?;
-        let (asking, route) = ask.slices(worker);
         let (worker, request) = (worker.clone(), request.clone());
         Some(Self {
             worker,
             request,
-            asking,
-            route,
+            policy: ask.slices(),
+            asking: None,
             client,
             left: 0..of.length,
             of,
@@ -201,7 +204,7 @@ impl Sliced {
     }
 
     /// Slice `index`, as it is stored or comes; else it is fetched.
-    fn open(&self, index: u64) -> Slice {
+    fn open(&mut self, index: u64) -> Slice {
         let key = self.of.slice_key(index);
         let (reader, cache) = match self.worker.cache().look_up(
             &key,
@@ -225,17 +228,35 @@ impl Sliced {
     }
 
     /// Slice `index`, for this reader alone.
-    fn open_alone(&self, index: u64) -> Slice {
+    fn open_alone(&mut self, index: u64) -> Slice {
         let (fill, reader) = self.worker.cache().pass();
         self.fetch(fill, index);
         Slice { index, reader, cache: CacheResult::Miss }
     }
 
-    fn fetch(&self, fill: Fill, index: u64) {
-        let Some(route) = self.route.clone() else {
+    /// What `vcl_backend_fetch` makes of the request, once for all slices of an answer.
+    fn asking(&mut self) -> Option<(RequestHead, Route)> {
+        if self.asking.is_none() {
+            let mut request = self.request.clone();
+            let cache = self.worker.cache();
+            let route = match &mut self.policy {
+                None => Some(Route::default()),
+                Some(policy) => match policy.run(Sub::BackendFetch, &mut request, None, cache) {
+                    Action::Fetch => policy.route(&mut request, cache),
+                    _ => None,
+                },
+            };
+            self.asking = Some((request, route));
+        }
+        let (request, route) = self.asking.as_ref()?;
+        Some((request.clone(), route.clone()?))
+    }
+
+    fn fetch(&mut self, fill: Fill, index: u64) {
+        let Some(to) = self.asking() else {
             return fill.fail(Failure::Backend("the policy lets no slice be fetched".into()));
         };
-        let (worker, of, to) = (self.worker.clone(), self.of.clone(), (self.asking.clone(), route));
+        let (worker, of) = (self.worker.clone(), self.of.clone());
         self.worker.spawn(fetch_slice(worker, fill, to, of, index, self.client));
     }
 }

@@ -285,6 +285,10 @@ async fn a_policy_paces_marks_and_is_told_what_linux_cannot() {
     assert_eq!(req.fields.get_str("x-cwnd"), Some(cwnd.as_str()));
     assert_eq!((log.len(), log[0].tag), (1, Tag::Error));
     assert_eq!(log[0].text, thalweg_tcp::Error::NoCongestionWindow.to_string());
+    let slow =
+        r#"vcl 4.1; backend default { .host = "127.0.0.1"; } sub vcl_recv { set client.socket.pace = 64; }"#;
+    it.recv(&program(slow), "");
+    assert_eq!(sending::max_pacing_rate(it.stream.as_fd()).unwrap(), Some(128 * 1024), "Fastly's least");
     it.socket().set_pace_bytes_per_s(0).unwrap();
     assert_eq!(it.socket().pace_bytes_per_s(), None);
     it.socket().set_type_of_service(0xb8).unwrap();

@@ -17,10 +17,10 @@ use crate::support::{Backend, Client, Response, TestEdge, config, field};
 const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
 
 /// A file that is there as long as its value.
-struct File(PathBuf);
+pub(super) struct File(pub(super) PathBuf);
 
 impl File {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("thalweg-policy-{}-{}.vcl", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let path = std::env::temp_dir().join(name);
@@ -36,7 +36,7 @@ impl Drop for File {
 }
 
 /// An edge with a policy of these subroutines, before `backend`, which the policy declares.
-fn edge(backend: &Backend, text: &str) -> TestEdge {
+pub(super) fn edge(backend: &Backend, text: &str) -> TestEdge {
     let port = backend.address.port();
     let file = File::new(&format!(
         "vcl 4.1;\nbackend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n{text}"
@@ -54,7 +54,7 @@ async fn fetched(backend: &Backend, client: &mut Client, path: &str, fields: &st
     (asked, client.response().await)
 }
 
-async fn get(client: &mut Client, path: &str, fields: &str) -> Response {
+pub(super) async fn get(client: &mut Client, path: &str, fields: &str) -> Response {
     client.request("GET", path, fields).await;
     client.response().await
 }

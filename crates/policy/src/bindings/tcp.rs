@@ -1,6 +1,7 @@
 //! `tcp`: the connection's congestion control and pace, with the names and the log lines of varnish-modules' vmod_tcp.
 
 use crate::functions::{Call, Function, Module, needs};
+use crate::modules::pace;
 use crate::step::Subs;
 use crate::task::Tag;
 use crate::types::Type;
@@ -75,8 +76,8 @@ fn dump_info(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
 
 /// KB a second, of 1,024 bytes as on the wire of vmod_tcp.
 fn set_socket_pace(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
-    let pace = u64::try_from(call.int(0).unwrap_or(0)).unwrap_or(0);
-    if let Err(error) = call.task.connection.set_pace_bytes_per_s(pace.saturating_mul(1024)) {
+    let bytes_per_s = call.int(0).and_then(pace::of_kb_per_s).unwrap_or(0);
+    if let Err(error) = call.task.connection.set_pace_bytes_per_s(bytes_per_s) {
         call.task.tell(Tag::Error, error);
     }
     Ok(Value::Void)

@@ -115,6 +115,7 @@ pub(crate) fn check(
         objects: Vec::new(),
         instances: Vec::new(),
         files: Files::default(),
+        labels: Vec::new(),
     };
     let mut checker = Checker {
         known,

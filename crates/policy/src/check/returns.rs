@@ -116,6 +116,7 @@ impl Checker<'_> {
             self.faults.error_help(label.span, format!("unknown label {name}"), help);
             return None;
         }
+        self.program.labels.push(name.clone());
         Some(Does::Act(Action::Vcl(name.clone())))
     }
 }

@@ -1,6 +1,7 @@
 //! Variables of the connection, the process and the time.
 
 use super::{Variable, count, plain, string, xid};
+use crate::modules::pace;
 use crate::parse::Version;
 use crate::step::Subs;
 use crate::task::{Geo, Task, TcpInfo};
@@ -74,13 +75,13 @@ pub(super) static TABLE: [Variable; 58] = [
             set_or_tell(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
         })
         .ours(),
-    // KB a second in both directions, as Fastly has it; 0 is none.
+    // KB a second in both directions, and no less than Fastly allows; 0 is none.
     Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
-        Ok(count(task.connection.pace_bytes_per_s().unwrap_or(0) / 1024))
+        Ok(Value::Int(task.connection.pace_bytes_per_s().map_or(0, pace::to_kb_per_s)))
     })
     .set(Subs::CLIENT, |task, value| {
-        let Value::Int(pace) = value else { return Ok(()) };
-        let bytes_per_s = u64::try_from(pace).unwrap_or(0).saturating_mul(1024);
+        let Value::Int(kb_per_s) = value else { return Ok(()) };
+        let bytes_per_s = pace::of_fastly(kb_per_s).unwrap_or(0);
         set_or_tell(task, |task| task.connection.set_pace_bytes_per_s(bytes_per_s))
     })
     .ours(),
