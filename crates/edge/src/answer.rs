@@ -64,22 +64,10 @@ async fn find(
     client: Asker<'_>,
     slices: &mut bool,
 ) -> Result<Found, Instead> {
-    let mut asked = ask.asked(worker);
     let mut anew = ask.always_misses();
     ask.begin_look_up();
     for _ in 0..WAITS_MAX {
-        let looked_up = match anew {
-            true => worker.cache().begin_anew(key),
-            false => worker.cache().look_up(key, &ask.head().fields, &asked, now_ms()),
-        };
-        let begun = match looked_up {
-            // As if it were no good any more: whoever finds it then asks for another and waits.
-            Lookup::Hit(stored) | Lookup::Joined(stored) | Lookup::Refresh(stored, _)
-                if ask.is_too_old(&stored) =>
-            {
-                asked.no_cache = true;
-                continue;
-            }
+        let begun = match look_up(worker, key, ask, anew) {
             Lookup::Hit(stored) if ask.hit(worker, &stored)? => {
                 return Ok(Found::stored(&stored, CacheResult::Hit));
             }
@@ -115,10 +103,7 @@ async fn find(
             Lookup::Wait(content, number) => match joined(worker, key, ask, content, number).await? {
                 Joined::Found(found) if ask.policy.is_none() => return Ok(found),
                 // A policy is asked about what is found, and whether that is too old.
-                Joined::Found(_) | Joined::LookAgain => {
-                    asked = ask.asked(worker);
-                    continue;
-                }
+                Joined::Found(_) | Joined::LookAgain => continue,
                 Joined::NotShared => return pass(worker, ask, client, Forward::Miss).await,
             },
             Lookup::Pass => {
@@ -131,6 +116,26 @@ async fn find(
         }
     }
     pass(worker, ask, client, Forward::Miss).await
+}
+
+/// Looks it up as the policy, if there is one, will have it.
+fn look_up(worker: &Worker, key: &str, ask: &Ask<'_>, anew: bool) -> Lookup {
+    if anew {
+        return worker.cache().begin_anew(key);
+    }
+    let (fields, mut asked) = (&ask.head().fields, ask.asked(worker));
+    let looked_up = worker.cache().look_up(key, fields, &asked, now_ms());
+    let is_too_old = match &looked_up {
+        Lookup::Hit(stored) | Lookup::Joined(stored) | Lookup::Refresh(stored, _) => ask.is_too_old(stored),
+        _ => false,
+    };
+    if !is_too_old {
+        return looked_up;
+    }
+    // As if it were no good any more: whoever finds it then has another fetched, and waits. First this refresh is given up.
+    drop(looked_up);
+    asked.no_cache = true;
+    worker.cache().look_up(key, fields, &asked, now_ms())
 }
 
 /// Has what is missing fetched, and stored; `None` if it is to be looked up again. Boxed by who calls it, as is
