@@ -127,7 +127,10 @@ sub vcl_backend_response {
     if (bereq.url ~ "^/policy-hitmiss" && beresp.http.for) {
         set beresp.uncacheable = true;
         set beresp.ttl = 1h;
-        if (beresp.http.for == "short") { set beresp.ttl = 1s; }
+        set beresp.grace = 0s;
+        set beresp.keep = 0s;
+        if (beresp.http.for ~ "short") { set beresp.ttl = 1s; }
+        if (beresp.http.for ~ "grace") { set beresp.grace = 1h; }
         return (deliver);
     }
     if (bereq.url ~ "^/policy-below/") { set beresp.ttl = 20.4s; set beresp.grace = 250ms; }
@@ -170,7 +173,7 @@ sub vcl_deliver {
         set resp.http.known = req.is_hitmiss + " " + req.is_hitpass + " " + obj.uncacheable;
     }
     if (req.url ~ "^/policy-below/") {
-        if (obj.ttl + obj.age >= 20.4s && obj.ttl + obj.age < 20.9s) { set resp.http.lives = "exactly"; }
+        if (obj.ttl + obj.age > 20.35s && obj.ttl + obj.age < 20.9s) { set resp.http.lives = "exactly"; }
         set resp.http.grace = obj.grace;
     }
     if (req.url ~ "^/policy-fields/") {

@@ -258,14 +258,17 @@ fn head_to_keep(
         immutable: false,
         ..freshness
     };
-    let until_ms = now_ms().saturating_add(ms(fetch.ttl_s));
+    let until_ms = |lasts_s: f64| now_ms().saturating_add(ms(lasts_s));
     head.private = if fetch.is_pass {
         Some(Private { reason: "pass", lasting: Lasting::No })
     } else if fetch.uncacheable {
         let lasting = match is_hit_for_pass {
             _ if fetch.ttl_s <= 0.0 => Lasting::No,
-            true => Lasting::Pass { until_ms },
-            false => Lasting::Miss { until_ms },
+            true => Lasting::Pass { until_ms: until_ms(fetch.ttl_s) },
+            // As on Varnish: past its lifetime it is of that use still.
+            false => Lasting::Miss {
+                until_ms: until_ms(fetch.ttl_s + fetch.grace_s.max(0.0) + fetch.keep_s.max(0.0)),
+            },
         };
         Some(Private { reason: "policy", lasting })
     } else if request.head.method != Method::Get && !fetch.was_304 {

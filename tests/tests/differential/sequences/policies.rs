@@ -158,6 +158,13 @@ fn marks() -> Vec<Sequence> {
             .get("")
             .get(""),
         of("policy-hitmiss-short").ok(for_short, "one").ok(FRESH, "two").get("").later().get("").get(""),
+        of("policy-hitmiss-grace")
+            .ok("Cache-Control: max-age=60\nFor: short, grace", "one")
+            .ok(FRESH, "two")
+            .get("")
+            .later()
+            .get("")
+            .get(""),
         of("policy-hitmiss-together").ok(for_long, "one").ok(for_long, "two").get("").together(3),
     ]
     .into_iter()
