@@ -1,7 +1,7 @@
 //! Freshness of a stored response (RFC 9111 §4.2) and what may be done with it once stale (§4.2.4, RFC 5861): a function
 //! of its fields, when it came, what the request asks for, and `now`.
 //!
-//! Times are unix milliseconds, durations in the fields are seconds.
+//! Times are unix milliseconds, and so are durations, which policies set: those in fields are whole seconds.
 
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
 use thalweg_http::{Fields, date, number};
@@ -12,14 +12,14 @@ use crate::storage::is_heuristically_cacheable;
 /// How long a response is fresh, since when it ages, and how long it may be of use after that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Freshness {
-    /// Seconds from age 0 for which it is fresh; 0 where nothing says so.
-    pub lifetime_s: u64,
+    /// Milliseconds from age 0 for which it is fresh; 0 where nothing says so.
+    pub lifetime_ms: u64,
     /// When its age was 0, as far as can be told: never later than when it came.
     pub born_ms: u64,
-    /// Seconds after its lifetime for which it may be served while it is refreshed behind (RFC 5861 §3, and grace).
-    pub while_revalidate_s: u64,
-    /// Seconds after its lifetime for which it may be served when the backend fails (RFC 5861 §4).
-    pub if_error_s: u64,
+    /// Milliseconds after its lifetime for which it may be served while it is refreshed behind (RFC 5861 §3, and grace).
+    pub while_revalidate_ms: u64,
+    /// Milliseconds after its lifetime for which it may be served when the backend fails (RFC 5861 §4).
+    pub if_error_ms: u64,
     /// Never to be served stale, whatever the client allows (`must-revalidate`, `proxy-revalidate`, `s-maxage`).
     pub must_revalidate: bool,
     /// Content that does not change while it is fresh (RFC 8246): a reload need not ask.
@@ -60,36 +60,55 @@ impl Freshness {
         };
         let age_ms = initial_age_ms(fields, date_s, requested_ms, received_ms);
         let stale = Stale::of(directives, rules);
+        let lifetime_s = if status >= 400 { lifetime_s.min(rules.negative_max_s) } else { lifetime_s };
+        let ms = |seconds: u64| seconds.saturating_mul(1000);
         Self {
-            lifetime_s: if status >= 400 { lifetime_s.min(rules.negative_max_s) } else { lifetime_s },
+            lifetime_ms: ms(lifetime_s),
             born_ms: received_ms.saturating_sub(age_ms),
             // Errors end with their lifetime.
-            while_revalidate_s: if status >= 400 { 0 } else { stale.while_revalidate_s },
-            if_error_s: if status >= 400 { 0 } else { stale.if_error_s },
+            while_revalidate_ms: if status >= 400 { 0 } else { ms(stale.while_revalidate_s) },
+            if_error_ms: if status >= 400 { 0 } else { ms(stale.if_error_s) },
             must_revalidate: stale.forbidden || directives.s_maxage.is_some(),
             immutable: directives.immutable,
         }
     }
 
-    /// Its age (§4.2.3), in whole seconds.
-    pub fn age_s(&self, now_ms: u64) -> u64 {
-        now_ms.saturating_sub(self.born_ms) / 1000
+    /// Its age (§4.2.3), in milliseconds.
+    pub fn age_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.born_ms)
     }
 
-    /// Seconds of freshness left; negative once stale.
+    /// Its age, in whole seconds.
+    pub fn age_s(&self, now_ms: u64) -> u64 {
+        self.age_ms(now_ms) / 1000
+    }
+
+    /// Milliseconds of freshness left; negative once stale.
+    pub fn ttl_ms(&self, now_ms: u64) -> i64 {
+        let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        signed(self.lifetime_ms).saturating_sub(signed(self.age_ms(now_ms)))
+    }
+
+    /// The same in seconds: of a lifetime in whole seconds, what is left of it at an age in whole seconds. Above 0 while
+    /// fresh.
     pub fn ttl_s(&self, now_ms: u64) -> i64 {
-        let seconds = |s: u64| i64::try_from(s).unwrap_or(i64::MAX);
-        seconds(self.lifetime_s).saturating_sub(seconds(self.age_s(now_ms)))
+        let ttl_ms = self.ttl_ms(now_ms);
+        ttl_ms.div_euclid(1000) + i64::from(ttl_ms.rem_euclid(1000) > 0)
     }
 
     /// Whether it may be reused without asking (§4.2).
     pub fn is_fresh(&self, now_ms: u64) -> bool {
-        self.lifetime_s > self.age_s(now_ms)
+        self.lifetime_ms > self.age_ms(now_ms)
+    }
+
+    /// For how long it has been stale, in milliseconds.
+    pub fn stale_ms(&self, now_ms: u64) -> u64 {
+        self.age_ms(now_ms).saturating_sub(self.lifetime_ms)
     }
 
     /// The same, but stale from `since_ms` on.
     pub fn stale_from(self, since_ms: u64) -> Self {
-        Self { lifetime_s: self.lifetime_s.min(self.age_s(since_ms)), ..self }
+        Self { lifetime_ms: self.lifetime_ms.min(self.age_ms(since_ms)), ..self }
     }
 
     /// What it is good for, for a request that says `asked` (§5.2.1).
@@ -100,26 +119,25 @@ impl Freshness {
         if asked.no_cache || too_old {
             return Reuse::AfterValidation;
         }
-        let left_s = self.lifetime_s.saturating_sub(age_s);
-        if fresh && left_s >= asked.min_fresh.map_or(0, u64::from) {
+        if fresh && self.ttl_s(now_ms) >= asked.min_fresh.map_or(0, i64::from) {
             return Reuse::Now;
         }
         if asked.min_fresh.is_some() {
             return Reuse::AfterValidation;
         }
-        let stale_s = age_s - self.lifetime_s;
-        if stale_s < self.while_revalidate_s {
+        let stale_ms = self.stale_ms(now_ms);
+        if stale_ms < self.while_revalidate_ms {
             return Reuse::NowAndRefresh;
         }
         match asked.max_stale {
-            Some(most) if !self.must_revalidate && stale_s <= u64::from(most) => Reuse::Now,
+            Some(most) if !self.must_revalidate && stale_ms / 1000 <= u64::from(most) => Reuse::Now,
             _ => Reuse::AfterValidation,
         }
     }
 
     /// Whether it may be served though the backend failed to say anything of it.
     pub fn serves_on_error(&self, now_ms: u64) -> bool {
-        self.age_s(now_ms).saturating_sub(self.lifetime_s) < self.if_error_s
+        self.stale_ms(now_ms) < self.if_error_ms
     }
 }
 
@@ -205,7 +223,7 @@ mod tests {
         let age = freshness.age_s(now_ms);
         expect.assert_eq(&format!(
             "lifetime {}, age {age}, ttl {}, {}",
-            freshness.lifetime_s,
+            freshness.lifetime_ms / 1000,
             freshness.ttl_s(now_ms),
             if freshness.is_fresh(now_ms) { "fresh" } else { "stale" }
         ));
@@ -304,6 +322,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_in_milliseconds_counts_in_milliseconds() {
+        let (lifetime_ms, while_revalidate_ms) = (500, 250);
+        let freshness =
+            Freshness { lifetime_ms, while_revalidate_ms, born_ms: 1_000, ..Freshness::default() };
+        let at = |age_ms: u64| freshness.reuse(&RequestCacheControl::default(), 1_000 + age_ms);
+        assert_eq!([at(499), at(500)], [Reuse::Now, Reuse::NowAndRefresh]);
+        assert_eq!([at(749), at(750)], [Reuse::NowAndRefresh, Reuse::AfterValidation]);
+        assert_eq!([0, 1, 499, 500, 501].map(|age_ms| freshness.ttl_s(1_000 + age_ms)), [1, 1, 1, 0, 0]);
+        assert_eq!(freshness.stale_from(1_200).ttl_ms(1_200), 0);
+    }
+
+    #[test]
     fn settings_count_where_the_response_is_silent() {
         let rules = Rules { grace_s: 5, stale_if_error_s: 9, ..Rules::default() };
         let of = |directives: &str| {
@@ -311,7 +341,7 @@ mod tests {
             fields.push("Cache-Control", directives);
             let directives = CacheControl::from_fields(&fields);
             let freshness = Freshness::of(200, &fields, &directives, true, &rules, (0, 0));
-            (freshness.while_revalidate_s, freshness.if_error_s)
+            (freshness.while_revalidate_ms / 1000, freshness.if_error_ms / 1000)
         };
         assert_eq!(of("max-age=1"), (5, 9));
         assert_eq!(of("max-age=1, stale-while-revalidate=1, stale-if-error=2"), (1, 2));
@@ -329,7 +359,7 @@ mod tests {
                 fields.push(name, value);
             }
             let directives = CacheControl::from_fields(&fields);
-            Freshness::of(status, &fields, &directives, true, &rules, (0, 0)).lifetime_s
+            Freshness::of(status, &fields, &directives, true, &rules, (0, 0)).lifetime_ms / 1000
         };
         let hour = ("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT");
         assert_eq!(of(200, &[hour]), 360);

@@ -62,7 +62,7 @@ pub fn storable(
         return no("tags");
     }
     let can_be_validated = has_validator(fields);
-    if freshness.lifetime_s == 0 && !(can_be_validated && understood) {
+    if freshness.lifetime_ms == 0 && !(can_be_validated && understood) {
         return no("not-fresh");
     }
     Storable::Yes

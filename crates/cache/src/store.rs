@@ -1,13 +1,14 @@
 //! The index: what is stored under which key, who is fetching what, and what goes when room is needed.
 //!
-//! - A key has any number of variants (`Vary`) and at most one fetch whose head is still awaited: those who come
-//!   meanwhile wait for that head, no longer.
+//! - A key has any number of variants (`Vary`) and, but for who will not wait, at most one fetch whose head is still
+//!   awaited: those who come meanwhile wait for that head, no longer.
 //! - From its head on, a stored fill is found like any stored response; whether it is complete is the
 //!   `FillBuffer`'s matter.
 //! - A fill that fails leaves the index *before* its readers hear of it: the next request starts afresh. What has
 //!   failed is never put back.
-//! - A key whose response turned out not to be shareable is passed for a moment (hit-for-miss): nobody waits for a
-//!   head that will not help them.
+//! - A key whose response turned out not to be shareable is passed for a moment, or for as long as a policy says
+//!   (hit-for-pass), or each request for it fetches for itself (hit-for-miss): nobody waits for a head that will not
+//!   help them.
 //! - What goes when room is needed is [`eviction`](crate::eviction)'s to say; never one still filling.
 //! - What was purged is absent for every look-up; its memory is freed by a walk (`sweep`).
 //!
@@ -41,8 +42,8 @@ mod sweep;
 
 pub use filling::Fill;
 pub(crate) use shard::Key;
+use shard::{Marked, PENDING_MAX, Pending, Shard, Slot};
 pub use shard::{PASS_MARK_MS, VARIANTS_MAX};
-use shard::{Pending, Shard, Slot};
 
 /// Parts of the index with a lock of their own: so many that a walk, which holds one at a time, holds up nobody.
 const SHARDS: usize = 1024;
@@ -86,8 +87,36 @@ pub struct Head {
 pub struct Private {
     /// In a word, for `Cache-Status`.
     pub reason: &'static str,
-    /// The next response under this key is expected to be so too.
-    pub lasting: bool,
+    /// What is expected of the next response under its key.
+    pub lasting: Lasting,
+}
+
+/// What is expected of the next response under the key of one that was for one client alone, by requests that select
+/// the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// Nothing.
+    No,
+    /// It is so too: requests, of whatever variant, are passed for [`PASS_MARK_MS`], but served what is stored.
+    Moment,
+    /// A policy says so: requests are passed (hit-for-pass). Nothing that they select stays stored.
+    Pass {
+        /// Unix milliseconds.
+        until_ms: u64,
+    },
+    /// Each request fetches for itself, and what may be shared is stored (hit-for-miss). Nothing that they select stays
+    /// stored.
+    Miss {
+        /// Unix milliseconds.
+        until_ms: u64,
+    },
+}
+
+impl Lasting {
+    /// Whether a policy has said it.
+    pub fn is_of_policy(self) -> bool {
+        matches!(self, Self::Pass { .. } | Self::Miss { .. })
+    }
 }
 
 /// Content of a response with its head.
@@ -121,6 +150,8 @@ pub enum Lookup {
     Wait(Reader<Arc<Head>>, u64),
     /// Nothing that fits: the caller fetches, and reads what it fetches.
     Miss(Fill, Reader<Arc<Head>>),
+    /// The same, though somebody else may be fetching: the last response was for one client alone.
+    HitMiss(Fill, Reader<Arc<Head>>),
     /// Stored but not fresh: the caller asks the backend whether it is still good, if the response has a validator, or
     /// for another.
     Stale(Fill, Reader<Arc<Head>>, Arc<Stored>),
@@ -220,7 +251,7 @@ impl Cache {
         let mut shard = lock(self.shard(digest));
         // Seen before anything is selected: what a fetch begun now will ask about was not purged until then.
         let number = self.purges.number();
-        let is_passed = shard.is_passed(digest, now_ms);
+        let marked = shard.marked(digest, fields, now_ms);
         let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
         let selected = slot.as_ref().and_then(|slot| slot.select(fields, &self.purges)).cloned();
         let forward = match &selected {
@@ -229,7 +260,7 @@ impl Cache {
             None if slot.as_ref().is_some_and(|slot| slot.has_any(&self.purges)) => Forward::VaryMiss,
             None => Forward::UriMiss,
         };
-        let pending = slot.and_then(|slot| slot.pending.clone());
+        let pending = slot.and_then(|slot| slot.pending.first().cloned());
         match selected.as_ref().map(|stored| stored.freshness().reuse(asked, now_ms)) {
             Some(Reuse::Now) => {
                 drop(shard);
@@ -245,40 +276,57 @@ impl Cache {
             Some(Reuse::NowAndRefresh) => {
                 let stored = selected.expect("what is good for now was selected");
                 stored.found();
-                let is_alone = pending.is_none() && !is_passed;
-                let fill = is_alone.then(|| self.begin(&mut shard, (digest, key), number, forward).0);
+                let is_alone = pending.is_none() && marked.is_none();
+                let fill = is_alone.then(|| self.begin(&mut shard, (digest, key), number, forward)).flatten();
+                let fill = fill.map(|(fill, _)| fill);
                 return Lookup::Refresh(stored, fill);
             }
             Some(Reuse::AfterValidation) | None if asked.only_if_cached => return Lookup::Nothing,
             Some(Reuse::AfterValidation) | None => {}
         }
-        if let Some(pending) = pending {
-            return Lookup::Wait(pending.content.reader(0), pending.number);
+        match (marked, pending) {
+            (Some(Marked::Pass), _) => return Lookup::Pass,
+            (None, Some(pending)) => return Lookup::Wait(pending.content.reader(0), pending.number),
+            (Some(Marked::Miss), _) | (None, None) => {}
         }
-        if is_passed {
-            return Lookup::Pass;
-        }
-        let (fill, reader) = self.begin(&mut shard, (digest, key), number, forward);
+        let begun = self.begin(&mut shard, (digest, key), number, forward);
         drop(shard);
+        let Some((fill, reader)) = begun else { return Lookup::Pass };
+        if marked.is_some() {
+            return Lookup::HitMiss(fill, reader);
+        }
         match selected.filter(|stored| stored.is_complete()) {
             Some(stored) => Lookup::Stale(fill, reader, stored),
             None => Lookup::Miss(fill, reader),
         }
     }
 
-    /// A fetch that others who ask for `key` wait for.
+    /// A fetch of what may be stored already, beside those that are under way: [`Lookup::Miss`]. Where these are too many,
+    /// [`Lookup::Pass`].
+    pub fn begin_anew(self: &Arc<Self>, key: &str) -> Lookup {
+        let digest = self.digest(key);
+        let mut shard = lock(self.shard(digest));
+        let number = self.purges.number();
+        let begun = self.begin(&mut shard, (digest, key), number, Forward::Request);
+        begun.map_or(Lookup::Pass, |(fill, reader)| Lookup::Miss(fill, reader))
+    }
+
+    /// A fetch that others who ask for `key` wait for, unless those that are under way are too many.
     fn begin(
         self: &Arc<Self>,
         shard: &mut Shard,
         (digest, key): (u64, &str),
         number: u64,
         forward: Forward,
-    ) -> (Fill, Reader<Arc<Head>>) {
+    ) -> Option<(Fill, Reader<Arc<Head>>)> {
+        let slot = shard.slot_or_new(digest, key);
+        if slot.pending.len() >= PENDING_MAX {
+            return None;
+        }
         let (content, writer, reader) = FillBuffer::new();
         let number = self.purges.number_of_fetch(key, number);
-        let slot = shard.slot_or_new(digest, key);
-        slot.pending = Some(Pending { content: content.clone(), number });
-        (Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader)
+        slot.pending.push(Pending { content: content.clone(), number });
+        Some((Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader))
     }
 
     /// A fetch for one client alone, which the index does not know of.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thalweg_cache::{Failure, Fill, Head, Lookup, Reader, Stored};
 use thalweg_http::cache_status::Forward;
-use thalweg_http::{Framing, Method, RequestHead};
+use thalweg_http::{Framing, Method};
 use thalweg_record::CacheResult;
 
 use crate::content::Content;
@@ -20,7 +20,7 @@ use crate::upload::Upload;
 use crate::worker::Worker;
 pub(crate) use ask::{Ask, Policed};
 use found::Forwarded;
-pub(crate) use found::{Found, Refusal};
+pub(crate) use found::{Found, Refusal, Told};
 
 mod ask;
 mod found;
@@ -64,24 +64,21 @@ async fn find(
     client: Asker<'_>,
     slices: &mut bool,
 ) -> Result<Found, Instead> {
-    let mut asked = ask.asked(worker);
+    let mut anew = ask.always_misses();
+    ask.begin_look_up();
     for _ in 0..WAITS_MAX {
-        match worker.cache().look_up(key, &ask.head().fields, &asked, now_ms()) {
+        let begun = match look_up(worker, key, ask, anew) {
             Lookup::Hit(stored) if ask.hit(worker, &stored)? => {
                 return Ok(Found::stored(&stored, CacheResult::Hit));
             }
             Lookup::Joined(stored) if ask.hit(worker, &stored)? => return Ok(Found::joined(&stored)),
             Lookup::Hit(_) | Lookup::Joined(_) => return pass(worker, ask, client, Forward::Bypass).await,
-            Lookup::Miss(fill, content) => {
-                match Box::pin(missed(worker, key, ask, client, (fill, content), slices)).await? {
-                    Some(found) => return Ok(found),
-                    None => continue,
-                }
-            }
-            Lookup::Refresh(stored, fill) if ask.is_past_grace(&stored) => {
-                // As if it had none: whoever finds it then asks about it and waits.
-                drop(fill);
-                asked.no_cache = true;
+            Lookup::Miss(fill, content) => (fill, content),
+            Lookup::HitMiss(fill, content) => {
+                ask.found_hit_for_miss();
+                // What is for one client alone is not kept in slices.
+                *slices = false;
+                (fill, content)
             }
             Lookup::Refresh(stored, fill) => {
                 let delivers = ask.hit(worker, &stored)?;
@@ -93,21 +90,52 @@ async fn find(
                 }
                 return Ok(Found::stored(&stored, CacheResult::Stale));
             }
+            // It is the policy's to find it too old: the backend is not asked about it.
+            Lookup::Stale(fill, content, stored) if ask.is_fresh_by_itself(&stored) => (fill, content),
             Lookup::Stale(fill, content, stale) => {
                 return Box::pin(validated(worker, key, ask, client, (fill, content), stale)).await;
             }
             Lookup::Nothing => return Err(Refusal::own(504, "nothing stored answers the request").into()),
-            Lookup::Wait(..) if ask.ignores_busy() => return pass(worker, ask, client, Forward::Miss).await,
-            Lookup::Wait(content, number) => match joined(worker, key, ask.head(), content, number).await? {
+            Lookup::Wait(..) if ask.ignores_busy() => {
+                anew = true;
+                continue;
+            }
+            Lookup::Wait(content, number) => match joined(worker, key, ask, content, number).await? {
                 Joined::Found(found) if ask.policy.is_none() => return Ok(found),
-                // A policy is asked about what is found.
-                Joined::Found(_) | Joined::LookAgain => {}
+                // A policy is asked about what is found, and whether that is too old.
+                Joined::Found(_) | Joined::LookAgain => continue,
                 Joined::NotShared => return pass(worker, ask, client, Forward::Miss).await,
             },
-            Lookup::Pass => return pass(worker, ask, client, Forward::Bypass).await,
+            Lookup::Pass => {
+                ask.found_hit_for_pass();
+                return pass(worker, ask, client, Forward::Bypass).await;
+            }
+        };
+        if let Some(found) = Box::pin(missed(worker, key, ask, client, begun, slices)).await? {
+            return Ok(found);
         }
     }
     pass(worker, ask, client, Forward::Miss).await
+}
+
+/// Looks it up as the policy, if there is one, will have it.
+fn look_up(worker: &Worker, key: &str, ask: &Ask<'_>, anew: bool) -> Lookup {
+    if anew {
+        return worker.cache().begin_anew(key);
+    }
+    let (fields, mut asked) = (&ask.head().fields, ask.asked(worker));
+    let looked_up = worker.cache().look_up(key, fields, &asked, now_ms());
+    let is_too_old = match &looked_up {
+        Lookup::Hit(stored) | Lookup::Joined(stored) | Lookup::Refresh(stored, _) => ask.is_too_old(stored),
+        _ => false,
+    };
+    if !is_too_old {
+        return looked_up;
+    }
+    // As if it were no good any more: whoever finds it then has another fetched, and waits. First this refresh is given up.
+    drop(looked_up);
+    asked.no_cache = true;
+    worker.cache().look_up(key, fields, &asked, now_ms())
 }
 
 /// Has what is missing fetched, and stored; `None` if it is to be looked up again. Boxed by who calls it, as is
@@ -181,7 +209,7 @@ async fn validated(
             }
             Err(_) => Err(Refusal::failed(&Failure::Abandoned, forward).into()),
         },
-        Err(failure) if stale.freshness().serves_on_error(now_ms()) => Ok(Found::in_need(&stale, &failure)),
+        Err(failure) if ask.serves_on_error(&stale) => Ok(Found::in_need(&stale, &failure)),
         Err(failure) => Err(Refusal::failed(&failure, forward).into()),
     }
 }
@@ -216,10 +244,11 @@ enum Joined {
 async fn joined(
     worker: &Worker,
     key: &str,
-    request: &RequestHead,
+    ask: &Ask<'_>,
     mut content: Reader<Arc<Head>>,
     number: u64,
 ) -> Result<Joined, Refusal> {
+    let request = ask.head();
     let joined = |head: Arc<Head>, content| Found {
         freshness: head.freshness,
         head,
@@ -231,6 +260,10 @@ async fn joined(
         forwarded: Some(Forwarded::collapsed(Forward::Miss, None)),
     };
     match content.head().await {
+        // What is known of the next ones is in the index.
+        Ok(head) if head.private.is_some_and(|private| private.lasting.is_of_policy()) => {
+            Ok(Joined::LookAgain)
+        }
         Ok(head) if head.private.is_some() => Ok(Joined::NotShared),
         Ok(head) if !head.selection.matches(&request.fields) => Ok(Joined::LookAgain),
         Ok(head) if worker.cache().has_purged(key, &head, number) => Ok(Joined::LookAgain),
@@ -247,7 +280,7 @@ async fn joined(
             _ => Ok(Joined::NotShared),
         },
         Err(failure) => match worker.cache().peek(key, &request.fields) {
-            Some(stored) if stored.freshness().serves_on_error(now_ms()) => {
+            Some(stored) if ask.serves_on_error(&stored) => {
                 let forwarded = Some(Forwarded::collapsed(Forward::Stale, failure.status()));
                 Ok(Joined::Found(Found { forwarded, ..Found::in_need(&stored, &failure) }))
             }

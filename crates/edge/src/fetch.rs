@@ -10,7 +10,7 @@ use thalweg_cache::freshness::Freshness;
 use thalweg_cache::rules::{self, Rules};
 use thalweg_cache::storage::{Selection, Storable, storable, withhold};
 use thalweg_cache::tags::SURROGATE_KEY;
-use thalweg_cache::{Failure, Fill, Head, Private, Stored};
+use thalweg_cache::{Failure, Fill, Head, Lasting, Private, Stored};
 use thalweg_http::validators::strong_etag;
 use thalweg_http::{Fields, Framing, Method, RequestHead, ResponseHead, date, framing, reference, write};
 use tokio::sync::{mpsc, oneshot};
@@ -41,6 +41,8 @@ pub(crate) struct Request {
     pub(crate) route: Route,
     /// Passed on with its own conditions and range, its response not to be stored.
     verbatim: bool,
+    /// It is to have no content, whatever method a policy makes of it.
+    is_head: bool,
     /// What is asked about, and who waits for the word on it.
     stale: Option<(Arc<Stored>, oneshot::Sender<Arc<Stored>>)>,
     /// A part of it alone.
@@ -68,6 +70,7 @@ impl Request {
             head,
             route: Route::default(),
             verbatim: false,
+            is_head: false,
             stale: None,
             known: None,
             content: None,
@@ -113,6 +116,7 @@ impl Request {
             head: head.clone(),
             route: Route::default(),
             verbatim: true,
+            is_head: head.method == Method::Head,
             stale: None,
             known: None,
             content: None,
@@ -132,7 +136,6 @@ impl Request {
 
     /// The same, under a policy.
     pub(crate) fn under(self, policy: Box<Fetching>) -> Self {
-        let policy = if self.behind { policy.behind() } else { policy };
         Self { policy: Some(policy), ..self }
     }
 
@@ -400,7 +403,7 @@ fn take_head(request: &Request, exchange: &Exchange, rules: &Rules, asked_ms: u6
     }
     let mut head = head_of(&request.head, status, fields, length, rules, asked_ms);
     if request.verbatim {
-        head.private = Some(Private { reason: "pass", lasting: false });
+        head.private = Some(Private { reason: "pass", lasting: Lasting::No });
     }
     head
 }
@@ -424,8 +427,8 @@ fn head_of(
     let private = match storable(request, status, &fields, &directives, &freshness) {
         Storable::Yes => None,
         // An error is over sooner than its key would be passed.
-        Storable::No(reason) => Some(Private { reason, lasting: status < 400 }),
-        Storable::NotThis(reason) => Some(Private { reason, lasting: false }),
+        Storable::No(reason) if status < 400 => Some(Private { reason, lasting: Lasting::Moment }),
+        Storable::No(reason) | Storable::NotThis(reason) => Some(Private { reason, lasting: Lasting::No }),
     };
     let selection = Selection::of(&request.fields, &fields);
     fields.remove("age");
@@ -457,7 +460,7 @@ fn learn(worker: &Worker, request: &RequestHead, known: &Arc<Stored>, news: &Fie
         brought_up_to_date(&get, &known.head, news, &worker.config().rules, asked_ms)
     } else {
         let freshness =
-            Freshness { lifetime_s: 0, while_revalidate_s: 0, if_error_s: 0, ..known.head.freshness };
+            Freshness { lifetime_ms: 0, while_revalidate_ms: 0, if_error_ms: 0, ..known.head.freshness };
         Head { freshness, ..Head::clone(&known.head) }
     };
     worker.cache().update(known, head);

@@ -101,6 +101,8 @@ pub(crate) struct ReplyHead<'a> {
     /// If it is not that of the status.
     pub(crate) reason: Option<&'a str>,
     pub(crate) fields: &'a Fields,
+    /// A policy has made them: a 304 has them all, as on Varnish.
+    pub(crate) is_told: bool,
     /// For this client alone.
     pub(crate) own: Option<&'a Fields>,
     pub(crate) age_s: Option<u64>,
@@ -123,7 +125,7 @@ impl ReplyHead<'_> {
         // A policy may make it of anything: no line is to end in it.
         out.extend(reason.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
         out.extend_from_slice(b"\r\n");
-        if self.status == 304 {
+        if self.status == 304 && !self.is_told {
             self.write_fields_of_304(out);
         } else {
             out.extend_from_slice(self.fields.text());

@@ -50,7 +50,7 @@ impl Representation {
         if head.status != 200 || head.private.is_some() {
             return None;
         }
-        let freshness = Freshness { lifetime_s: u64::MAX, ..Freshness::default() };
+        let freshness = Freshness { lifetime_ms: u64::MAX, ..Freshness::default() };
         let selection = Selection::default();
         let slice_head =
             Head { withheld: Fields::new(), freshness, selection, sliced: false, ..head.clone() };

@@ -66,6 +66,12 @@ sub vcl_recv {
         set req.http.restarts = req.restarts;
         if (req.http.always) { return (restart); }
     }
+    if (req.url ~ "^/policy-(anew|busy)") {
+        if (req.http.anew) { set req.hash_always_miss = true; }
+        if (req.http.busy) { set req.hash_ignore_busy = true; }
+        if (req.http.young) { set req.ttl = 1s; }
+    }
+    if (req.url ~ "^/policy-grace" && req.http.strict) { set req.grace = 0s; }
 }
 
 sub vcl_hash {
@@ -99,6 +105,9 @@ sub vcl_backend_fetch {
         unset bereq.http.secret;
         if (bereq.http.refuse) { return (error(599, "Refused")); }
     }
+    if (bereq.url ~ "^/policy-method/" && bereq.http.as) { set bereq.method = bereq.http.as; }
+    if (bereq.url ~ "^/policy-hit(miss|pass)") { set bereq.http.known = bereq.is_hitmiss + " " + bereq.is_hitpass; }
+    if (bereq.url ~ "^/policy-grace") { set bereq.http.behind = bereq.is_bgfetch; }
 }
 
 sub vcl_backend_response {
@@ -113,13 +122,31 @@ sub vcl_backend_response {
     }
     if (bereq.url ~ "^/policy-uncacheable/") { set beresp.uncacheable = true; }
     if (bereq.url ~ "^/policy-passed/") { return (pass(10s)); }
+    if (bereq.url ~ "^/policy-hitpass/" && beresp.http.for == "long") { return (pass(1h)); }
+    if (bereq.url ~ "^/policy-hitpass-short/" && beresp.http.for == "short") { return (pass(1s)); }
+    if (bereq.url ~ "^/policy-hitmiss" && beresp.http.for) {
+        set beresp.uncacheable = true;
+        set beresp.ttl = 1h;
+        set beresp.grace = 0s;
+        set beresp.keep = 0s;
+        if (beresp.http.for ~ "short") { set beresp.ttl = 1s; }
+        if (beresp.http.for ~ "grace") { set beresp.grace = 1h; }
+        return (deliver);
+    }
+    if (bereq.url ~ "^/policy-below/") { set beresp.ttl = 20.4s; set beresp.grace = 250ms; }
+    if (bereq.url ~ "^/policy-grace" && beresp.status == 200) {
+        set beresp.ttl = 1s;
+        set beresp.grace = 1h;
+        return (deliver);
+    }
     if (bereq.url ~ "^/policy-set-cookie/") { unset beresp.http.set-cookie; }
     if (bereq.url ~ "^/policy-status/") { set beresp.status = 404; }
     if (bereq.url ~ "^/policy-vary/") { set beresp.http.Vary = "Device"; }
 }
 
 sub vcl_backend_error {
-    if (bereq.url ~ "^/policy-(error|fetch|retry)/") {
+    if (bereq.url ~ "^/policy-grace-retry/" && bereq.retries == 0) { return (retry); }
+    if (bereq.url ~ "^/policy-(error|fetch|retry|grace|grace-waiting|anew)/") {
         set beresp.http.made = "here";
         set beresp.body = "sorry: " + beresp.status + " " + beresp.reason;
         return (deliver);
@@ -142,6 +169,17 @@ sub vcl_deliver {
         set resp.http.restarts = req.restarts;
     }
     if (req.url ~ "^/policy-late/") { return (synth(403, "Late")); }
+    if (req.url ~ "^/policy-(hit(miss|pass)|uncacheable|passed)") {
+        set resp.http.known = req.is_hitmiss + " " + req.is_hitpass + " " + obj.uncacheable;
+    }
+    if (req.url ~ "^/policy-below/") {
+        if (obj.ttl + obj.age > 20.35s && obj.ttl + obj.age < 20.9s) { set resp.http.lives = "exactly"; }
+        set resp.http.grace = obj.grace;
+    }
+    if (req.url ~ "^/policy-fields/") {
+        set resp.http.made = "here";
+        unset resp.http.gone;
+    }
 }
 
 sub vcl_synth {

@@ -7,7 +7,7 @@
 //! 12  u32 bytes of the header                2 key       text
 //! 16  u64 XXH3 of the header,                3 fields    lines of name and value
 //!         with 0 in this place               4 selection lines of name and value
-//!                                            5 freshness
+//!                                            5 freshness u64 milliseconds, flags
 //!                                            6 sums      XXH3 of each block of the content
 //!                                            7 surrogate lines of name and value, if there is one
 //!                                            8 purges    number, u64 stale since, if either is set
@@ -43,8 +43,8 @@ pub const BLOCK_BYTES: usize = 256 * 1024;
 pub const CONTENT_BYTES_MAX: u64 = 16 << 30;
 
 const MAGIC: [u8; 8] = *b"thalweg\0";
-/// 2: the fields have `Via`. What an earlier version wrote is foreign, and is removed at the start.
-pub const VERSION: u16 = 2;
+/// 2: the fields have `Via`; 3: freshness is in milliseconds. What an earlier version wrote is foreign, and is removed at the start.
+pub const VERSION: u16 = 3;
 const SECTIONS_AT: usize = 24;
 const SUM: std::ops::Range<usize> = 16..24;
 /// When what was not purged is stale by a purge.
@@ -367,15 +367,15 @@ impl<'a> Cursor<'a> {
     }
 
     fn freshness(&mut self) -> Option<Freshness> {
-        let (lifetime_s, born_ms) = (self.u64()?, self.u64()?);
-        let (while_revalidate_s, if_error_s) = (self.u64()?, self.u64()?);
+        let (lifetime_ms, born_ms) = (self.u64()?, self.u64()?);
+        let (while_revalidate_ms, if_error_ms) = (self.u64()?, self.u64()?);
         let [flags] = self.array()?;
         let (must_revalidate, immutable) = (flags & 1 != 0, flags & 2 != 0);
         (flags < 4).then_some(Freshness {
-            lifetime_s,
+            lifetime_ms,
             born_ms,
-            while_revalidate_s,
-            if_error_s,
+            while_revalidate_ms,
+            if_error_ms,
             must_revalidate,
             immutable,
         })
@@ -403,9 +403,9 @@ fn lines<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = (&'a str, &'a [u8])>
 }
 
 fn freshness(out: &mut Vec<u8>, freshness: &Freshness) {
-    let Freshness { lifetime_s, born_ms, while_revalidate_s, if_error_s, must_revalidate, immutable } =
+    let Freshness { lifetime_ms, born_ms, while_revalidate_ms, if_error_ms, must_revalidate, immutable } =
         *freshness;
-    for number in [lifetime_s, born_ms, while_revalidate_s, if_error_s] {
+    for number in [lifetime_ms, born_ms, while_revalidate_ms, if_error_ms] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.push(u8::from(must_revalidate) | u8::from(immutable) << 1);

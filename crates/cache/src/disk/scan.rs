@@ -109,9 +109,9 @@ impl Tier {
 /// Whether it may still be served, or asked about.
 fn is_of_use(head: &Head, now_ms: u64) -> bool {
     let freshness = &head.freshness;
-    let longest_s =
-        freshness.while_revalidate_s.max(freshness.if_error_s).saturating_add(freshness.lifetime_s);
-    has_validator(&head.fields) || longest_s > freshness.age_s(now_ms)
+    let longest_ms =
+        freshness.while_revalidate_ms.max(freshness.if_error_ms).saturating_add(freshness.lifetime_ms);
+    has_validator(&head.fields) || longest_ms > freshness.age_ms(now_ms)
 }
 
 fn now_ms() -> u64 {

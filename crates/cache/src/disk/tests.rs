@@ -122,7 +122,7 @@ fn head(length: usize, fields: &[(&str, &str)]) -> Head {
         withheld: Fields::new(),
         surrogate: Fields::new(),
         length: Some(length as u64),
-        freshness: Freshness { lifetime_s: 600, born_ms: now_ms as u64, ..Freshness::default() },
+        freshness: Freshness { lifetime_ms: 600_000, born_ms: now_ms as u64, ..Freshness::default() },
         selection: Selection::default(),
         private: None,
         sliced: false,

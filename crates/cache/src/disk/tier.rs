@@ -31,7 +31,7 @@ const CONTENT_SHARE_MAX: u64 = 4;
 /// Files that are kept open beside those that are being read.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
 /// A response that is fresh for less, and has no validator, is not worth writing.
-const LIFETIME_MIN_S: u64 = 10;
+const LIFETIME_MIN_MS: u64 = 10_000;
 /// Failed writes in a row after which writing pauses.
 const FAILURES_MAX: u32 = 3;
 /// For so long.
@@ -450,7 +450,7 @@ fn waiting_bytes(stored: &Stored, length: u64) -> u64 {
 
 /// Whether a response will be of use once memory has evicted it, or after a start.
 fn is_worth_writing(head: &Head) -> bool {
-    head.freshness.lifetime_s >= LIFETIME_MIN_S || has_validator(&head.fields)
+    head.freshness.lifetime_ms >= LIFETIME_MIN_MS || has_validator(&head.fields)
 }
 
 /// Tells that a thread has ended, however it did.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Cache, Content, Head, Key, Stored, VARIANTS_MAX};
+use super::{Cache, Content, Head, Key, Lasting, Stored, VARIANTS_MAX};
 use crate::fill::Progress;
+use crate::storage::Selection;
 use crate::sync::lock;
 
 impl Cache {
@@ -34,6 +35,7 @@ impl Cache {
             removed.push(slot.variants.remove(0));
         }
         slot.variants.push(stored.clone());
+        shard.unmark(stored.key.digest, Some(&stored.head.selection));
         // Its content may go on under a new head.
         let is_gone = |other: &&Arc<Stored>| !Arc::ptr_eq(&other.content, &stored.content);
         removed.iter().filter(is_gone).for_each(|other| other.discard_copy());
@@ -101,7 +103,7 @@ impl Cache {
     pub fn forget_sliced(&self, key: &str, now_ms: u64) {
         self.forget_where(key, |stored| stored.head.sliced);
         let digest = self.digest(key);
-        lock(self.shard(digest)).mark_passed(digest, now_ms);
+        lock(self.shard(digest)).mark(digest, Lasting::Moment, &Selection::default(), now_ms);
     }
 
     /// Removes what is stored under `key` with the entity tag `etag`: the backend has something else now.
@@ -120,15 +122,38 @@ impl Cache {
         drop(shard);
     }
 
-    /// Takes a pending fetch out of the index; with `passed_ms` its key is passed from then on for a moment.
-    pub(super) fn remove_pending(&self, key: &Key, content: &Arc<Content>, passed_ms: Option<u64>) {
+    /// Takes a pending fetch out of the index.
+    pub(super) fn remove_pending(&self, key: &Key, content: &Arc<Content>) {
         let mut shard = lock(self.shard(key.digest));
         if let Some(slot) = shard.slot(key) {
             slot.take_pending(content, &self.sweeper, &self.purges);
         }
-        if let Some(now_ms) = passed_ms {
-            shard.mark_passed(key.digest, now_ms);
+        shard.tidy(key);
+    }
+
+    /// The same, because its response is for one client alone; what is known by that of the next one is kept in mind from
+    /// `now_ms` on. What a policy says of it takes the place of what is stored, unless it was purged on its way.
+    pub(super) fn keep_mark(
+        &self,
+        key: &Key,
+        content: &Arc<Content>,
+        (lasting, selection): (Lasting, &Selection),
+        now_ms: u64,
+    ) {
+        let mut shard = lock(self.shard(key.digest));
+        let mut removed = Vec::new();
+        let mut is_awaited = false;
+        if let Some(slot) = shard.slot(key) {
+            is_awaited = slot.take_pending(content, &self.sweeper, &self.purges);
+            if is_awaited && lasting.is_of_policy() {
+                removed.extend(slot.variants.extract_if(.., |stored| stored.head.selection == *selection));
+            }
+        }
+        if is_awaited || !lasting.is_of_policy() {
+            shard.mark(key.digest, lasting, selection, now_ms);
         }
         shard.tidy(key);
+        self.uncount(&removed);
+        drop(shard);
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use thalweg_http::Fields;
 use thalweg_http::cache_status::Forward;
 
-use super::{Cache, Content, Head, Key, PASS_WINDOW_BYTES, Private, Stored};
+use super::{Cache, Content, Head, Key, Lasting, PASS_WINDOW_BYTES, Private, Stored};
 use crate::arena::NoRoom;
 use crate::eviction::Frequency;
 use crate::fill::{Failure, Keep, Room, Trailer, Writer};
@@ -84,7 +84,7 @@ impl Fill {
         let cache = self.place.cache.clone();
         let room = match head.private {
             Some(Private { lasting, .. }) => {
-                cache.remove_pending(&key, &self.place.content, lasting.then_some(now_ms));
+                cache.keep_mark(&key, &self.place.content, (lasting, &head.selection), now_ms);
                 return self.pass(head);
             }
             None if head.length.is_some_and(|length| length > cache.content_bytes_max()) => Err(TOO_LARGE),
@@ -112,8 +112,8 @@ impl Fill {
             }
             Err(reason) => {
                 // Memory may be free again at once; what is too large will be so again.
-                let lasting = reason == TOO_LARGE;
-                cache.remove_pending(&key, &self.place.content, lasting.then_some(now_ms));
+                let lasting = if reason == TOO_LARGE { Lasting::Moment } else { Lasting::No };
+                cache.keep_mark(&key, &self.place.content, (lasting, &head.selection), now_ms);
                 self.pass(Head { private: Some(Private { reason, lasting }), ..head });
             }
         }
@@ -138,10 +138,14 @@ impl Fill {
         cache.offer(&stored);
     }
 
-    /// The response may not be shared: all who wait for it go their own way, and so do those who come in the next seconds.
-    pub fn not_shared(mut self, now_ms: u64) {
+    /// The response, with this head, may not be shared: all who wait for it go their own way, and so do those who come in
+    /// the next seconds, or for as long as a policy says.
+    pub fn not_shared(mut self, head: &Head, now_ms: u64) {
         if let Place::Pending(key, _) = std::mem::replace(&mut self.place.place, Place::Alone) {
-            self.place.cache.remove_pending(&key, &self.place.content, Some(now_ms));
+            let lasting =
+                head.private.map(|private| private.lasting).filter(|lasting| lasting.is_of_policy());
+            let marked = (lasting.unwrap_or(Lasting::Moment), &head.selection);
+            self.place.cache.keep_mark(&key, &self.place.content, marked, now_ms);
         }
         self.writer.fail(Failure::NotShared);
     }
@@ -157,15 +161,20 @@ impl Fill {
         let Place::Pending(_, number) = self.place.place else {
             unreachable!("what is passed asks about nothing")
         };
-        let shared = head.private.is_none();
+        let private = head.private;
         let updated = stored.with_head(head, Standing::new(number));
-        if shared {
+        if let Some(Private { lasting, .. }) = private {
+            if lasting.is_of_policy() {
+                let marked = (lasting, &updated.head.selection);
+                // It says by itself until when.
+                self.place.cache.keep_mark(&stored.key, &self.place.content, marked, 0);
+            }
+            self.place.cache.remove_stored(stored);
+        } else {
             self.place.cache.make_room(0);
             if self.place.cache.admit(&updated, &self.place.content, Some(stored)) {
                 self.place.cache.offer(&updated);
             }
-        } else {
-            self.place.cache.remove_stored(stored);
         }
         self.place.leave();
         tell(updated);
@@ -191,7 +200,12 @@ impl Fill {
 
     /// Whether anybody reads.
     pub fn has_readers(&self) -> bool {
-        self.place.content.readers() > 0
+        self.readers() > 0
+    }
+
+    /// Who reads, or waits for the head: whoever caused the fetch, and others.
+    pub fn readers(&self) -> usize {
+        self.place.content.readers()
     }
 
     /// Waits until nobody reads.
@@ -229,7 +243,8 @@ impl Fill {
             self.writer.append(bytes)
         };
         if appended.is_err() {
-            cache.remove_pending(&stored.key, &self.place.content, Some(now_ms));
+            let marked = (Lasting::Moment, &stored.head.selection);
+            cache.keep_mark(&stored.key, &self.place.content, marked, now_ms);
         }
         appended
     }
@@ -264,7 +279,7 @@ impl Placed {
     fn leave(&mut self) {
         match std::mem::replace(&mut self.place, Place::Alone) {
             Place::Alone => {}
-            Place::Pending(key, _) => self.cache.remove_pending(&key, &self.content, None),
+            Place::Pending(key, _) => self.cache.remove_pending(&key, &self.content),
             Place::Stored(stored, _) => self.cache.remove_stored(&stored),
         }
     }

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use thalweg_http::Fields;
 
-use super::{Content, Stored, sweep};
+use super::{Content, Lasting, Stored, sweep};
 use crate::purge::Purges;
+use crate::storage::Selection;
 
 /// Variants kept under one key; the oldest goes.
 pub const VARIANTS_MAX: usize = 32;
 /// How long a key is passed after a response under it was not shareable.
 pub const PASS_MARK_MS: u64 = 5_000;
-/// Keys that are marked so in each shard; beyond, the marks are forgotten.
-const PASS_MARKS_MAX: usize = 64;
+/// Keys that are marked in each shard; beyond, the marks that end first are forgotten.
+const MARKS_MAX: usize = 256;
+/// Fetches of one key whose heads are awaited; beyond, requests are passed.
+pub(super) const PENDING_MAX: usize = 256;
 
 /// A key with its hash.
 #[derive(Debug, Clone)]
@@ -26,15 +29,34 @@ pub(crate) struct Key {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) slots: HashTable<Slot>,
-    /// Until when which keys, by their hash, are passed.
-    passed: HashMap<u64, u64>,
+    /// What is known of the next responses under which keys, by their hash.
+    marks: HashMap<u64, Mark>,
+}
+
+/// That the response under a key was for one client alone.
+#[derive(Debug)]
+struct Mark {
+    until_ms: u64,
+    marked: Marked,
+    /// Which requests it is about.
+    selection: Selection,
+}
+
+/// What becomes of requests for a key whose last response was for one client alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// They are passed.
+    Pass,
+    /// Each fetches for itself, and what may be shared is stored.
+    Miss,
 }
 
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) key: Key,
     pub(super) variants: Vec<Arc<Stored>>,
-    pub(super) pending: Option<Pending>,
+    /// Several only where somebody did not wait for the first.
+    pub(super) pending: Vec<Pending>,
 }
 
 /// A fetch whose head is awaited.
@@ -53,12 +75,13 @@ impl Slot {
         sweeper: &sweep::Sweeper,
         purges: &Purges,
     ) -> bool {
-        let taken = self.pending.take_if(|pending| Arc::ptr_eq(&pending.content, content));
-        if taken.as_ref().is_some_and(|pending| pending.number < purges.latest()) {
+        let is_it = |pending: &Pending| Arc::ptr_eq(&pending.content, content);
+        let Some(at) = self.pending.iter().position(is_it) else { return false };
+        if self.pending.swap_remove(at).number < purges.latest() {
             // What was purged meanwhile had to be kept in mind for it.
             sweeper.wake();
         }
-        taken.is_some()
+        true
     }
 
     pub(super) fn has_any(&self, purges: &Purges) -> bool {
@@ -84,7 +107,8 @@ impl Shard {
 
     pub(super) fn slot_or_new(&mut self, digest: u64, text: &str) -> &mut Slot {
         let entry = self.slots.entry(digest, |slot| slot.key.is(digest, text), |slot| slot.key.digest);
-        let new = || Slot { key: Key { digest, text: text.into() }, variants: Vec::new(), pending: None };
+        let new =
+            || Slot { key: Key { digest, text: text.into() }, variants: Vec::new(), pending: Vec::new() };
         entry.or_insert_with(new).into_mut()
     }
 
@@ -93,24 +117,43 @@ impl Shard {
         let found = self.slots.find_entry(key.digest, |slot| slot.key.is(key.digest, &key.text));
         if let Ok(entry) = found
             && entry.get().variants.is_empty()
-            && entry.get().pending.is_none()
+            && entry.get().pending.is_empty()
         {
             entry.remove();
         }
     }
 
-    pub(super) fn is_passed(&self, digest: u64, now_ms: u64) -> bool {
-        !self.passed.is_empty() && self.passed.get(&digest).is_some_and(|until| *until > now_ms)
+    /// What becomes of a request with `fields` for a key that is marked.
+    pub(super) fn marked(&self, digest: u64, fields: &Fields, now_ms: u64) -> Option<Marked> {
+        if self.marks.is_empty() {
+            return None;
+        }
+        let mark = self.marks.get(&digest)?;
+        (mark.until_ms > now_ms && mark.selection.matches(fields)).then_some(mark.marked)
     }
 
-    pub(super) fn mark_passed(&mut self, digest: u64, now_ms: u64) {
-        if self.passed.len() >= PASS_MARKS_MAX {
-            self.passed.retain(|_, until| *until > now_ms);
+    /// Marks a key by a response that requests of `selection` got at `now_ms`.
+    pub(super) fn mark(&mut self, digest: u64, lasting: Lasting, selection: &Selection, now_ms: u64) {
+        let (marked, until_ms, selection) = match lasting {
+            Lasting::No => return,
+            Lasting::Moment => (Marked::Pass, now_ms + PASS_MARK_MS, Selection::default()),
+            Lasting::Pass { until_ms } => (Marked::Pass, until_ms, selection.clone()),
+            Lasting::Miss { until_ms } => (Marked::Miss, until_ms, selection.clone()),
+        };
+        if self.marks.len() >= MARKS_MAX
+            && let Some(first) = self.marks.iter().min_by_key(|(_, mark)| mark.until_ms).map(|(key, _)| *key)
+        {
+            self.marks.remove(&first);
         }
-        if self.passed.len() >= PASS_MARKS_MAX {
-            self.passed.clear();
+        self.marks.insert(digest, Mark { until_ms, marked, selection });
+    }
+
+    /// Takes back what is known of a key: of requests of `selection`, or of all.
+    pub(super) fn unmark(&mut self, digest: u64, selection: Option<&Selection>) {
+        let is_about = |mark: &Mark| selection.is_none_or(|selection| mark.selection == *selection);
+        if self.marks.get(&digest).is_some_and(is_about) {
+            self.marks.remove(&digest);
         }
-        self.passed.insert(digest, now_ms + PASS_MARK_MS);
     }
 }
 

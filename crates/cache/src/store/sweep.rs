@@ -115,10 +115,11 @@ impl Cache {
         // With the shard held: no fetch begins between the number and the removal.
         let purge = self.purges.enter(What::Url(key), soft_ms)?;
         let What::Url(key) = &purge.what else { unreachable!("as it was made") };
+        shard.unmark(digest, None);
         let Some(slot) = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key)) else {
             return Ok((purge, 0));
         };
-        slot.pending = None;
+        slot.pending.clear();
         let (count, removed) = match soft_ms {
             Some(soft_ms) => {
                 slot.variants.iter().for_each(|stored| stored.standing.soften(soft_ms));
@@ -208,8 +209,8 @@ impl Cache {
                 gone.extend(slot.variants.extract_if(.., is_gone));
                 slot.variants.iter().for_each(|stored| stored.tell_disk());
                 // Its response is older than the purges that came since it began.
-                tested = tested.min(slot.pending.as_ref().map_or(u64::MAX, |pending| pending.number));
-                !slot.variants.is_empty() || slot.pending.is_some()
+                tested = slot.pending.iter().fold(tested, |tested, pending| tested.min(pending.number));
+                !slot.variants.is_empty() || !slot.pending.is_empty()
             });
             self.uncount(&gone);
         }

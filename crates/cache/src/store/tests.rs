@@ -37,7 +37,7 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced }
 }
 
-fn private(lasting: bool) -> Head {
+fn private(lasting: Lasting) -> Head {
     Head { private: Some(Private { reason: "private", lasting }), ..head(0, None) }
 }
 
@@ -61,7 +61,7 @@ fn rfc5861_3_one_refreshes_what_all_get_stale() {
     let cache = Cache::new(8 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
     let mut head = head(10, Some(1));
-    head.freshness.while_revalidate_s = 5;
+    head.freshness.while_revalidate_ms = 5_000;
     fill.begin(head, 0);
     fill.append(Bytes::from_static(b"x"), 0).unwrap();
     fill.complete();
@@ -178,7 +178,7 @@ fn a_validation_that_takes_back_the_leave_to_share_answers_one_client_alone() {
     store(&cache, "a", 0, 10);
     let Lookup::Stale(fill, _reader, stored) = look_up(&cache, "a", 0) else { panic!("not stale") };
     let mut told = None;
-    fill.validated(&stored, private(true), |stored| told = Some(stored));
+    fill.validated(&stored, private(Lasting::Moment), |stored| told = Some(stored));
     assert!(told.unwrap().head.private.is_some());
     assert!(cache.peek("a", &Fields::new()).is_none());
     assert_eq!(cache.stored(), 0);
@@ -257,14 +257,53 @@ fn content_that_grows_too_large_is_passed_the_next_time() {
 }
 
 #[test]
+fn what_a_policy_says_of_the_next_response_holds_as_long_as_it_says_and_takes_the_place_of_what_is_stored() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let until_ms = 3_600_000;
+    for (key, lasting) in [("pass", Lasting::Pass { until_ms }), ("miss", Lasting::Miss { until_ms })] {
+        store(&cache, key, 60, 1);
+        let Lookup::Miss(mut fill, _reader) = cache.begin_anew(key) else { panic!("{key}: not begun") };
+        assert!(matches!(look_up(&cache, key, 0), Lookup::Hit(_)), "{key}: it is there meanwhile");
+        fill.begin(private(lasting), 0);
+        let is_marked = |found: Lookup| match lasting {
+            Lasting::Pass { .. } => matches!(found, Lookup::Pass),
+            _ => matches!(found, Lookup::HitMiss(..)),
+        };
+        assert_eq!(cache.stored(), 0);
+        assert!(is_marked(look_up(&cache, key, 0)) && is_marked(look_up(&cache, key, until_ms - 1)));
+        assert!(matches!(look_up(&cache, key, until_ms), Lookup::Miss(..)));
+        cache.invalidate(key);
+        assert!(matches!(look_up(&cache, key, 0), Lookup::Miss(..)), "{key}: it was purged");
+    }
+}
+
+#[test]
+fn fetches_of_a_key_that_wait_for_nobody_are_each_found_and_have_a_limit() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let begun: Vec<_> = std::iter::from_fn(|| match cache.begin_anew("a") {
+        Lookup::Miss(fill, reader) => Some((fill, reader)),
+        _ => None,
+    })
+    .collect();
+    assert_eq!(begun.len(), PENDING_MAX);
+    for (length, (mut fill, _reader)) in (1..4).zip(begun) {
+        fill.begin(head(60, Some(length)), 0);
+        fill.append(Bytes::from(vec![7; length as usize]), 0).unwrap();
+        fill.complete();
+        let Lookup::Hit(stored) = look_up(&cache, "a", 0) else { panic!("not found") };
+        assert_eq!((stored.head.length, cache.stored()), (Some(length), 1));
+    }
+}
+
+#[test]
 fn what_is_not_shareable_is_passed_for_a_moment() {
     let cache = Cache::new(4 * SLAB).unwrap();
     let (mut fill, _reader) = miss(&cache, "a");
     let Lookup::Wait(..) = look_up(&cache, "a", 0) else { panic!("not collapsed") };
-    fill.begin(private(true), 0);
+    fill.begin(private(Lasting::Moment), 0);
     assert!(matches!(look_up(&cache, "a", 0), Lookup::Pass));
     let (mut fill, _reader) = miss(&cache, "b");
-    fill.begin(private(false), 0);
+    fill.begin(private(Lasting::No), 0);
     assert!(matches!(look_up(&cache, "b", 0), Lookup::Miss(..)));
 }
 

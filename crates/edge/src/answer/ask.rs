@@ -83,15 +83,62 @@ impl Ask<'_> {
     /// What the request says of caching, where that counts. Under a policy that is the policy's to say.
     pub(super) fn asked(&self, worker: &Worker) -> RequestCacheControl {
         match &self.policy {
-            Some(policy) => policy.transaction.asked(),
+            Some(_) => RequestCacheControl::default(),
             None => asked(worker, self.request),
         }
     }
 
-    /// Whether the policy allows less grace than `stored` has taken by now.
-    pub(super) fn is_past_grace(&self, stored: &Stored) -> bool {
-        let grace_s = self.policy.as_ref().and_then(|policy| policy.transaction.client.grace_s);
-        grace_s.is_some_and(|grace_s| -(stored.freshness().ttl_s(now_ms()) as f64) >= grace_s)
+    /// Whether the policy has `stored` be fresh, or of use while it is refreshed, for less than it says itself.
+    pub(super) fn is_too_old(&self, stored: &Stored) -> bool {
+        let Some(Policed { transaction, .. }) = &self.policy else { return false };
+        let (freshness, now_ms) = (stored.freshness(), now_ms());
+        let at_most =
+            |ms: u64, limit_s: Option<f64>| limit_s.map_or(ms, |limit_s| ms.min((limit_s * 1e3) as u64));
+        // Not above 0, a lifetime is none that was set; below 0, a grace is none.
+        let ttl_s = transaction.client.ttl_s.filter(|ttl_s| *ttl_s > 0.0);
+        let grace_s = transaction.client.grace_s.filter(|grace_s| *grace_s >= 0.0);
+        let lifetime_ms = at_most(freshness.lifetime_ms, ttl_s);
+        let grace_ms =
+            if freshness.is_fresh(now_ms) { 0 } else { at_most(freshness.while_revalidate_ms, grace_s) };
+        freshness.age_ms(now_ms) >= lifetime_ms.saturating_add(grace_ms)
+    }
+
+    /// Whether it is for the policy alone that `stored` does not answer.
+    pub(super) fn is_fresh_by_itself(&self, stored: &Stored) -> bool {
+        self.policy.is_some() && stored.freshness().is_fresh(now_ms())
+    }
+
+    /// Whether `stored` answers because the backend failed. Under a policy it never does, as on Varnish: what is of use by
+    /// its grace has been served before that.
+    pub(super) fn serves_on_error(&self, stored: &Stored) -> bool {
+        self.policy.is_none() && stored.freshness().serves_on_error(now_ms())
+    }
+
+    /// Whether it has its answer fetched, whatever is stored or fetched already.
+    pub(super) fn always_misses(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.transaction.client.hash_always_miss)
+    }
+
+    /// Nothing has been found yet.
+    pub(super) fn begin_look_up(&mut self) {
+        self.tell_marks(false, false);
+    }
+
+    /// The key's last response was for one client alone: this may be another.
+    pub(super) fn found_hit_for_miss(&mut self) {
+        self.tell_marks(true, false);
+    }
+
+    /// Responses under this key are for one client alone.
+    pub(super) fn found_hit_for_pass(&mut self) {
+        self.tell_marks(false, true);
+    }
+
+    fn tell_marks(&mut self, is_hitmiss: bool, is_hitpass: bool) {
+        if let Some(policy) = &mut self.policy {
+            let client = &mut policy.transaction.client;
+            (client.is_hitmiss, client.is_hitpass) = (is_hitmiss, is_hitpass);
+        }
     }
 
     /// Whether it does not wait for a fetch of somebody else.

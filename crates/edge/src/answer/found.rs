@@ -22,10 +22,29 @@ pub(crate) struct Found {
     pub(crate) own: bool,
     /// The backend answered this very request: its conditions and range are not ours to apply.
     pub(crate) verbatim: bool,
-    /// A policy has made the head all that the client is told; with the reason phrase, if it is another.
-    pub(crate) told: Option<Option<String>>,
+    /// A policy has made the head all that the client is told.
+    pub(crate) told: Option<Told>,
     /// `None` if it is a hit.
     pub(super) forwarded: Option<Forwarded>,
+}
+
+/// What a policy has made of a head beside its status and fields.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// The reason phrase, if it is not that of the status.
+    pub(crate) reason: Option<String>,
+    /// The connection ends with the response.
+    pub(crate) closes: bool,
+    /// The head as it was.
+    pub(crate) before: Arc<Head>,
+}
+
+impl Told {
+    /// Whether the policy has made this line.
+    pub(crate) fn has_made(&self, name: &str, value: &[u8]) -> bool {
+        let mut before = self.before.fields.iter().chain(self.before.withheld.iter());
+        !before.any(|(known, text)| known.eq_ignore_ascii_case(name) && text == value)
+    }
 }
 
 /// That a request went to a backend, or waited for one that did, for `Cache-Status` (RFC 9211).
@@ -132,6 +151,11 @@ impl Found {
             key: None,
             detail: self.head.private.map(|private| private.reason),
         }
+    }
+
+    /// How long it may be reused.
+    pub(crate) fn freshness(&self) -> &Freshness {
+        &self.freshness
     }
 
     /// Its content failed before any of it was sent.

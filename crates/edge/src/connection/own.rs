@@ -19,6 +19,8 @@ pub(super) struct Own {
     /// If it is not that of the status.
     pub(super) reason: Option<String>,
     pub(super) fields: Fields,
+    /// A policy has made them: they are all that the client is told.
+    pub(super) is_told: bool,
     pub(super) content: Vec<u8>,
     pub(super) cache_status: Option<CacheStatus<'static>>,
 }
@@ -43,17 +45,18 @@ impl Connection {
         };
         let content = content.into_bytes();
         let cache_status = Some(cache_status);
-        let own = Own { status: refusal.status, reason: None, fields, content, cache_status };
+        let own = Own { status: refusal.status, fields, content, cache_status, ..Own::default() };
         self.send_own(own, next, out).await
     }
 
     pub(super) async fn send_own(&self, own: Own, next: Next, out: &mut Vec<u8>) -> Sent {
-        let Own { status, reason, fields, content, cache_status } = own;
+        let Own { status, reason, fields, is_told, content, cache_status } = own;
         let has_content = self.request.method != Method::Head && !status::is_bodyless(status);
         let head = ReplyHead {
             status,
             reason: reason.as_deref(),
             fields: &fields,
+            is_told,
             own: None,
             age_s: None,
             delimited: if status::is_bodyless(status) {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thalweg_cache::{Failure, Head};
 use thalweg_http::cache_status::Forward;
-use thalweg_http::{Fields, Framing, ResponseHead, Version, date};
+use thalweg_http::{Fields, Framing, ResponseHead, Version, date, framing};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 use thalweg_policy::task::Session;
@@ -23,7 +23,7 @@ use thalweg_record::CacheResult;
 use super::own::Own;
 use super::{Connection, Next, is_read};
 use crate::CACHE_NAME;
-use crate::answer::{Ask, Found, Policed, Refusal, answer, pass};
+use crate::answer::{Ask, Found, Policed, Refusal, Told, answer, pass};
 use crate::now_ms;
 use crate::policy::{Heads, Instead, Loaded, Transaction};
 use crate::purge::Order;
@@ -203,6 +203,7 @@ impl Connection {
         if !transaction.says(Sub::Deliver) {
             return Ok(());
         }
+        transaction.delivers(found.freshness(), found.head.private.is_some());
         let obj = ResponseHead {
             status: found.head.status,
             version: Version::Http11,
@@ -253,12 +254,14 @@ impl Connection {
             Action::Restart => return Turn::Restart,
             _ => return Turn::Sent(self.refuse(&FAILED, after, out).await),
         }
+        let after = if framing::keep_alive(Version::Http11, &resp.fields) { after } else { Next::Close };
         resp.fields.remove("content-length");
         resp.fields.remove_hop_by_hop();
         let own = Own {
             status: resp.status % 1000,
             reason: transaction.client.reason.take(),
             fields: resp.fields,
+            is_told: true,
             content: transaction.client.body.take().unwrap_or_default(),
             cache_status: None,
         };
@@ -287,10 +290,11 @@ impl Found {
     /// What the policy has made of the head: all that the client is told of it.
     fn tell(&mut self, resp: ResponseHead, reason: Option<String>) {
         let ResponseHead { status, mut fields, .. } = resp;
+        let closes = !framing::keep_alive(Version::Http11, &fields);
         fields.remove("content-length");
         fields.remove_hop_by_hop();
         let head = Head { status: status % 1000, fields, withheld: Fields::new(), ..Head::clone(&self.head) };
-        self.head = Arc::new(head);
-        self.told = Some(reason);
+        let before = std::mem::replace(&mut self.head, Arc::new(head));
+        self.told = Some(Told { reason, closes, before });
     }
 }

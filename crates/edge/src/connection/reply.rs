@@ -37,6 +37,7 @@ struct Selected {
 impl Selected {
     fn of(found: &Found, chosen: Part) -> Self {
         let (length, stored) = (found.length(), &found.head.fields);
+        let fields_of_error = || Some(fields_of_error(found));
         let plain =
             |status, content| Self { status, fields: None, content, content_range: None, parts: None };
         match chosen {
@@ -51,10 +52,10 @@ impl Selected {
                 Self { fields, parts: Some(parts), ..plain(206, 0..length) }
             }
             Part::NotModified => plain(304, 0..0),
-            Part::PreconditionFailed => Self { fields: Some(fields_of_error(stored)), ..plain(412, 0..0) },
+            Part::PreconditionFailed => Self { fields: fields_of_error(), ..plain(412, 0..0) },
             Part::Unsatisfiable(length) => {
                 let content_range = Some(range::unsatisfied_range(length));
-                Self { fields: Some(fields_of_error(stored)), content_range, ..plain(416, 0..0) }
+                Self { fields: fields_of_error(), content_range, ..plain(416, 0..0) }
             }
         }
     }
@@ -105,7 +106,8 @@ impl Connection {
         let trailers = is_whole && !is_head && trailer::are_accepted(&self.request.fields);
         let selected = Selected::of(&found, chosen);
         let delimited = self.delimited(&selected, trailers && found.content.trailer().is_some());
-        let next = if delimited == Delimited::Close { Next::Close } else { after };
+        let closes = found.told.as_ref().is_some_and(|told| told.closes);
+        let next = if delimited == Delimited::Close || closes { Next::Close } else { after };
         self.write_head(&found, &selected, (delimited, next), out);
         let (status, content) = (selected.status, selected.content);
         let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next };
@@ -157,9 +159,10 @@ impl Connection {
         let head = ReplyHead {
             status: selected.status,
             reason: told
-                .and_then(|reason| reason.as_deref())
+                .and_then(|told| told.reason.as_deref())
                 .filter(|_| selected.status == found.head.status),
             fields: selected.fields.as_ref().unwrap_or(&found.head.fields),
+            is_told: told.is_some(),
             own: found.own.then_some(&found.head.withheld),
             age_s: if told.is_some() { None } else { found.age_s(now_ms) },
             delimited,
@@ -216,15 +219,18 @@ impl Connection {
 }
 
 /// What an error of ours keeps of the stored head it is about: when, for whom it was chosen, through whom it came (RFC 9110
-/// §7.6.3), and who may read it.
-fn fields_of_error(stored: &Fields) -> Fields {
+/// §7.6.3), who may read it, and what a policy has added.
+fn fields_of_error(found: &Found) -> Fields {
     const KEPT: [&str; 4] = ["date", "vary", "via", "timing-allow-origin"];
     const KEPT_START: &[u8] = b"access-control-";
     let mut fields = Fields::new();
-    for (name, value) in stored.iter() {
+    let has_made =
+        |name: &str, value: &[u8]| found.told.as_ref().is_some_and(|told| told.has_made(name, value));
+    for (name, value) in found.head.fields.iter() {
         let starts = name.as_bytes().get(..KEPT_START.len());
         if starts.is_some_and(|start| start.eq_ignore_ascii_case(KEPT_START))
             || KEPT.iter().any(|kept| kept.eq_ignore_ascii_case(name))
+            || has_made(name, value)
         {
             fields.push(name, value);
         }

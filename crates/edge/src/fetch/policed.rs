@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::tags::{SURROGATE_KEY, has_too_many_tags};
-use thalweg_cache::{Failure, Fill, Head, Private};
-use thalweg_http::{Fields, ResponseHead, Version, date, framing, status};
+use thalweg_cache::{Failure, Fill, Head, Lasting, Private, Stored};
+use thalweg_http::{Fields, Method, ResponseHead, Version, date, framing, status};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 
@@ -19,6 +19,9 @@ use crate::exchange::Exchange;
 use crate::now_ms;
 use crate::policy::Fetching;
 use crate::worker::Worker;
+
+/// Lifetime, grace and keep that an error begins with for which others wait, in seconds, as Varnish has them.
+const AWAITED_ERROR_S: (f64, f64, f64) = (1.0, 5.0, 5.0);
 
 /// What one try has brought.
 enum Brought {
@@ -41,7 +44,7 @@ pub(super) async fn run(
     client: IpAddr,
 ) {
     loop {
-        match attempt(&worker, &mut request, &mut policy, client).await {
+        match attempt(&worker, &fill, &mut request, &mut policy, client).await {
             Brought::Again if policy.retry() && request.is_repeatable() => {}
             Brought::Again => return fill.fail(Failure::Policy("too many retries")),
             Brought::Failed(failure) => {
@@ -71,20 +74,21 @@ pub(super) async fn run(
 
 async fn attempt(
     worker: &Arc<Worker>,
+    fill: &Fill,
     request: &mut Request,
     policy: &mut Fetching,
     client: IpAddr,
 ) -> Brought {
     match policy.run(Sub::BackendFetch, &mut request.head, None, worker.cache()) {
         Action::Fetch => {}
-        Action::Error { status, reason } => return make(worker, request, policy, status, reason),
+        Action::Error { status, reason } => return make(worker, fill, request, policy, (status, reason)),
         action => return refused(&action),
     }
     if policy.fetch.drop_body {
         request.drop_content();
     }
     let Some(route) = policy.route(&mut request.head, worker.cache()) else {
-        return make(worker, request, policy, 503, Some(b"no backend is healthy".to_vec()));
+        return make(worker, fill, request, policy, (503, Some(b"no backend is healthy".to_vec())));
     };
     request.route = route;
     let asked_ms = now_ms();
@@ -97,18 +101,12 @@ async fn attempt(
     }
     let exchange = match started {
         Ok(exchange) => exchange,
-        Err(failure) if has_spare(request) => return Brought::Failed(failure),
         Err(failure) => {
             let reason = failure.to_string().into_bytes();
-            return make(worker, request, policy, 503, Some(reason));
+            return make(worker, fill, request, policy, (503, Some(reason)));
         }
     };
-    respond(worker, request, policy, exchange, asked_ms)
-}
-
-/// Whether something stale may be served in place of a failed fetch.
-fn has_spare(request: &Request) -> bool {
-    request.stale.as_ref().is_some_and(|(stale, _)| stale.freshness().serves_on_error(now_ms()))
+    respond(worker, fill, request, policy, exchange, asked_ms)
 }
 
 /// The policy gives the fetch up.
@@ -121,72 +119,104 @@ fn refused(action: &Action) -> Brought {
 /// What the policy makes of a backend's response.
 fn respond(
     worker: &Arc<Worker>,
+    fill: &Fill,
     request: &mut Request,
     policy: &mut Fetching,
     exchange: Exchange,
     asked_ms: u64,
 ) -> Brought {
-    let rules = &worker.config().rules;
-    let length = framing::content_length(&exchange.head.fields).ok().flatten();
-    let validated =
-        request.stale.as_ref().filter(|(stale, _)| exchange.head.status == 304 && stale.has_validator());
-    let (mut beresp, native, length) = if let Some((stale, _)) = validated {
-        let head = brought_up_to_date(&request.head, &stale.head, &exchange.head.fields, rules, asked_ms);
-        (response(&head), head.freshness, stale.head.length)
-    } else {
-        if is_unasked(request, exchange.head.status) {
-            return Brought::Failed(Failure::Status(exchange.head.status));
-        }
-        let mut beresp = exchange.head.clone();
-        if request.is_slice() && beresp.status == 206 {
-            // What is kept is the head of the whole.
-            beresp.status = 200;
-            beresp.fields.remove("content-range");
-        }
-        beresp.fields.remove_hop_by_hop();
-        let native = head_of(&request.head, beresp.status, beresp.fields.clone(), length, rules, asked_ms);
-        (beresp, native.freshness, length)
-    };
-    let was_304 = validated.is_some();
-    if !request.head.method.is_safe() && matches!(exchange.head.status, 200..400) {
+    let status = exchange.head.status;
+    let was_304 = asked_about(request, status).is_some();
+    if !was_304 && is_unasked(request, status) {
+        let reason = Some(b"the backend answered what was not asked".to_vec());
+        return make(worker, fill, request, policy, (503, reason));
+    }
+    let (mut beresp, native, length) = as_it_came(worker, request, &exchange.head, asked_ms);
+    if !request.head.method.is_safe() && matches!(status, 200..400) {
         invalidate(worker, &request.head, &exchange.head.fields);
     }
     let now_ms = now_ms();
     let fetch = &mut policy.fetch;
-    fetch.ttl_s = native.ttl_s(now_ms) as f64;
-    fetch.grace_s = native.while_revalidate_s as f64;
+    let native_ttl_s = native.ttl_s(now_ms) as f64;
+    fetch.ttl_s = native_ttl_s;
+    fetch.grace_s = seconds(native.while_revalidate_ms);
     fetch.age_s = native.age_s(now_ms) as f64;
     fetch.uncacheable = fetch.is_pass;
     (fetch.was_304, fetch.response_time_s) = (was_304, now_ms as f64 / 1e3);
-    let lasting = match policy.run(Sub::BackendResponse, &mut request.head, Some(&mut beresp), worker.cache())
-    {
-        Action::Deliver => false,
-        Action::Pass | Action::PassFor(_) => {
-            policy.fetch.uncacheable = true;
-            true
-        }
+    let action = policy.run(Sub::BackendResponse, &mut request.head, Some(&mut beresp), worker.cache());
+    let fetch = &mut policy.fetch;
+    match action {
+        Action::Deliver => {}
+        Action::Pass => fetch.uncacheable = true,
+        Action::PassFor(ttl_s) => (fetch.ttl_s, fetch.uncacheable) = (ttl_s, true),
         Action::Retry => return Brought::Again,
-        Action::Error { status, reason } => return make(worker, request, policy, status, reason),
+        Action::Error { status, reason } => return make(worker, fill, request, policy, (status, reason)),
         action => return refused(&action),
+    }
+    let is_hit_for_pass = matches!(action, Action::Pass | Action::PassFor(_));
+    let lifetime_ms = match fetch.ttl_s {
+        // What the policy has left as it was is exactly what the response says.
+        ttl_s if ttl_s == native_ttl_s => native.lifetime_ms,
+        ttl_s => native.age_ms(now_ms).saturating_add_signed(signed_ms(ttl_s)),
     };
-    let head = head_to_keep(worker, request, policy, beresp, (length, native.born_ms), asked_ms, lasting);
+    let freshness = Freshness { lifetime_ms, ..native };
+    let head =
+        head_to_keep(worker, request, policy, beresp, (length, freshness), (asked_ms, is_hit_for_pass));
     if was_304 { Brought::Validated(exchange, head) } else { Brought::Response(exchange, head) }
+}
+
+/// What a response of this status says is still good.
+fn asked_about(request: &Request, status: u16) -> Option<&Arc<Stored>> {
+    let stale = request.stale.as_ref().map(|(stale, _)| stale);
+    stale.filter(|stale| status == 304 && stale.has_validator())
+}
+
+/// What `vcl_backend_response` starts from: the response, or what was asked about brought up to date by it, how long that may
+/// be reused and the length of its content.
+fn as_it_came(
+    worker: &Worker,
+    request: &Request,
+    head: &ResponseHead,
+    asked_ms: u64,
+) -> (ResponseHead, Freshness, Option<u64>) {
+    let rules = &worker.config().rules;
+    if let Some(stale) = asked_about(request, head.status) {
+        let head = brought_up_to_date(&request.head, &stale.head, &head.fields, rules, asked_ms);
+        return (response(&head), head.freshness, stale.head.length);
+    }
+    let length = match request.head.method {
+        // The policy has made it a HEAD: there is no content, whatever it would have been.
+        Method::Head if !request.is_head => Some(0),
+        _ => framing::content_length(&head.fields).ok().flatten(),
+    };
+    let mut beresp = head.clone();
+    if request.is_slice() && beresp.status == 206 {
+        // What is kept is the head of the whole.
+        beresp.status = 200;
+        beresp.fields.remove("content-range");
+    }
+    beresp.fields.remove_hop_by_hop();
+    let native = head_of(&request.head, beresp.status, beresp.fields.clone(), length, rules, asked_ms);
+    (beresp, native.freshness, length)
 }
 
 /// A response that the policy makes itself, in place of one that did not come.
 fn make(
     worker: &Arc<Worker>,
+    fill: &Fill,
     request: &mut Request,
     policy: &mut Fetching,
-    status: u16,
-    reason: Option<Vec<u8>>,
+    (status, reason): (u16, Option<Vec<u8>>),
 ) -> Brought {
     let now_ms = now_ms();
     let mut beresp = ResponseHead { status, version: Version::Http11, fields: Fields::new() };
     beresp.fields.push("Date", date::format(now_ms / 1000));
     let fetch = &mut policy.fetch;
-    (fetch.ttl_s, fetch.grace_s, fetch.keep_s, fetch.age_s) = (0.0, 0.0, 0.0, 0.0);
-    (fetch.uncacheable, fetch.body) = (fetch.is_pass, None);
+    // Who waits for it gets it too, as on Varnish: else each would try the backend by itself, all at once.
+    let is_awaited = fill.readers() > 1;
+    (fetch.ttl_s, fetch.grace_s, fetch.keep_s) = if is_awaited { AWAITED_ERROR_S } else { (0.0, 0.0, 0.0) };
+    fetch.age_s = 0.0;
+    (fetch.uncacheable, fetch.was_304, fetch.body) = (fetch.is_pass, false, None);
     let reason = reason.map(|text| String::from_utf8_lossy(&text).into_owned());
     fetch.reason = Some(reason.unwrap_or_else(|| status::reason(status).to_owned()));
     match policy.run(Sub::BackendError, &mut request.head, Some(&mut beresp), worker.cache()) {
@@ -196,7 +226,9 @@ fn make(
     }
     let content = Bytes::from(policy.fetch.body.take().unwrap_or_default());
     let length = Some(content.len() as u64);
-    let head = head_to_keep(worker, request, policy, beresp, (length, now_ms), now_ms, false);
+    let lifetime_ms = ms(policy.fetch.ttl_s);
+    let freshness = Freshness { lifetime_ms, born_ms: now_ms, ..Freshness::default() };
+    let head = head_to_keep(worker, request, policy, beresp, (length, freshness), (now_ms, false));
     Brought::Made(head, content)
 }
 
@@ -206,9 +238,8 @@ fn head_to_keep(
     request: &Request,
     policy: &Fetching,
     beresp: ResponseHead,
-    (length, born_ms): (Option<u64>, u64),
-    asked_ms: u64,
-    lasting: bool,
+    (length, freshness): (Option<u64>, Freshness),
+    (asked_ms, is_hit_for_pass): (u64, bool),
 ) -> Head {
     let ResponseHead { status, mut fields, .. } = beresp;
     fields.remove("content-length");
@@ -218,30 +249,52 @@ fn head_to_keep(
         head.fields.push(name, value);
     }
     let fetch = &policy.fetch;
-    let seconds = |value: f64| if value > 0.0 { value.round().max(1.0) as u64 } else { 0 };
-    let age_s = now_ms().saturating_sub(born_ms) / 1000;
-    let ttl_s = seconds(fetch.ttl_s);
+    let grace_ms = ms(fetch.grace_s);
     head.freshness = Freshness {
-        lifetime_s: if ttl_s == 0 { 0 } else { age_s.saturating_add(ttl_s) },
-        born_ms,
-        while_revalidate_s: seconds(fetch.grace_s),
-        if_error_s: seconds(fetch.grace_s),
+        while_revalidate_ms: grace_ms,
+        // For when there is no policy any more: under one, grace is served before the backend is waited for.
+        if_error_ms: grace_ms,
         must_revalidate: false,
         immutable: false,
+        ..freshness
     };
-    let of_no_use = ttl_s == 0 && seconds(fetch.grace_s) == 0 && seconds(fetch.keep_s) == 0;
+    let until_ms = |lasts_s: f64| now_ms().saturating_add(ms(lasts_s));
     head.private = if fetch.is_pass {
-        Some(Private { reason: "pass", lasting: false })
+        Some(Private { reason: "pass", lasting: Lasting::No })
     } else if fetch.uncacheable {
-        Some(Private { reason: "policy", lasting: lasting || ttl_s > 0 })
-    } else if of_no_use {
-        Some(Private { reason: "not-fresh", lasting: false })
+        let lasting = match is_hit_for_pass {
+            _ if fetch.ttl_s <= 0.0 => Lasting::No,
+            true => Lasting::Pass { until_ms: until_ms(fetch.ttl_s) },
+            // As on Varnish: past its lifetime it is of that use still.
+            false => Lasting::Miss {
+                until_ms: until_ms(fetch.ttl_s + fetch.grace_s.max(0.0) + fetch.keep_s.max(0.0)),
+            },
+        };
+        Some(Private { reason: "policy", lasting })
+    } else if request.head.method != Method::Get && !fetch.was_304 {
+        // The next request for it may be for what this method does not bring.
+        Some(Private { reason: "method", lasting: Lasting::No })
+    } else if fetch.ttl_s <= 0.0 && fetch.grace_s <= 0.0 && fetch.keep_s <= 0.0 {
+        Some(Private { reason: "not-fresh", lasting: Lasting::No })
     } else if has_too_many_tags(&head.surrogate) {
-        Some(Private { reason: "tags", lasting: true })
+        Some(Private { reason: "tags", lasting: Lasting::Moment })
     } else {
         None
     };
     head
+}
+
+/// Seconds as a policy has them, in milliseconds; what is above 0 is at least one, what is below is 0.
+fn ms(seconds: f64) -> u64 {
+    u64::try_from(signed_ms(seconds)).unwrap_or(0)
+}
+
+fn signed_ms(seconds: f64) -> i64 {
+    if seconds > 0.0 { ((seconds * 1e3).round() as i64).max(1) } else { (seconds * 1e3).round() as i64 }
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1e3
 }
 
 /// A stored head as a response: with the fields that are for this cache.

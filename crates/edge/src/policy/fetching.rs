@@ -49,6 +49,8 @@ impl Fetching {
         let fetch = Fetch {
             backend: client.backend_hint,
             is_pass,
+            is_hitmiss: client.is_hitmiss,
+            is_hitpass: client.is_hitpass,
             time_s: now_ms() as f64 / 1e3,
             xid: client.xid,
             ..Fetch::default()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_cache::Stored;
-use thalweg_http::cache_control::RequestCacheControl;
+use thalweg_cache::freshness::Freshness;
 use thalweg_http::{RequestHead, ResponseHead, Version};
 use thalweg_policy::step::Action;
 use thalweg_policy::task::{Backend, Client, Fetch, Kept, Line, Object, Session, Workspace};
@@ -168,16 +168,9 @@ impl Transaction {
 
     /// `vcl_hit`, for what was found.
     pub(crate) fn hit(&mut self, stored: &Stored, stream: &TcpStream, worker: &Worker) -> Action {
-        let (freshness, now_ms) = (stored.freshness(), now_ms());
-        self.object = Object {
-            age_s: freshness.age_s(now_ms) as f64,
-            grace_s: freshness.while_revalidate_s as f64,
-            hits: stored.count_hit(),
-            storage: Some("memory".into()),
-            time_s: freshness.born_ms as f64 / 1e3,
-            ttl_s: freshness.ttl_s(now_ms) as f64,
-            ..Object::default()
-        };
+        self.object =
+            Object { hits: stored.count_hit(), storage: Some("memory".into()), ..Object::default() };
+        self.tell_times(&stored.freshness());
         if !self.says(Sub::Hit) {
             return Action::Deliver;
         }
@@ -189,19 +182,24 @@ impl Transaction {
         self.run(Sub::Hit, Heads { obj: Some(&obj), ..Heads::default() }, stream, worker)
     }
 
+    /// What is about to be delivered, found or fetched.
+    pub(crate) fn delivers(&mut self, freshness: &Freshness, is_uncacheable: bool) {
+        self.object.uncacheable = is_uncacheable;
+        self.tell_times(freshness);
+    }
+
+    fn tell_times(&mut self, freshness: &Freshness) {
+        let now_ms = now_ms();
+        let object = &mut self.object;
+        object.age_s = freshness.age_ms(now_ms) as f64 / 1e3;
+        object.grace_s = freshness.while_revalidate_ms as f64 / 1e3;
+        object.time_s = freshness.born_ms as f64 / 1e3;
+        object.ttl_s = freshness.ttl_ms(now_ms) as f64 / 1e3;
+    }
+
     /// What was found is not what answers.
     pub(crate) fn forget_found(&mut self) {
         self.object = Object::default();
-    }
-
-    /// What the policy asks of the cache; what the client's `Cache-Control` asks does not count.
-    pub(crate) fn asked(&self) -> RequestCacheControl {
-        let seconds = |value: f64| value.clamp(0.0, f64::from(u32::MAX)) as u32;
-        RequestCacheControl {
-            no_cache: self.client.hash_always_miss,
-            max_age: self.client.ttl_s.map(seconds),
-            ..RequestCacheControl::default()
-        }
     }
 
     /// Begins again, if that is not once too often.
@@ -211,6 +209,7 @@ impl Transaction {
         client.restarts += 1;
         client.hash_data.clear();
         (client.reason, client.body, client.filters) = (None, None, None);
+        (client.is_hitmiss, client.is_hitpass) = (false, false);
         let restarts = client.restarts;
         self.object = Object::default();
         restarts <= RESTARTS_MAX
@@ -236,6 +235,8 @@ impl Transaction {
             identity: self.client.identity.clone(),
             xid: self.client.xid,
             time_s: self.client.time_s,
+            is_hitmiss: self.client.is_hitmiss,
+            is_hitpass: self.client.is_hitpass,
             ..Client::default()
         };
         Box::new(Fetching::new(

@@ -23,7 +23,7 @@ fn head(length: Option<u64>) -> Head {
         ("Content-Type", "video/mp4"),
         ("Access-Control-Allow-Origin", "*"),
     ]);
-    let freshness = Freshness { lifetime_s: 60, ..Freshness::default() };
+    let freshness = Freshness { lifetime_ms: 60_000, ..Freshness::default() };
     let (withheld, selection) = (Fields::new(), Selection::default());
     let (surrogate, private, sliced) = (Fields::new(), None, false);
     Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced }
@@ -107,6 +107,7 @@ fn check_head(status: u16, delimited: Delimited, version: Version, keep_alive: b
         reason: None,
         status,
         fields: &head.fields,
+        is_told: false,
         own: None,
         age_s: Some(7),
         delimited,

@@ -64,7 +64,7 @@ fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
     let cache = open(directory);
     let Lookup::Miss(mut fill, _) = look_up(&cache) else { panic!("it is there") };
     let fields: Fields = [("ETag", "\"a\"")].into_iter().collect();
-    let freshness = Freshness { lifetime_s: 600, ..Freshness::default() };
+    let freshness = Freshness { lifetime_ms: 600_000, ..Freshness::default() };
     let (withheld, surrogate, selection) = (Fields::new(), Fields::new(), Selection::default());
     let (length, private, sliced) = (Some(LENGTH as u64), None, false);
     fill.begin(

@@ -26,7 +26,7 @@ pub(crate) async fn begin(
 ) {
     let Some(key) = fill.key().map(str::to_owned) else { return fill.fail(Failure::NotSliced("passed")) };
     if head.private.is_some() {
-        return fill.not_shared(now_ms());
+        return fill.not_shared(&head, now_ms());
     }
     let length = range_of(&exchange.head)
         .filter(|(bytes, length)| {

@@ -218,7 +218,7 @@ impl Sliced {
             }
             Lookup::Joined(stored) => (stored.content.reader(0), CacheResult::Join),
             Lookup::Wait(reader, _) => (reader, CacheResult::Join),
-            Lookup::Miss(fill, reader) => {
+            Lookup::Miss(fill, reader) | Lookup::HitMiss(fill, reader) => {
                 self.fetch(fill, index);
                 (reader, CacheResult::Miss)
             }

@@ -12,6 +12,7 @@ mod hops;
 mod interim;
 mod methods;
 mod policy;
+mod policy_caching;
 mod policy_ways;
 mod purge;
 mod ranges;

@@ -14,13 +14,13 @@ use thalweg_tcp::congestion;
 use crate::steering::accepted;
 use crate::support::{Backend, Client, Response, TestEdge, config, field};
 
-const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
+pub(crate) const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
 
 /// A file that is there as long as its value.
-pub(super) struct File(pub(super) PathBuf);
+pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("thalweg-policy-{}-{}.vcl", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let path = std::env::temp_dir().join(name);
@@ -36,7 +36,7 @@ impl Drop for File {
 }
 
 /// An edge with a policy of these subroutines, before `backend`, which the policy declares.
-pub(super) fn edge(backend: &Backend, text: &str) -> TestEdge {
+pub(crate) fn edge(backend: &Backend, text: &str) -> TestEdge {
     let port = backend.address.port();
     let file = File::new(&format!(
         "vcl 4.1;\nbackend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n{text}"
@@ -46,7 +46,12 @@ pub(super) fn edge(backend: &Backend, text: &str) -> TestEdge {
 }
 
 /// What the edge answers to a GET of `path` that it has to fetch.
-async fn fetched(backend: &Backend, client: &mut Client, path: &str, fields: &str) -> (String, Response) {
+pub(crate) async fn fetched(
+    backend: &Backend,
+    client: &mut Client,
+    path: &str,
+    fields: &str,
+) -> (String, Response) {
     client.request("GET", path, "").await;
     let mut fetch = backend.fetch().await;
     fetch.respond("200 OK", fields, path.as_bytes()).await;
@@ -54,12 +59,12 @@ async fn fetched(backend: &Backend, client: &mut Client, path: &str, fields: &st
     (asked, client.response().await)
 }
 
-pub(super) async fn get(client: &mut Client, path: &str, fields: &str) -> Response {
+pub(crate) async fn get(client: &mut Client, path: &str, fields: &str) -> Response {
     client.request("GET", path, fields).await;
     client.response().await
 }
 
-fn text(response: &Response) -> &str {
+pub(crate) fn text(response: &Response) -> &str {
     std::str::from_utf8(&response.content).unwrap()
 }
 

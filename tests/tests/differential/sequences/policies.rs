@@ -5,7 +5,7 @@ use crate::sequence::{Request, Sequence, Step, sequence};
 const FRESH: &str = "Cache-Control: max-age=60";
 
 pub(crate) fn all() -> Vec<Sequence> {
-    [values(), client_side(), backend_side()].concat()
+    [values(), client_side(), backend_side(), marks(), anew(), times()].concat()
 }
 
 fn of(name: &'static str) -> Sequence {
@@ -98,8 +98,15 @@ fn backend_side() -> Vec<Sequence> {
             .get("")
             .get("")
             .shows(&["first", "then", "grace"]),
-        of("policy-uncacheable").ok(FRESH, "one").ok(FRESH, "two").get("").get(""),
-        of("policy-passed").ok(FRESH, "one").ok(FRESH, "two").get("").get(""),
+        of("policy-uncacheable").ok(FRESH, "one").ok(FRESH, "two").get("").get("").shows(&["known"]),
+        of("policy-passed").ok(FRESH, "one").ok(FRESH, "two").get("").get("").shows(&["known"]),
+        of("policy-method").ok(FRESH, "one").ok(FRESH, "two").get("As: HEAD"),
+        of("policy-fields")
+            .ok("Cache-Control: max-age=60\nETag: \"a\"\nContent-Type: a/b\nGone: x\nOther: x", "one")
+            .get("")
+            .get("If-None-Match: \"a\"")
+            .get("Range: bytes=1-1")
+            .shows(&["made", "gone", "other", "content-type"]),
         of("policy-set-cookie")
             .ok("Cache-Control: max-age=60\nSet-Cookie: a=b", "one")
             .ok(FRESH, "two")
@@ -123,5 +130,116 @@ fn backend_side() -> Vec<Sequence> {
             .get("")
             .get("Cookie: a=b")
             .get("Authorization: Basic x"),
+    ]
+}
+
+/// Hit-for-miss and hit-for-pass.
+fn marks() -> Vec<Sequence> {
+    let for_long = "Cache-Control: max-age=60\nFor: long";
+    let for_short = "Cache-Control: max-age=60\nFor: short";
+    let known = ["known"];
+    vec![
+        of("policy-hitpass").ok(for_long, "one").ok(FRESH, "two").ok(FRESH, "three").get("").get("").get(""),
+        of("policy-hitpass-short")
+            .ok(for_short, "one")
+            .ok(FRESH, "two")
+            .ok(FRESH, "three")
+            .get("")
+            .get("")
+            .later()
+            .get("")
+            .get(""),
+        of("policy-hitmiss")
+            .ok(for_long, "one")
+            .ok(for_long, "two")
+            .ok(FRESH, "three")
+            .get("")
+            .get("")
+            .get("")
+            .get(""),
+        of("policy-hitmiss-short").ok(for_short, "one").ok(FRESH, "two").get("").later().get("").get(""),
+        of("policy-hitmiss-grace")
+            .ok("Cache-Control: max-age=60\nFor: short, grace", "one")
+            .ok(FRESH, "two")
+            .get("")
+            .later()
+            .get("")
+            .get(""),
+        of("policy-hitmiss-together").ok(for_long, "one").ok(for_long, "two").get("").together(3),
+    ]
+    .into_iter()
+    .map(|sequence| sequence.shows(&known).passes(&known))
+    .collect()
+}
+
+/// What is fetched though it is stored, or somebody else fetches it.
+fn anew() -> Vec<Sequence> {
+    let validated = "Cache-Control: max-age=60\nETag: \"a\"";
+    let together = |fields| Step::Together(Request { method: "GET", tail: "", fields }, 3);
+    vec![
+        of("policy-anew")
+            .ok(validated, "one")
+            .ok(validated, "two")
+            .closed()
+            .ok(validated, "four")
+            .get("")
+            .get("Anew: 1")
+            .get("")
+            .get("Anew: 1")
+            .get("")
+            .later()
+            .get("Young: 1")
+            .get("")
+            .shows(&["made"]),
+        of("policy-anew-together").ok(FRESH, "one").step(together("Anew: 1")).get(""),
+        of("policy-busy").ok(FRESH, "one").step(together("Busy: 1")).get(""),
+    ]
+}
+
+/// Times below a second, and grace.
+fn times() -> Vec<Sequence> {
+    let behind = ["behind"];
+    let validated = "ETag: \"a\"";
+    vec![
+        of("policy-below").ok("", "one").get("").get("").shows(&["lives", "grace"]),
+        of("policy-grace")
+            .ok(validated, "one")
+            .closed()
+            .ok("ETag: \"b\"", "three")
+            .get("")
+            .later()
+            .get("Strict: 1")
+            .behind()
+            .until("three")
+            .shows(&["made"])
+            .passes(&behind),
+        of("policy-grace-strict")
+            .ok(validated, "one")
+            .ok("ETag: \"b\"", "two")
+            .get("")
+            .later()
+            .get("Strict: 1")
+            .get("Strict: 1")
+            .passes(&behind),
+        of("policy-grace-retry")
+            .ok("", "one")
+            .closed()
+            .closed()
+            .ok("", "four")
+            .get("")
+            .later()
+            .behind()
+            .until("four")
+            .passes(&behind),
+        of("policy-grace-busy")
+            .ok("", "one")
+            .answers(503, "Cache-Control: max-age=0", "busy")
+            .ok("", "three")
+            .get("")
+            .later()
+            .behind()
+            .until("three")
+            .passes(&behind),
+        of("policy-grace-waiting").closed().together(3).shows(&["made"]).passes(&behind),
     ]
 }

@@ -12,10 +12,10 @@ fn record() -> Record {
     fields.push("ETag", "\"a\"");
     fields.push("Vary", "accept");
     let freshness = Freshness {
-        lifetime_s: 60,
+        lifetime_ms: 60_000,
         born_ms: 1_700_000_000_000,
-        while_revalidate_s: 5,
-        if_error_s: 6,
+        while_revalidate_ms: 5_000,
+        if_error_ms: 6_000,
         must_revalidate: false,
         immutable: true,
     };
@@ -67,17 +67,17 @@ fn a_header_as_it_lies_on_disk() {
         writeln!(dump, "{:04x}  {hex:<48} {text}", at * 16).unwrap();
     }
     expect![[r#"
-        0000  74 68 61 6c 77 65 67 00 02 00 00 00 00 10 00 00  thalweg.........
-        0010  fa 43 f0 77 74 d7 87 f0 01 00 16 00 00 00 07 00  .C.wt...........
+        0000  74 68 61 6c 77 65 67 00 03 00 00 00 00 10 00 00  thalweg.........
+        0010  e8 95 45 ea 88 d7 1d 59 01 00 16 00 00 00 07 00  ..E....Y........
         0020  00 00 00 00 00 00 e0 93 04 00 00 00 00 00 00 00  ................
         0030  04 00 c8 00 02 00 11 00 00 00 6d 65 64 69 61 2e  ..........media.
         0040  65 78 61 6d 70 6c 65 2f 61 3f 62 03 00 1d 00 00  example/a?b.....
         0050  00 04 00 45 54 61 67 03 00 00 00 22 61 22 04 00  ...ETag...."a"..
         0060  56 61 72 79 06 00 00 00 61 63 63 65 70 74 04 00  Vary....accept..
         0070  0f 00 00 00 06 00 61 63 63 65 70 74 03 00 00 00  ......accept....
-        0080  61 2f 62 05 00 21 00 00 00 3c 00 00 00 00 00 00  a/b..!...<......
-        0090  00 00 68 e5 cf 8b 01 00 00 05 00 00 00 00 00 00  ..h.............
-        00a0  00 06 00 00 00 00 00 00 00 02 06 00 10 00 00 00  ................
+        0080  61 2f 62 05 00 21 00 00 00 60 ea 00 00 00 00 00  a/b..!...`......
+        0090  00 00 68 e5 cf 8b 01 00 00 88 13 00 00 00 00 00  ..h.............
+        00a0  00 70 17 00 00 00 00 00 00 02 06 00 10 00 00 00  .p..............
         00b0  01 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff  ................
     "#]]
     .assert_eq(&dump);
@@ -158,7 +158,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             let (surrogate, purge, stale_ms) = purges;
             let sliced = content_bytes % 4 == 0;
             let (length, content_bytes) = (content_bytes, if sliced { 0 } else { content_bytes });
-            let ([lifetime_s, born_ms, while_revalidate_s, if_error_s], must_revalidate, immutable) =
+            let ([lifetime_ms, born_ms, while_revalidate_ms, if_error_ms], must_revalidate, immutable) =
                 freshness;
             sums[0] = u64::from(status);
             let lines = selection.into_iter().map(|(name, value)| (name.into(), value)).collect();
@@ -169,10 +169,10 @@ fn any_record() -> impl Strategy<Value = Record> {
                 surrogate,
                 length: Some(length),
                 freshness: Freshness {
-                    lifetime_s,
+                    lifetime_ms,
                     born_ms,
-                    while_revalidate_s,
-                    if_error_s,
+                    while_revalidate_ms,
+                    if_error_ms,
                     must_revalidate,
                     immutable,
                 },

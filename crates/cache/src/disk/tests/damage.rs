@@ -160,7 +160,7 @@ fn a_head_that_was_torn_leaves_the_one_before() {
         let place = Place::new();
         let cache = place.open(GIB);
         let mut first = miss(&cache, "a");
-        let freshness = Freshness { lifetime_s: 0, ..head(7, &[]).freshness };
+        let freshness = Freshness { lifetime_ms: 0, ..head(7, &[]).freshness };
         first.begin(Head { freshness, ..head(7, &[("ETag", "\"a\"")]) }, 0);
         first.append(Bytes::from_static(b"content"), 0).unwrap();
         first.complete();

@@ -10,7 +10,7 @@ use crate::purge::{Ban, What};
 fn tagged(length: usize, tag: &str) -> Head {
     let surrogate = [("Surrogate-Key", tag)].into_iter().collect();
     let head = head(length, &[("ETag", "\"a\"")]);
-    Head { surrogate, freshness: Freshness { while_revalidate_s: 600, ..head.freshness }, ..head }
+    Head { surrogate, freshness: Freshness { while_revalidate_ms: 600_000, ..head.freshness }, ..head }
 }
 
 fn store_tagged(cache: &Arc<Cache>, key: &str, tag: &str) {

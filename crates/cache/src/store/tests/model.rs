@@ -120,15 +120,16 @@ proptest! {
                             fills.extend(fill.map(begun));
                         }
                         Lookup::Pass => prop_assert_eq!(pending, 0),
+                        Lookup::HitMiss(..) => prop_assert!(false, "no policy marks a key"),
                         Lookup::Nothing => prop_assert!(false, "nobody asked for that"),
                     }
                 }
                 Step::Begin { fill, max_age, length, private: is_private } => {
                     if let Some(driven) = driven(fill).map(|at| &mut fills[at]).filter(|f| f.left.is_none()) {
-                        let private = is_private.then_some(Private { reason: "private", lasting: false });
+                        let private = is_private.then_some(Private { reason: "private", lasting: Lasting::No });
                         let mut head = Head { private, ..head_for(driven.key, max_age, Some(length)) };
                         // Half of them may be served stale for a while.
-                        head.freshness.while_revalidate_s = u64::from(max_age % 2) * 3;
+                        head.freshness.while_revalidate_ms = u64::from(max_age % 2) * 3000;
                         driven.fill.begin(head, 0);
                         driven.left = Some(length);
                         driven.pending = false;
@@ -166,7 +167,7 @@ proptest! {
                     let stale = |at: &usize| fills[*at].stale.is_some() && fills[*at].left.is_none();
                     if let Some(at) = driven(fill).filter(stale) {
                         let Driven { key, fill, stale: Some(stale), .. } = fills.swap_remove(at) else { unreachable!() };
-                        let updated = if is_private { private(false) } else { head_for(key, 2, None) };
+                        let updated = if is_private { private(Lasting::No) } else { head_for(key, 2, None) };
                         let mut told = false;
                         fill.validated(&stale, updated, |_| told = true);
                         prop_assert!(told);

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn tagged(tags: &str) -> Head {
     let surrogate = [("Surrogate-Key", tags)].into_iter().collect();
     let mut head = Head { surrogate, ..head(60, Some(1)) };
-    head.freshness.while_revalidate_s = 60;
+    head.freshness.while_revalidate_ms = 60_000;
     head
 }
 
@@ -76,7 +76,7 @@ fn a_soft_purge_makes_stale_and_validation_makes_fresh_again() {
         let Lookup::Refresh(stored, Some(fill)) = look_up(&cache, key, 69_999) else {
             panic!("{key}: not stale")
         };
-        assert_eq!(stored.freshness().lifetime_s, 10);
+        assert_eq!(stored.freshness().lifetime_ms, 10_000);
         drop(fill);
         let Lookup::Stale(fill, _reader, stored) = look_up(&cache, key, 70_000) else {
             panic!("{key}: stale for too long")
