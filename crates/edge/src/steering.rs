@@ -179,6 +179,7 @@ pub(crate) fn tag(tag: Tag) -> LineTag {
         Tag::Error => LineTag::Error,
         Tag::Timestamp => LineTag::Timestamp,
         Tag::Acl => LineTag::Acl,
+        Tag::FetchError => LineTag::FetchError,
     }
 }
 

@@ -165,6 +165,8 @@ words! {
         Timestamp = "Timestamp",
         /// Which entry of an access list matched.
         Acl = "VCL_acl",
+        /// Why a fetch failed.
+        FetchError = "FetchError",
     }
 }
 

@@ -88,7 +88,8 @@ async fn attempt(
         request.drop_content();
     }
     let Some(route) = policy.route(&mut request.head, worker.cache()) else {
-        return make(worker, fill, request, policy, (503, Some(b"no backend is healthy".to_vec())));
+        let failed = failed(policy, "no backend is healthy".into());
+        return make(worker, fill, request, policy, failed);
     };
     request.route = route;
     let asked_ms = now_ms();
@@ -102,11 +103,17 @@ async fn attempt(
     let exchange = match started {
         Ok(exchange) => exchange,
         Err(failure) => {
-            let reason = failure.to_string().into_bytes();
-            return make(worker, fill, request, policy, (503, Some(reason)));
+            let failed = failed(policy, failure.to_string());
+            return make(worker, fill, request, policy, failed);
         }
     };
     respond(worker, fill, request, policy, exchange, asked_ms)
+}
+
+/// What a policy is told of a fetch that failed, and with it the client: where backends are is for the log alone.
+fn failed(policy: &Fetching, why: String) -> (u16, Option<Vec<u8>>) {
+    policy.tell_failure(why);
+    (503, Some(b"Backend fetch failed".to_vec()))
 }
 
 /// The policy gives the fetch up.
@@ -128,8 +135,8 @@ fn respond(
     let status = exchange.head.status;
     let was_304 = asked_about(request, status).is_some();
     if !was_304 && is_unasked(request, status) {
-        let reason = Some(b"the backend answered what was not asked".to_vec());
-        return make(worker, fill, request, policy, (503, reason));
+        let failed = failed(policy, "the backend answered what was not asked".into());
+        return make(worker, fill, request, policy, failed);
     }
     let (mut beresp, native, length) = as_it_came(worker, request, &exchange.head, asked_ms);
     if !request.head.method.is_safe() && matches!(status, 200..400) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_cache::Cache;
 use thalweg_http::{RequestHead, ResponseHead};
 use thalweg_policy::step::Action;
-use thalweg_policy::task::{Backend, Client, Fetch, Kept, Object, Session, Workspace};
+use thalweg_policy::task::{Backend, Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
 use thalweg_policy::{Sub, Task};
 
 use super::Loaded;
@@ -64,6 +64,11 @@ impl Fetching {
     pub(crate) fn behind(mut self: Box<Self>) -> Box<Self> {
         self.fetch.is_bgfetch = true;
         self
+    }
+
+    /// Logs why the fetch has failed.
+    pub(crate) fn tell_failure(&self, text: String) {
+        lock(&self.lines).push(Line { tag: Tag::FetchError, text });
     }
 
     /// Counts a retry, unless it is one too many.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use thalweg_edge::{Config, Edge, LoadError};
+use thalweg_record::LineTag;
 
 use crate::policy::{File, edge, get};
 use crate::ranges::{FRESH, partial};
@@ -98,5 +99,27 @@ async fn vcl_backend_fetch_is_run_for_the_slices_that_are_fetched() {
     fetch.send(partial(500_000..600_000, LENGTH, FRESH)).await;
     assert_eq!(client.response().await.content, content(500_010, 10));
     assert_eq!(log.recv().await.unwrap().lines.iter().count(), 1);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_failed_fetch_is_told_to_the_log_and_not_to_the_client() {
+    let backend = Backend::new().await;
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = gone.port();
+    let text = format!(
+        r#"backend gone {{ .host = "127.0.0.1"; .port = "{port}"; }}
+        sub vcl_recv {{ set req.backend_hint = gone; }}"#
+    );
+    let edge = edge(&backend, &text);
+    let mut log = edge.records.follow();
+    let response = edge.get("/a", "").await;
+    let page = String::from_utf8(response.content.clone()).unwrap();
+    assert!(response.status == 503 && page.contains("Backend fetch failed"), "{page}");
+    assert!(!page.contains("127.0.0.1"), "{page}");
+    let record = log.recv().await.unwrap();
+    let line = record.lines.iter().next().unwrap();
+    assert_eq!(line.tag, LineTag::FetchError);
+    assert!(line.text.contains(&gone.to_string()), "{}", line.text);
     edge.stop().await;
 }

@@ -74,6 +74,8 @@ pub enum Tag {
     Timestamp,
     /// An ACL with `+log`.
     Acl,
+    /// Why a fetch failed, which its response does not tell.
+    FetchError,
 }
 
 /// A line for the log.
