@@ -211,8 +211,12 @@ fn every_function() {
     let calls = calls();
     let mut text = String::new();
     for module in MODULES {
-        let classes = module.classes.iter().map(|class| (class.name, class.methods));
-        for (owner, functions) in std::iter::once((module.name, module.functions)).chain(classes) {
+        let owner = |class: &'static str| {
+            // The class `blob` of the module `blob`.
+            if class == module.name { format!("{class}.{class}") } else { class.to_owned() }
+        };
+        let classes = module.classes.iter().map(|class| (owner(class.name), class.methods));
+        for (owner, functions) in std::iter::once((module.name.to_owned(), module.functions)).chain(classes) {
             for function in functions {
                 let name = format!("{owner}.{}", function.name);
                 let (sub, call) = calls.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not run"));
@@ -228,6 +232,7 @@ fn every_function() {
                 );
                 let (mut program, _) = build(&policy).unwrap_or_else(|report| panic!("{policy}\n{report}"));
                 let mut bench = Bench::default();
+                bench.original = Some(bench.req.clone());
                 let made = program.init(&mut bench.task());
                 let result = made.and_then(|_| bench.run(&program, *sub));
                 let failed = result.err().map(|failure| format!(" failed: {failure}")).unwrap_or_default();

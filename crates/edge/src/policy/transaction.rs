@@ -126,7 +126,7 @@ impl Transaction {
     pub(crate) fn run(&mut self, sub: Sub, heads: Heads<'_>, stream: &TcpStream, worker: &Worker) -> Action {
         let Self {
             loaded,
-            received: _,
+            received,
             req,
             client,
             fetch,
@@ -142,6 +142,7 @@ impl Transaction {
             sub,
             &mut Task {
                 now_s: now_ms() as f64 / 1e3,
+                original: heads.bereq.is_none().then_some(received),
                 req: Some(req),
                 bereq: heads.bereq,
                 beresp: None,
@@ -152,7 +153,7 @@ impl Transaction {
                 object,
                 session,
                 connection: &mut Socket { stream, steering, common: worker.steering() },
-                host: &Process { cache: worker.cache(), backends: &loaded.backends },
+                host: &Process { cache: worker.cache(), loaded },
                 log: &mut lock(lines),
                 kept,
                 workspace,
@@ -222,6 +223,7 @@ impl Transaction {
             identity: self.client.identity.clone(),
             xid: self.client.xid,
             time_s: self.client.time_s,
+            hash_data: self.client.hash_data.clone(),
             ..Client::default()
         };
         Box::new(Fetching::new(
