@@ -67,7 +67,8 @@ struct Tree<'s> {
 impl Tree<'_> {
     fn line(&mut self, span: Span, node: &str) {
         let (place, indent) = (self.sources.place(span), self.depth * 2);
-        writeln!(self.text, "{:indent$}{node} [{}:{}]", "", place.line, place.column).expect("a String grows");
+        writeln!(self.text, "{:indent$}{node} [{}:{}]", "", place.line, place.column)
+            .expect("a String grows");
     }
 
     fn within(&mut self, children: impl FnOnce(&mut Self)) {

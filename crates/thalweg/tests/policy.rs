@@ -23,19 +23,13 @@ fn check(files: &[(&str, &str)], expected: Expect) {
 #[test]
 fn a_right_policy() {
     let right = "vcl 4.1;\nbackend b { .host = \"::1\"; }\nsub vcl_recv { return (hash); }\n";
-    check(
-        &[("right.vcl", right)],
-        expect![[]],
-    );
+    check(&[("right.vcl", right)], expect![[]]);
 }
 
 #[test]
 fn a_warning_is_told_and_changes_nothing() {
     let unused = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\n";
-    check(
-        &[("unused.vcl", unused)],
-        expect![[]],
-    );
+    check(&[("unused.vcl", unused)], expect![[]]);
 }
 
 #[test]
@@ -53,10 +47,7 @@ sub vcl_recv {
 }
 sub helper { unset req.url; }
 "#;
-    check(
-        &[("wrong.vcl", wrong)],
-        expect![[]],
-    );
+    check(&[("wrong.vcl", wrong)], expect![[]]);
 }
 
 #[test]
@@ -87,7 +78,8 @@ fn a_file_that_is_not_there() {
 #[test]
 fn vcl_fini_is_run_when_a_policy_is_discarded_or_the_edge_ends() {
     let directory = Directory::new();
-    let text = "vcl 4.1; import std; backend b none; sub vcl_fini { std.log(\"the end of NAME\"); return (ok); }";
+    let text =
+        "vcl 4.1; import std; backend b none; sub vcl_fini { std.log(\"the end of NAME\"); return (ok); }";
     let first = directory.write("first.vcl", &text.replace("NAME", "first"));
     let second = directory.write("second.vcl", &text.replace("NAME", "second"));
     let policy = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", first.to_str().unwrap()];

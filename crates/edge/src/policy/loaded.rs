@@ -123,7 +123,8 @@ impl Compiled {
         };
         let main = File { name: path.display().to_string(), text };
         let (mut program, warnings) =
-            thalweg_policy::compile(main, &mut loader, &known(labels, geo.is_some())).map_err(LoadError::Faults)?;
+            thalweg_policy::compile(main, &mut loader, &known(labels, geo.is_some()))
+                .map_err(LoadError::Faults)?;
         init(&mut program).map_err(LoadError::Init)?;
         Ok(Self { path: path.to_owned(), program, geo, warnings })
     }

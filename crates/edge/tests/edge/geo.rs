@@ -74,21 +74,31 @@ async fn a_policy_reads_city_and_network_and_a_changed_file_with_the_next_load()
             ("2001:db8::/32", city("IS", "Iceland", "Akureyri")),
         ],
     ));
-    let networks =
-        File::new(database("GeoLite2-ASN", &[("127.0.0.0/29", network(64_496, "An organization of a long name"))]));
+    let networks = File::new(database(
+        "GeoLite2-ASN",
+        &[("127.0.0.0/29", network(64_496, "An organization of a long name"))],
+    ));
     let backend = Backend::new().await;
     let geoip = vec![cities.0.clone(), networks.0.clone()];
-    let edge = Edge::bind(Config { geoip, policy: Some(policy.0.clone()), ..config(backend.address) }).unwrap();
+    let edge =
+        Edge::bind(Config { geoip, policy: Some(policy.0.clone()), ..config(backend.address) }).unwrap();
     let policies = edge.policies();
     let edge = TestEdge::run(edge);
     let bergen = "Bergen/EU/NO/Norway/60.390/-5.320/7/5003/46 64496/An organization of a long name -";
     assert_eq!(told(&edge, [127, 0, 0, 4]).await, bergen);
     assert_eq!(told(&edge, [127, 0, 0, 7]).await, bergen);
-    assert_eq!(told(&edge, [127, 0, 0, 1]).await, UNKNOWN.replace(" 0/ ", " 64496/An organization of a long name "));
+    assert_eq!(
+        told(&edge, [127, 0, 0, 1]).await,
+        UNKNOWN.replace(" 0/ ", " 64496/An organization of a long name ")
+    );
     assert_eq!(told(&edge, [127, 0, 0, 9]).await, "//SE//0.000/0.000/0// 0/ -");
     assert_eq!(told(&edge, [127, 0, 0, 10]).await, UNKNOWN);
 
-    std::fs::write(&cities.0, database("GeoLite2-City", &[("127.0.0.9/32", city("DK", "Denmark", "Aarhus"))])).unwrap();
+    std::fs::write(
+        &cities.0,
+        database("GeoLite2-City", &[("127.0.0.9/32", city("DK", "Denmark", "Aarhus"))]),
+    )
+    .unwrap();
     assert_eq!(told(&edge, [127, 0, 0, 4]).await, bergen);
     policies.load("second", &policy.0).await.unwrap();
     policies.activate("second").unwrap();

@@ -261,7 +261,9 @@ const FUNCTIONS: &[Function] = &[
         }
         Ok(Value::Void)
     }),
-    function("late_100_continue", &[needs("late", Type::Bool)], Type::Void, Subs::CLIENT, |_| Ok(Value::Void)),
+    function("late_100_continue", &[needs("late", Type::Bool)], Type::Void, Subs::CLIENT, |_| {
+        Ok(Value::Void)
+    }),
     function("rollback", &[needs("h", Type::Http)], Type::Void, Subs::REQUEST, |call| {
         let Some(message) = call.message(0) else { return Ok(Value::Void) };
         call.task.roll_back(message)?;

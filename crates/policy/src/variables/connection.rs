@@ -17,10 +17,8 @@ macro_rules! tcpi {
 /// A text of the database; unset where it knows none.
 macro_rules! geo {
     ($name:literal, $field:ident) => {
-        Variable::new($name, Type::String, Subs::CLIENT, |task| {
-            Ok(Value::maybe(geo(task).$field.as_deref()))
-        })
-        .ours()
+        Variable::new($name, Type::String, Subs::CLIENT, |task| Ok(Value::maybe(geo(task).$field.as_deref())))
+            .ours()
     };
 }
 

@@ -188,7 +188,12 @@ impl Default for Bench {
             obj: beresp.clone(),
             resp: beresp.clone(),
             beresp,
-            client: Client { time_s: 784_111_777.25, xid: 5, hash_data: b"/live/a/seg-1.m4s?b=2&a=1\0media.example:8080\0".into(), ..Client::default() },
+            client: Client {
+                time_s: 784_111_777.25,
+                xid: 5,
+                hash_data: b"/live/a/seg-1.m4s?b=2&a=1\0media.example:8080\0".into(),
+                ..Client::default()
+            },
             fetch: Fetch { ttl_s: 60.0, grace_s: 10.0, xid: 6, time_s: 784_111_777.5, ..Fetch::default() },
             object: Object {
                 age_s: 3.0,

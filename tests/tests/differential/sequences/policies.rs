@@ -39,9 +39,10 @@ fn values() -> Vec<Sequence> {
 
 fn more_values() -> Vec<Sequence> {
     vec![
-        of("policy-types").ok(FRESH, "one").get("").passes(&[
-            "real", "duration", "time", "bool", "ip", "int", "bytes", "backend", "adjacent", "joined",
-        ]),
+        of("policy-types")
+            .ok(FRESH, "one")
+            .get("")
+            .passes(&["real", "duration", "time", "bool", "ip", "int", "bytes", "backend", "joined"]),
         of("policy-regsub").ok(FRESH, "one").get("Latin: h\u{e9}h").passes(&[
             "empty-match",
             "empty-text",
@@ -73,20 +74,22 @@ fn more_values() -> Vec<Sequence> {
             .get("")
             .passes(&["int", "real", "duration", "bytes", "time", "grown", "ttl"]),
         of("policy-pure").ok(FRESH, "one").get("").passes(&[
-            "integer", "real", "duration", "bytes", "round", "convert", "sort", "strlen", "strstr", "upper",
-            "fnmatch", "strftime", "port", "syntax", "exists", "healthy",
+            "integer", "real", "duration", "bytes", "round", "convert", "sort", "strstr", "upper", "fnmatch",
+            "strftime", "port", "syntax", "exists", "healthy",
         ]),
-        of("policy-blob")
-            .ok(FRESH, "one")
-            .get("")
-            .passes(&["encode", "decode", "object", "length", "equal"]),
+        of("policy-blob").ok(FRESH, "one").get("").passes(&["encode", "decode", "object", "length", "equal"]),
         of("policy-cookies")
             .ok(FRESH, "one")
             .get("Cookie: a=1; b=2;c=3; _x=y; quoted=\"q w\"; empty=; =nameless; bare; a=again")
-            .passes(&["get", "isset", "get-re", "all", "changed", "filtered", "kept", "rest", "clean", "date"]),
-        of("policy-digest").ok(FRESH, "one").ok(FRESH, "two").get_at("a", "").get_at("a", "More: 1").passes(&[
-            "digest", "length", "bedigest",
-        ]),
+            .passes(&[
+                "get", "isset", "get-re", "all", "changed", "filtered", "kept", "rest", "clean", "date",
+            ]),
+        of("policy-digest")
+            .ok(FRESH, "one")
+            .ok(FRESH, "two")
+            .get_at("a", "")
+            .get_at("a", "More: 1")
+            .passes(&["digest", "length", "bedigest"]),
     ]
 }
 
@@ -138,9 +141,30 @@ fn client_side() -> Vec<Sequence> {
 
 fn backend_side() -> Vec<Sequence> {
     let directors = [
-        "turns1", "turns2", "turns3", "turns4", "last", "one1", "one2", "hashed1", "hashed2", "hashed3",
-        "hashed4", "within", "none", "ring1", "ring2", "ring3", "ring4", "ring1-alt", "later1", "later2",
-        "later3", "later1-alt", "by", "by-alt",
+        "turns1",
+        "turns2",
+        "turns3",
+        "turns4",
+        "last",
+        "one1",
+        "one2",
+        "hashed1",
+        "hashed2",
+        "hashed3",
+        "hashed4",
+        "within",
+        "none",
+        "ring1",
+        "ring2",
+        "ring3",
+        "ring4",
+        "ring1-alt",
+        "later1",
+        "later2",
+        "later3",
+        "later1-alt",
+        "by",
+        "by-alt",
     ];
     let of_directors = directors
         .iter()

@@ -82,9 +82,7 @@ const METHODS: &[Function] = &[
     function("get_key", &[], Type::Int, Subs::ALL, |call| {
         Ok(Value::Int(i64::from(of(call).key(call.task)?)))
     }),
-    function("get_alt", &[], Type::Int, Subs::ALL, |call| {
-        Ok(Value::Int(of(call).alternative.unwrap_or(0)))
-    }),
+    function("get_alt", &[], Type::Int, Subs::ALL, |call| Ok(Value::Int(of(call).alternative.unwrap_or(0)))),
     function("get_warmup", &[], Type::Real, Subs::ALL, |call| {
         Ok(Value::Real(of(call).warmup.unwrap_or(-1.0)))
     }),
@@ -184,9 +182,9 @@ pub(super) fn of_set(set: u32, program: &Program, task: &Task<'_>) -> Parameters
     let changed = task.kept.shard_sets.iter().find(|changed| changed.set == set);
     match changed {
         Some(changed) => changed.parameters.clone(),
-        None => Asked::new(program, set)
-            .map(|asked| asked.object::<Parameters>().clone())
-            .unwrap_or_default(),
+        None => {
+            Asked::new(program, set).map(|asked| asked.object::<Parameters>().clone()).unwrap_or_default()
+        }
     }
 }
 
