@@ -144,13 +144,27 @@ fn directors_within_directors() {
 }
 
 #[test]
+fn a_director_takes_no_backend_that_is_none() {
+    for none in ["nowhere", "directors.lookup(\"nosuch\")"] {
+        for class in ["round_robin", "fallback", "shard"] {
+            let text = format!(
+                "vcl 4.1; import directors; backend a {{ .host = \"::1\"; }} backend nowhere none;
+                 sub vcl_init {{ new d = directors.{class}(); d.add_backend(a); d.add_backend({none}); }}"
+            );
+            let failure = program(&text).init(&mut Bench::default().task()).expect_err("it fails");
+            assert!(failure.to_string().contains("none cannot be added to a director"), "{failure}");
+        }
+    }
+}
+
+#[test]
 fn requests_are_rolled_back() {
     let program = program(
         r#"vcl 4.1; import std; backend b none;
         sub vcl_recv { set req.url = "/b"; unset req.http.x-two; set req.http.host = "other"; std.rollback(req); }
         sub vcl_backend_fetch { set bereq.url = "/b"; set bereq.http.new = "1"; std.rollback(bereq); }
         sub vcl_backend_response { set bereq.method = "HEAD"; std.rollback(bereq); }
-        sub vcl_pipe { std.rollback(bereq); }"#,
+        sub vcl_pipe { std.rollback(req); }"#,
     );
     let mut bench = Bench::default();
     let before = bench.req.clone();
@@ -161,7 +175,7 @@ fn requests_are_rolled_back() {
     }
     bench.original = None;
     let failure = bench.run(&program, Sub::Pipe).expect_err("what it was is not known").to_string();
-    assert!(failure.contains("bereq cannot be rolled back here"), "{failure}");
+    assert!(failure.contains("req cannot be rolled back here"), "{failure}");
 }
 
 #[test]

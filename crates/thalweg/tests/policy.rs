@@ -23,13 +23,24 @@ fn check(files: &[(&str, &str)], expected: Expect) {
 #[test]
 fn a_right_policy() {
     let right = "vcl 4.1;\nbackend b { .host = \"::1\"; }\nsub vcl_recv { return (hash); }\n";
-    check(&[("right.vcl", right)], expect![[]]);
+    check(&[("right.vcl", right)], expect![[r#"
+        status 0
+        right.vcl: no error found
+    "#]]);
 }
 
 #[test]
 fn a_warning_is_told_and_changes_nothing() {
     let unused = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\n";
-    check(&[("unused.vcl", unused)], expect![[]]);
+    check(&[("unused.vcl", unused)], expect![[r#"
+        status 0
+        unused.vcl: no error found
+        warning: acl nobody is not used
+         --> unused.vcl:3:5
+          |
+        3 | acl nobody { "192.0.2.1"; }
+          |     ^^^^^^
+    "#]]);
 }
 
 #[test]
@@ -47,7 +58,76 @@ sub vcl_recv {
 }
 sub helper { unset req.url; }
 "#;
-    check(&[("wrong.vcl", wrong)], expect![[]]);
+    check(&[("wrong.vcl", wrong)], expect![[r#"
+        status 1
+        error: a backend has no .prot
+         --> wrong.vcl:3:29
+          |
+        3 | backend b { .host = "::1"; .prot = "80"; }
+          |                             ^^^^
+          = did you mean port?
+
+        error: unknown variable req.urll
+         --> wrong.vcl:5:9
+          |
+        5 |     set req.urll = "/";
+          |         ^^^^^^^^
+          = did you mean req.url?
+
+        error: beresp.ttl cannot be read in vcl_recv
+         --> wrong.vcl:6:24
+          |
+        6 |     set req.http.ttl = beresp.ttl;
+          |                        ^^^^^^^^^^
+          = allowed in: vcl_backend_response, vcl_backend_error
+
+        error: expected DURATION, found STRING
+         --> wrong.vcl:7:19
+          |
+        7 |     set req.ttl = "five";
+          |                   ^^^^^^
+          = std.duration(TEXT, FALLBACK) makes a DURATION of it
+
+        error: not a regular expression: missing closing parenthesis, at byte 3
+         --> wrong.vcl:8:19
+          |
+        8 |     if (req.url ~ "a(b") { return (lookup); }
+          |                   ^^^^^
+
+        error: lookup cannot be returned in vcl_recv
+         --> wrong.vcl:8:36
+          |
+        8 |     if (req.url ~ "a(b") { return (lookup); }
+          |                                    ^^^^^^
+          = allowed in: vcl_hash
+
+        error: std has no function lgo
+         --> wrong.vcl:9:5
+          |
+        9 |     std.lgo("here");
+          |     ^^^^^^^
+          = did you mean log?
+
+        error: unknown subroutine helpr
+          --> wrong.vcl:10:10
+           |
+        10 |     call helpr;
+           |          ^^^^^
+           = did you mean helper?
+
+        warning: sub helper is never called
+          --> wrong.vcl:12:5
+           |
+        12 | sub helper { unset req.url; }
+           |     ^^^^^^
+
+        error: req.url cannot be unset
+          --> wrong.vcl:12:20
+           |
+        12 | sub helper { unset req.url; }
+           |                    ^^^^^^^
+           = headers can be unset, and bereq.body
+    "#]]);
 }
 
 #[test]
@@ -63,16 +143,41 @@ fn a_fault_in_what_is_included_names_that_file() {
         let error = String::from_utf8(output.stderr).unwrap();
         expected.assert_eq(&format!("status {}\n{error}", output.status.code().unwrap()));
     };
-    told(expect![[]]);
+    told(expect![[r#"
+        status 1
+        error: unknown variable req.urll
+         --> parts/second.vcl:2:9
+          |
+        2 |     set req.urll = "/";
+          |         ^^^^^^^^
+          = did you mean req.url?
+    "#]]);
     std::fs::remove_file(directory.path().join("parts/second.vcl")).unwrap();
-    told(expect![[]]);
+    told(expect![[r#"
+        status 1
+        error: cannot include "second.vcl": parts/second.vcl: No such file or directory (os error 2)
+         --> parts/first.vcl:1:9
+          |
+        1 | include "second.vcl";
+          |         ^^^^^^^^^^^^
+
+        error: unknown subroutine second
+         --> parts/first.vcl:2:18
+          |
+        2 | sub first { call second; }
+          |                  ^^^^^^
+          = allowed here: first
+    "#]]);
 }
 
 #[test]
 fn a_file_that_is_not_there() {
     let output = thalweg(&["check", "/nosuch/a.vcl"]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    expect![[]].assert_eq(&format!("status {}\n{error}", output.status.code().unwrap()));
+    expect![[r#"
+        status 1
+        thalweg: /nosuch/a.vcl: No such file or directory (os error 2)
+    "#]].assert_eq(&format!("status {}\n{error}", output.status.code().unwrap()));
 }
 
 #[test]

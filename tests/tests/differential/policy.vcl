@@ -6,7 +6,11 @@ import blob;
 import cookie;
 import directors;
 
-backend sick none;
+backend sick {
+    .host = "127.0.0.1";
+    .port = "1";
+    .probe = { .url = "/"; .initial = 0; .threshold = 1; .window = 1; .interval = 1h; .timeout = 1s; }
+}
 
 acl here { "127.0.0.0"/8; ! "127.0.0.2"; }
 

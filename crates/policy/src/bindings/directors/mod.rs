@@ -17,7 +17,7 @@ use crate::modules::directors::{Fallback, RoundRobin, Weighted, weighted};
 use crate::step::{Sub, Subs};
 use crate::task::{Backend, Message, Task};
 use crate::types::Type;
-use crate::value::Value;
+use crate::value::{Failure, Value};
 
 const INIT: Subs = Subs::of(&[Sub::Init]);
 const BACKEND: Argument = needs("backend", Type::Backend);
@@ -40,7 +40,7 @@ const ROUND_ROBIN: Class = Class {
     new: |_| Ok(Box::new(RoundRobin::<Backend>::default()) as Instance),
     methods: &[
         function("add_backend", &[BACKEND], Type::Void, INIT, |call| {
-            let backend = backend(call);
+            let backend = added(call)?;
             call.object_mut::<RoundRobin<Backend>>().add(backend).map_err(failed)?;
             Ok(Value::Void)
         }),
@@ -67,7 +67,7 @@ const FALLBACK: Class = Class {
     new: |call| Ok(Box::new(Fallback::<Backend>::new(call.bool(0) == Some(true))) as Instance),
     methods: &[
         function("add_backend", &[BACKEND], Type::Void, INIT, |call| {
-            let backend = backend(call);
+            let backend = added(call)?;
             call.object_mut::<Fallback<Backend>>().add(backend).map_err(failed)?;
             Ok(Value::Void)
         }),
@@ -133,7 +133,7 @@ const ADD_WEIGHTED: Function = function(
     Type::Void,
     INIT,
     |call| {
-        let (backend, weight) = (backend(call), call.real(1).unwrap_or(1.0));
+        let (backend, weight) = (added(call)?, call.real(1).unwrap_or(1.0));
         call.object_mut::<Weighted<Backend>>().add(backend, weight).map_err(failed)?;
         Ok(Value::Void)
     },
@@ -144,6 +144,18 @@ const REMOVE_WEIGHTED: Function = function("remove_backend", &[BACKEND], Type::V
     call.object_mut::<Weighted<Backend>>().remove(&backend);
     Ok(Value::Void)
 });
+
+/// The backend to add. One that is none, as `directors.lookup` gives it for a name that nothing has, is a failure as in
+/// Varnish.
+fn added(call: &Call<'_, '_>) -> Result<Backend, Failure> {
+    let backend = backend(call);
+    let is_none = match backend {
+        Backend::None => true,
+        Backend::Declared(index) => call.program.backends()[index as usize].address.is_none(),
+        Backend::Director(_) => false,
+    };
+    if is_none { Err(Failure::new("none cannot be added to a director")) } else { Ok(backend) }
+}
 
 fn backend(call: &Call<'_, '_>) -> Backend {
     call.backend(0).unwrap_or_default()

@@ -4,7 +4,7 @@
 //! client's side and in `vcl_init` it gives the director alone, as in Varnish.
 
 use super::parameters::{self, Parameters};
-use super::{BACKEND, INIT, url};
+use super::{BACKEND, INIT, added, url};
 use crate::bindings::failed;
 use crate::functions::{Argument, Asked, Call, Class, Default, Director, Function, Instance, function};
 use crate::functions::{may, needs, with};
@@ -88,7 +88,7 @@ const METHODS: &[Function] = &[
         Type::Bool,
         INIT,
         |call| {
-            let backend = call.backend(0).unwrap_or_default();
+            let backend = added(call)?;
             let ident = match call.maybe_text(1) {
                 Some(ident) => String::from_utf8_lossy(ident).into_owned(),
                 None => call.backend_name(backend).to_owned(),
@@ -123,8 +123,7 @@ const METHODS: &[Function] = &[
     }),
     function(
         "reconfigure",
-        // As many as REPLICAS_DEFAULT.
-        &[with("replicas", Type::Int, Default::Int(67))],
+        &[with("replicas", Type::Int, Default::Int(REPLICAS_DEFAULT))],
         Type::Bool,
         INIT,
         |call| {
