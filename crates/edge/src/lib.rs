@@ -49,7 +49,7 @@ pub use admin::record_stream;
 pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::Records;
-pub use policy::{LoadError, Policies, Told};
+pub use policy::{GeoError, LoadError, Policies, Told};
 pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};
 pub use thalweg_cache::rules::Rules;

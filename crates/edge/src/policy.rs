@@ -3,6 +3,7 @@
 //! - [`loaded`]: programs by name, compiled from files, one of them active.
 //! - [`transaction`]: a client's request: what its subroutines work on, and what they have decided.
 //! - [`fetching`]: the same on the backend's side, for a fetch.
+//! - [`geo`]: databases of where clients are.
 //! - [`host`] and [`socket`]: what a policy may ask of the process and of the client's connection.
 //!
 //! Without a policy none of this is touched: the rules of RFC 9111 alone say what happens.
@@ -11,12 +12,15 @@
 //! **Invariant:** whatever a program does ends that one request at most, with 503 and a line in the log.
 
 mod fetching;
+mod geo;
 mod host;
 mod loaded;
 mod socket;
 mod transaction;
 
 pub(crate) use fetching::Fetching;
+pub use geo::GeoError;
+pub(crate) use geo::GeoFiles;
 pub(crate) use loaded::{Compiled, Loaded};
 pub use loaded::{LoadError, Policies, Told};
 pub(crate) use transaction::{Heads, Instead, Transaction};

@@ -20,7 +20,7 @@ use crate::backend::Backends;
 use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
-use crate::policy::{Compiled, LoadError, Policies};
+use crate::policy::{Compiled, GeoError, GeoFiles, LoadError, Policies};
 use crate::steering;
 use crate::worker::{Shared, Worker};
 
@@ -48,6 +48,8 @@ pub enum BindError {
     Disk(PathBuf, io::Error),
     /// The congestion control of client connections.
     CongestionControl(thalweg_tcp::Error),
+    /// A database of where clients are.
+    Geo(GeoError),
     /// The policy.
     Policy(LoadError),
 }
@@ -71,6 +73,7 @@ impl fmt::Display for BindError {
                 write!(f, "cannot store responses in {}: {error}", directory.display())
             }
             Self::CongestionControl(error) => error.fmt(f),
+            Self::Geo(error) => error.fmt(f),
             Self::Policy(error) => error.fmt(f),
         }
     }
@@ -125,8 +128,9 @@ impl Edge {
         let backends = Arc::new(Backends::new(&config.backends, &config.timeouts, threads));
         let steering = Arc::new(steering::Common::new(config.steering_size_bytes_min));
         let (node, connections) = (Node::new(), Arc::default());
-        let policies = Arc::new(Policies::new(backends.clone()));
-        let policy = config.policy.as_deref().map(|path| Compiled::from_file(path, Vec::new())).transpose();
+        let geo = GeoFiles::open(&config.geoip).map_err(BindError::Geo)?;
+        let policies = Arc::new(Policies::new(backends.clone(), geo));
+        let policy = config.policy.as_deref().map(|path| policies.compile(path)).transpose();
         let policy = policy.map_err(BindError::Policy)?;
         let shared = Arc::new(Shared { config, cache, backends, node, log, policies, connections, steering });
         Ok(Self { shared, listeners, admin, log: writer, address, policy })

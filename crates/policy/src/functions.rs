@@ -58,12 +58,48 @@ pub struct Class {
     pub methods: &'static [Function],
     /// What is left to do once `vcl_init` has ended.
     pub ready: Option<fn(&mut dyn Any)>,
-    /// For a director: the backend that it gives now, to one who asks for content.
-    pub resolve: Option<Resolve>,
+    /// For one that stands for a backend.
+    pub director: Option<Director>,
 }
 
-/// Which backend a director gives for a task.
-pub type Resolve = fn(&dyn Any, &mut Task<'_>) -> Backend;
+/// What a director is asked.
+#[derive(Debug)]
+pub struct Director {
+    /// Which backend it gives now, to one who asks for content.
+    pub resolve: fn(Asked<'_>, &mut Task<'_>) -> Backend,
+    /// All that it may give; it is healthy if one of them is.
+    pub members: fn(Asked<'_>) -> Vec<Backend>,
+}
+
+/// An object that is asked outside of a call.
+#[derive(Clone, Copy)]
+pub struct Asked<'p> {
+    pub(crate) program: &'p Program,
+    pub(crate) index: u32,
+    object: &'p (dyn Any + Send + Sync),
+}
+
+impl<'p> Asked<'p> {
+    /// The object of this index, if `vcl_init` has made it.
+    pub(crate) fn new(program: &'p Program, index: u32) -> Option<Asked<'p>> {
+        let object = &**program.instances.get(index as usize)?.as_ref()?;
+        Some(Asked { program, index, object })
+    }
+
+    /// The object.
+    ///
+    /// # Panics
+    /// If `T` is not what the class makes: the row is wrong.
+    pub fn object<T: Any>(&self) -> &'p T {
+        self.object.downcast_ref().expect("an object is of its class")
+    }
+}
+
+impl std::fmt::Debug for Asked<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Asked({})", self.index)
+    }
+}
 
 /// One argument of a function.
 #[derive(Debug)]
@@ -219,6 +255,19 @@ impl<'c, 't> Call<'c, 't> {
     pub fn backend(&self, index: usize) -> Option<Backend> {
         match self.argument(index)? {
             Value::Backend(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Whether there is a value at all.
+    pub(crate) fn is_given(&self, index: usize) -> bool {
+        self.argument(index).is_some()
+    }
+
+    /// The set of parameters that a BLOB stands for, by its object.
+    pub(crate) fn parameters(&self, index: usize) -> Option<u32> {
+        match self.argument(index)? {
+            Value::Parameters(object) => Some(*object),
             _ => None,
         }
     }

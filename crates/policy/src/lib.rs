@@ -22,6 +22,8 @@ mod eval;
 pub mod fault;
 mod files;
 pub mod functions;
+#[cfg(test)]
+mod golden;
 mod lex;
 pub mod modules;
 mod parse;

@@ -33,6 +33,8 @@ pub enum Value<'v> {
     Text(Option<Cow<'v, [u8]>>),
     /// BLOB
     Blob(Cow<'v, [u8]>),
+    /// BLOB that stands for a `directors.shard_param`, by its object; it has no octets.
+    Parameters(u32),
     /// BACKEND
     Backend(Backend),
     /// STEVEDORE, by its name.

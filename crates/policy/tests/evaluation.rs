@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use common::{Bench, program, request};
 use expect_test::{Expect, expect};
 use thalweg_policy::step::Action;
@@ -49,6 +51,131 @@ fn texts() {
     value("{\"a\"b\"} + \"\"\"c\"d\"\"\"", expect![[r#"Hash a"bc"d []"#]]);
     value("-(-5) + -2", expect!["Hash 3 []"]);
     value("-1.0004", expect!["Hash -1.000 []"]);
+}
+
+#[test]
+fn the_host_is_asked_once_where_a_client_is_and_only_if_the_policy_asks() {
+    let program = program(
+        r#"vcl 4.1; backend b none;
+        sub vcl_recv { if (req.http.ask) { set req.http.seen = client.geo.city + client.as.number; } }
+        sub vcl_deliver { if (req.http.ask && client.geo.country_code == "NO") { set resp.http.seen = "yes"; } }"#,
+    );
+    let mut bench = Bench::default();
+    for (ask, asked) in [(false, 0), (true, 1)] {
+        if ask {
+            bench.req.fields.push("Ask", "1");
+        }
+        for sub in [Sub::Recv, Sub::Deliver] {
+            bench.run(&program, sub).expect("it runs");
+        }
+        assert_eq!(bench.host.geo_asked.load(Relaxed), asked);
+    }
+    assert_eq!(bench.resp.fields.get("seen"), Some(&b"yes"[..]));
+}
+
+/// Shard directors that share a set of parameters: what is set for one fetch counts where the director is asked.
+#[test]
+fn a_set_of_parameters_counts_for_directors_that_are_asked_later() {
+    let program = {
+        let text = r#"vcl 4.1; import directors;
+            backend a { .host = "::1"; }
+            backend b { .host = "::2"; }
+            sub vcl_init {
+                new p = directors.shard_param();
+                new d = directors.shard();
+                d.add_backend(a); d.add_backend(b);
+                d.associate(p.use());
+                # What is set after it was associated counts too.
+                p.set(by = KEY, key = 5, healthy = IGNORE);
+            }
+            sub vcl_recv { set req.backend_hint = d.backend(resolve = LAZY); }
+            sub vcl_backend_fetch {
+                if (bereq.http.alt) { p.set(alt = 1); }
+                if (bereq.http.own) { set bereq.backend = d.backend(resolve = LAZY, alt = 0); }
+            }"#;
+        let mut program = program(text);
+        program.init(&mut Bench::default().task()).expect("it begins");
+        program
+    };
+    let asked = |fields: &str| {
+        let req = request(&format!("GET /a HTTP/1.1\nHost: a{fields}"));
+        let mut bench = Bench { bereq: req.clone(), req, ..Bench::default() };
+        bench.run(&program, Sub::Recv).expect("it runs");
+        bench.fetch.backend = bench.client.backend_hint;
+        bench.run(&program, Sub::BackendFetch).expect("it runs");
+        let backend = bench.fetch.backend;
+        let index = program.resolve(backend, &mut bench.task()).expect("a backend");
+        program.backends()[index as usize].name.as_str()
+    };
+    let (plain, other) = (asked(""), asked("\nAlt: 1"));
+    assert_ne!(plain, other);
+    assert_eq!(asked("\nAlt: 1\nOwn: 1"), plain);
+    assert_eq!(asked(""), plain, "what one fetch sets is its own");
+}
+
+/// A member that is a director is as healthy as what is in it, and asking moves nothing on.
+#[test]
+fn directors_within_directors() {
+    let mut program = program(
+        r#"vcl 4.1; import directors; import std;
+        backend well { .host = "::1"; }
+        backend sick { .host = "::2"; }
+        backend spare { .host = "::3"; }
+        sub vcl_init {
+            new none = directors.round_robin(); none.add_backend(sick);
+            new turns = directors.round_robin(); turns.add_backend(well); turns.add_backend(spare);
+            new all = directors.fallback(); all.add_backend(none.backend()); all.add_backend(turns.backend());
+        }
+        sub vcl_recv {
+            set req.http.seen = std.healthy(none.backend()) + " " + std.healthy(turns.backend()) + " "
+                + std.healthy(turns.backend()) + " " + std.healthy(all.backend());
+            set req.backend_hint = all.backend();
+        }"#,
+    );
+    program.init(&mut Bench::default().task()).expect("it begins");
+    let mut bench = Bench::default();
+    for name in ["well", "spare", "well"] {
+        bench.run(&program, Sub::Recv).expect("it runs");
+        assert_eq!(bench.req.fields.get("seen"), Some(&b"false true true true"[..]));
+        let backend = bench.client.backend_hint;
+        let index = program.resolve(backend, &mut bench.task()).expect("a backend");
+        assert_eq!(program.backends()[index as usize].name, name);
+    }
+}
+
+#[test]
+fn a_director_takes_no_backend_that_is_none() {
+    for none in ["nowhere", "directors.lookup(\"nosuch\")"] {
+        for class in ["round_robin", "fallback", "shard"] {
+            let text = format!(
+                "vcl 4.1; import directors; backend a {{ .host = \"::1\"; }} backend nowhere none;
+                 sub vcl_init {{ new d = directors.{class}(); d.add_backend(a); d.add_backend({none}); }}"
+            );
+            let failure = program(&text).init(&mut Bench::default().task()).expect_err("it fails");
+            assert!(failure.to_string().contains("none cannot be added to a director"), "{failure}");
+        }
+    }
+}
+
+#[test]
+fn requests_are_rolled_back() {
+    let program = program(
+        r#"vcl 4.1; import std; backend b none;
+        sub vcl_recv { set req.url = "/b"; unset req.http.x-two; set req.http.host = "other"; std.rollback(req); }
+        sub vcl_backend_fetch { set bereq.url = "/b"; set bereq.http.new = "1"; std.rollback(bereq); }
+        sub vcl_backend_response { set bereq.method = "HEAD"; std.rollback(bereq); }
+        sub vcl_pipe { std.rollback(req); }"#,
+    );
+    let mut bench = Bench::default();
+    let before = bench.req.clone();
+    bench.original = Some(before.clone());
+    for sub in [Sub::Recv, Sub::BackendFetch, Sub::BackendResponse] {
+        bench.run(&program, sub).expect("it runs");
+        assert_eq!((&bench.req, &bench.bereq), (&before, &before), "{sub}");
+    }
+    bench.original = None;
+    let failure = bench.run(&program, Sub::Pipe).expect_err("what it was is not known").to_string();
+    assert!(failure.contains("req cannot be rolled back here"), "{failure}");
 }
 
 #[test]
@@ -220,6 +347,7 @@ fn the_built_in_policy() {
     assert_eq!(recv("GET / HTTP/1.0"), Ok(Action::Hash));
 
     let mut bench = Bench { req: request("GET /a HTTP/1.1\nHost: A.b"), ..Bench::default() };
+    bench.client.hash_data.clear();
     assert_eq!(bench.run(&program, Sub::Hash), Ok(Action::Lookup));
     assert_eq!(bench.client.hash_data, b"/a\0a.b\0");
     assert_eq!(bench.run(&program, Sub::Hit), Ok(Action::Deliver));

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Bench, build};
+use common::{Bench, build, request};
 use expect_test::expect_file;
 use thalweg_policy::Sub;
 use thalweg_policy::bindings::MODULES;
@@ -44,11 +44,12 @@ fn message(sub: Sub) -> &'static str {
 
 fn run(version: &str, sub: Sub, statements: &str) -> (Bench, String) {
     let text = format!(
-        "vcl {version};\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n\
+        "vcl {version}; import blob; import std;\nbackend b {{ .host = \"::1\"; }}\nbackend other {{ .host = \"::2\"; }}\n\
          sub unused {{ set req.backend_hint = other; }}\nsub {sub} {{\n{statements}\n}}"
     );
     let (program, _) = build(&text).unwrap_or_else(|report| panic!("{text}\n{report}"));
     let mut bench = Bench::default();
+    bench.original = Some(request("GET /as/it/came HTTP/1.1\nHost: came.example"));
     let result = match bench.run(&program, sub) {
         Ok(_) => String::new(),
         Err(failure) => format!(" failed: {failure}"),
@@ -70,13 +71,16 @@ fn variable(variable: &Variable, version: &str) -> String {
     let mut line = format!("{:<36} {:<9}", variable.name, variable.kind.as_str());
     let mut is_run = false;
     let out = |sub| format!("{}.http.X-Seen", message(sub));
-    // HTTP and BLOB have no text; that they are taken as arguments is shown with the functions.
     if let Some(sub) = variable.read.iter().next() {
         is_run = true;
-        if !matches!(variable.kind, Type::Http | Type::Blob) {
-            let (bench, failed) = run(version, sub, &format!("set {} = \"\" + {name};", out(sub)));
-            line.push_str(&format!(" {}{failed}", seen(&bench, sub, "X-Seen")));
-        }
+        let read = match variable.kind {
+            // These have no text of their own.
+            Type::Blob => format!("set {} = blob.encode(HEX, blob = {name});", out(sub)),
+            Type::Http => format!("std.rollback({name}); set {} = {}.url;", out(sub), message(sub)),
+            _ => format!("set {} = \"\" + {name};", out(sub)),
+        };
+        let (bench, failed) = run(version, sub, &read);
+        line.push_str(&format!(" {}{failed}", seen(&bench, sub, "X-Seen")));
     }
     if let Some(sub) = variable.set.iter().next() {
         is_run = true;
@@ -113,7 +117,7 @@ fn variable(variable: &Variable, version: &str) -> String {
         };
         line.push_str(&format!(" unset {gone}{failed}"));
     }
-    assert!(is_run || matches!(variable.kind, Type::Http | Type::Blob), "{} is run", variable.name);
+    assert!(is_run, "{} is run", variable.name);
     line.push('\n');
     line
 }
@@ -211,8 +215,12 @@ fn every_function() {
     let calls = calls();
     let mut text = String::new();
     for module in MODULES {
-        let classes = module.classes.iter().map(|class| (class.name, class.methods));
-        for (owner, functions) in std::iter::once((module.name, module.functions)).chain(classes) {
+        let owner = |class: &'static str| {
+            // The class `blob` of the module `blob`.
+            if class == module.name { format!("{class}.{class}") } else { class.to_owned() }
+        };
+        let classes = module.classes.iter().map(|class| (owner(class.name), class.methods));
+        for (owner, functions) in std::iter::once((module.name.to_owned(), module.functions)).chain(classes) {
             for function in functions {
                 let name = format!("{owner}.{}", function.name);
                 let (sub, call) = calls.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not run"));
@@ -228,6 +236,7 @@ fn every_function() {
                 );
                 let (mut program, _) = build(&policy).unwrap_or_else(|report| panic!("{policy}\n{report}"));
                 let mut bench = Bench::default();
+                bench.original = Some(bench.req.clone());
                 let made = program.init(&mut bench.task());
                 let result = made.and_then(|_| bench.run(&program, *sub));
                 let failed = result.err().map(|failure| format!(" failed: {failure}")).unwrap_or_default();

@@ -260,6 +260,7 @@ fn bind_edge(edge: &config::Edge, origin: Option<SocketAddr>) -> Result<Edge, Fa
         BindError::Log(..) => edge.log.fault(failure.to_string()),
         BindError::Memory(..) => edge.memory.fault(failure.to_string()),
         BindError::Disk(..) => edge.disk.as_ref().expect("it is what was opened").fault(failure.to_string()),
+        BindError::Geo(_) => edge.geoip.as_ref().expect("it is what was read").fault(failure.to_string()),
         BindError::Policy(_) => {
             edge.policy.as_ref().expect("it is what was loaded").fault(failure.to_string())
         }
@@ -286,6 +287,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             bytes_max: disk.value.size.bytes,
         }),
         policy: edge.policy.as_ref().map(|policy| policy.value.clone()),
+        geoip: edge.geoip.as_ref().map(|files| files.value.clone()).unwrap_or_default(),
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value.0)),
         congestion_control: match edge.congestion_control.value {
             Congestion::System => None,

@@ -48,7 +48,9 @@ impl Server {
         );
         std::fs::create_dir_all(&directory)?;
         let at = backend.address;
-        let scripted = format!("backend scripted {{ .host = \"{}\"; .port = \"{}\"; }}", at.ip(), at.port());
+        let named =
+            |name| format!("backend {name} {{ .host = \"{}\"; .port = \"{}\"; }}", at.ip(), at.port());
+        let scripted = format!("{}\n{}", named("scripted"), named("twin"));
         let file = directory.join("policy.vcl");
         std::fs::write(&file, format!("vcl 4.1;\n{scripted}\n{}", policy.unwrap_or_default()))?;
         let mut command = match proxy {

@@ -26,6 +26,8 @@ pub(crate) struct Fetching {
     pub(crate) fetch: Fetch,
     client: Client,
     session: Box<Session>,
+    /// The request to the backend before `vcl_backend_fetch` had it.
+    original: Option<RequestHead>,
     lines: Lines,
     kept: Kept,
     workspace: Workspace,
@@ -57,7 +59,7 @@ impl Fetching {
         };
         let random = now_ms() ^ client.xid.rotate_left(33);
         let (kept, workspace) = (Kept::default(), Workspace::default());
-        Self { loaded, fetch, client, session, lines, kept, workspace, random }
+        Self { loaded, fetch, client, session, original: None, lines, kept, workspace, random }
     }
 
     /// Nobody waits for it.
@@ -114,6 +116,9 @@ impl Fetching {
         beresp: Option<&mut ResponseHead>,
         cache: &Arc<Cache>,
     ) -> Action {
+        if sub == Sub::BackendFetch && self.fetch.retries == 0 {
+            self.original.get_or_insert_default().clone_from(bereq);
+        }
         let loaded = self.loaded.clone();
         self.with_task(bereq, beresp, cache, |task| loaded.program.run(sub, task)).unwrap_or_else(|failure| {
             tracing::warn!(policy = loaded.name, %sub, %failure, "policy failed");
@@ -128,9 +133,10 @@ impl Fetching {
         cache: &Arc<Cache>,
         work: impl FnOnce(&mut Task<'_>) -> T,
     ) -> T {
-        let Self { loaded, fetch, client, session, lines, kept, workspace, random } = self;
+        let Self { loaded, fetch, client, session, original, lines, kept, workspace, random } = self;
         work(&mut Task {
             now_s: now_ms() as f64 / 1e3,
+            original: original.as_ref(),
             req: None,
             bereq: Some(bereq),
             beresp,
@@ -141,7 +147,7 @@ impl Fetching {
             object: &Object::default(),
             session,
             connection: &mut NoConnection,
-            host: &Process { cache, backends: &loaded.backends },
+            host: &Process { cache, loaded },
             log: &mut lock(lines),
             kept,
             workspace,

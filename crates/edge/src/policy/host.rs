@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use thalweg_cache::tags::xkeys;
 use thalweg_cache::{Ban, Cache, Expression, What};
-use thalweg_policy::task::{Host, Storage};
+use thalweg_policy::task::{Geo, Host, Storage};
 
-use crate::backend::PolicyBackends;
+use super::Loaded;
 use crate::now_ms;
 
 /// Bytes of a file that a policy reads.
@@ -20,16 +21,16 @@ const TAGS_MAX: usize = 1024;
 /// The process, to a policy.
 pub(super) struct Process<'a> {
     pub(super) cache: &'a Arc<Cache>,
-    pub(super) backends: &'a PolicyBackends,
+    pub(super) loaded: &'a Loaded,
 }
 
 impl Host for Process<'_> {
     fn is_healthy(&self, backend: u32) -> bool {
-        self.backends.is_healthy(backend)
+        self.loaded.backends.is_healthy(backend)
     }
 
     fn changed_s(&self, backend: u32) -> f64 {
-        self.backends.changed_s(backend)
+        self.loaded.backends.changed_s(backend)
     }
 
     fn storage(&self, name: &str) -> Storage {
@@ -47,6 +48,10 @@ impl Host for Process<'_> {
                 Storage { free_bytes: free * slab, used_bytes: (all - free) * slab, is_happy: true }
             }
         }
+    }
+
+    fn geo(&self, address: IpAddr) -> Option<Geo> {
+        self.loaded.geo.as_ref()?.find(address)
     }
 
     fn environment(&self, name: &str) -> Option<String> {

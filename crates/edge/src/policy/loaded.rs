@@ -12,6 +12,7 @@ use thalweg_policy::source::FILE_BYTES_MAX;
 use thalweg_policy::task::{Alone, Client, Fetch, Kept, Object, Session, Workspace};
 use thalweg_policy::{Action, File, Known, Program, Report, Sub, Task};
 
+use super::geo::{GeoError, GeoFiles, Geography};
 use super::socket::NoConnection;
 use crate::backend::{Backends, PolicyBackends};
 use crate::now_ms;
@@ -27,6 +28,7 @@ pub(crate) struct Loaded {
     pub(crate) loaded_ms: u64,
     pub(crate) program: Program,
     pub(crate) backends: PolicyBackends,
+    pub(crate) geo: Option<Arc<Geography>>,
 }
 
 /// A policy that was compiled, before it has backends.
@@ -34,6 +36,7 @@ pub(crate) struct Loaded {
 pub(crate) struct Compiled {
     path: PathBuf,
     program: Program,
+    geo: Option<Arc<Geography>>,
     pub(crate) warnings: Report,
 }
 
@@ -41,6 +44,7 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 pub struct Policies {
     backends: Arc<Backends>,
+    geo: Option<Arc<GeoFiles>>,
     active: ArcSwapOption<Loaded>,
     all: Mutex<BTreeMap<String, Arc<Loaded>>>,
 }
@@ -71,6 +75,8 @@ pub enum LoadError {
     Init(String),
     /// Its backends cannot be used.
     Backends(String),
+    /// A database of where clients are, as it is now.
+    Geo(GeoError),
     /// There is one of this name.
     Taken(String),
     /// There is none of this name.
@@ -90,6 +96,7 @@ impl fmt::Display for LoadError {
             Self::Faults(report) => report.fmt(f),
             Self::Init(reason) => write!(f, "vcl_init failed: {reason}"),
             Self::Backends(reason) => f.write_str(reason),
+            Self::Geo(error) => error.fmt(f),
             Self::Taken(name) => write!(f, "there is a policy {name:?} already"),
             Self::Unknown(name) => write!(f, "there is no policy {name:?}"),
             Self::Active(name) => write!(f, "{name:?} is the active policy: use another before"),
@@ -103,7 +110,12 @@ impl std::error::Error for LoadError {}
 
 impl Compiled {
     /// Compiles a file and what it includes, and runs its `vcl_init`.
-    pub(crate) fn from_file(path: &Path, labels: Vec<String>) -> Result<Self, LoadError> {
+    pub(crate) fn from_file(
+        path: &Path,
+        labels: Vec<String>,
+        geo: Option<&GeoFiles>,
+    ) -> Result<Self, LoadError> {
+        let geo = geo.map(GeoFiles::now).transpose().map_err(LoadError::Geo)?;
         let text = read(path).map_err(|error| LoadError::Read(path.to_owned(), error))?;
         // Beside the file that names it.
         let mut loader = |named: &str, from: &str| {
@@ -114,22 +126,23 @@ impl Compiled {
         };
         let main = File { name: path.display().to_string(), text };
         let (mut program, warnings) =
-            thalweg_policy::compile(main, &mut loader, &known(labels)).map_err(LoadError::Faults)?;
+            thalweg_policy::compile(main, &mut loader, &known(labels, geo.is_some()))
+                .map_err(LoadError::Faults)?;
         init(&mut program).map_err(LoadError::Init)?;
-        Ok(Self { path: path.to_owned(), program, warnings })
+        Ok(Self { path: path.to_owned(), program, geo, warnings })
     }
 }
 
 /// What the machine has that a policy may name.
-fn known(labels: Vec<String>) -> Known {
+fn known(labels: Vec<String>, has_geo: bool) -> Known {
     let available = thalweg_tcp::congestion::available().ok();
     Known {
         congestion_algorithms: available.map(|names| names.iter().map(ToString::to_string).collect()),
+        has_geo: Some(has_geo),
         // The memory, by the names that Varnish gives its own, and the disk tier.
         storages: ["s0", "Transient", "disk"].map(str::to_owned).into(),
         labels: Some(labels),
         resolve: Some(resolve),
-        ..Known::default()
     }
 }
 
@@ -149,9 +162,36 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 fn init(program: &mut Program) -> Result<(), String> {
+    match outside_of_requests(Sub::Init, |task| program.init(task)) {
+        Ok(Action::Ok) => Ok(()),
+        Ok(Action::Fail { reason }) => {
+            Err(reason
+                .map_or_else(|| "it says so".into(), |text| String::from_utf8_lossy(&text).into_owned()))
+        }
+        Ok(_) => Err("it ended without ok".into()),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+impl Drop for Loaded {
+    /// `vcl_fini`, once the policy was discarded and no request runs through it any more.
+    fn drop(&mut self) {
+        if !self.program.is_written(Sub::Fini) {
+            return;
+        }
+        let ended = outside_of_requests(Sub::Fini, |task| self.program.run(Sub::Fini, task));
+        if let Err(failure) = ended {
+            tracing::warn!(policy = self.name, sub = %Sub::Fini, %failure, "policy failed");
+        }
+    }
+}
+
+/// Runs what belongs to no request; what it logs is told.
+fn outside_of_requests<T>(sub: Sub, work: impl FnOnce(&mut Task<'_>) -> T) -> T {
     let mut log = Vec::new();
-    let action = program.init(&mut Task {
+    let result = work(&mut Task {
         now_s: now_ms() as f64 / 1e3,
+        original: None,
         req: None,
         bereq: None,
         beresp: None,
@@ -169,22 +209,14 @@ fn init(program: &mut Program) -> Result<(), String> {
         random: &mut now_ms(),
     });
     for line in &log {
-        tracing::info!(tag = ?line.tag, text = line.text, sub = %Sub::Init, "policy");
+        tracing::info!(tag = ?line.tag, text = line.text, %sub, "policy");
     }
-    match action {
-        Ok(Action::Ok) => Ok(()),
-        Ok(Action::Fail { reason }) => {
-            Err(reason
-                .map_or_else(|| "it says so".into(), |text| String::from_utf8_lossy(&text).into_owned()))
-        }
-        Ok(_) => Err("it ended without ok".into()),
-        Err(failure) => Err(failure.to_string()),
-    }
+    result
 }
 
 impl Policies {
-    pub(crate) fn new(backends: Arc<Backends>) -> Self {
-        Self { backends, active: ArcSwapOption::empty(), all: Mutex::default() }
+    pub(crate) fn new(backends: Arc<Backends>, geo: Option<GeoFiles>) -> Self {
+        Self { backends, geo: geo.map(Arc::new), active: ArcSwapOption::empty(), all: Mutex::default() }
     }
 
     /// The policy that new requests run through.
@@ -204,14 +236,20 @@ impl Policies {
     /// What is wrong with it; nothing has changed then.
     pub async fn load(&self, name: &str, path: &Path) -> Result<Report, LoadError> {
         let labels: Vec<_> = self.all().keys().cloned().collect();
-        let path = path.to_owned();
-        let compiled = tokio::task::spawn_blocking(move || Compiled::from_file(&path, labels)).await;
+        let (path, geo) = (path.to_owned(), self.geo.clone());
+        let compiled =
+            tokio::task::spawn_blocking(move || Compiled::from_file(&path, labels, geo.as_deref())).await;
         self.add(name, compiled.expect("no policy panics")?).await
+    }
+
+    /// Compiles the policy that the edge begins with.
+    pub(crate) fn compile(&self, path: &Path) -> Result<Compiled, LoadError> {
+        Compiled::from_file(path, Vec::new(), self.geo.as_deref())
     }
 
     /// Adds a policy that was compiled.
     pub(crate) async fn add(&self, name: &str, compiled: Compiled) -> Result<Report, LoadError> {
-        let Compiled { path, program, warnings } = compiled;
+        let Compiled { path, program, geo, warnings } = compiled;
         let backends = PolicyBackends::load(&self.backends, program.backends(), program.probes()).await;
         let backends = backends.map_err(|error| LoadError::Backends(error.to_string()))?;
         let mut all = self.all();
@@ -221,7 +259,7 @@ impl Policies {
         if all.len() == LOADED_MAX {
             return Err(LoadError::TooMany);
         }
-        let loaded = Loaded { name: name.to_owned(), path, loaded_ms: now_ms(), program, backends };
+        let loaded = Loaded { name: name.to_owned(), path, loaded_ms: now_ms(), program, backends, geo };
         all.insert(name.to_owned(), Arc::new(loaded));
         Ok(warnings)
     }

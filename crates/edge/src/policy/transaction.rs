@@ -127,7 +127,7 @@ impl Transaction {
     pub(crate) fn run(&mut self, sub: Sub, heads: Heads<'_>, stream: &TcpStream, worker: &Worker) -> Action {
         let Self {
             loaded,
-            received: _,
+            received,
             req,
             client,
             fetch,
@@ -143,6 +143,7 @@ impl Transaction {
             sub,
             &mut Task {
                 now_s: now_ms() as f64 / 1e3,
+                original: heads.bereq.is_none().then_some(received),
                 req: Some(req),
                 bereq: heads.bereq,
                 beresp: None,
@@ -153,7 +154,7 @@ impl Transaction {
                 object,
                 session,
                 connection: &mut Socket { stream, steering, common: worker.steering() },
-                host: &Process { cache: worker.cache(), backends: &loaded.backends },
+                host: &Process { cache: worker.cache(), loaded },
                 log: &mut lock(lines),
                 kept,
                 workspace,
@@ -237,6 +238,7 @@ impl Transaction {
             time_s: self.client.time_s,
             is_hitmiss: self.client.is_hitmiss,
             is_hitpass: self.client.is_hitpass,
+            hash_data: self.client.hash_data.clone(),
             ..Client::default()
         };
         Box::new(Fetching::new(

@@ -86,6 +86,7 @@ impl Accepted {
             Sub::Recv,
             &mut Task {
                 now_s: 0.0,
+                original: None,
                 req: Some(&mut req),
                 bereq: None,
                 beresp: None,

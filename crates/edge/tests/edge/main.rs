@@ -8,6 +8,7 @@ mod conditions;
 mod connection;
 mod disk;
 mod faults;
+mod geo;
 mod hops;
 mod interim;
 mod methods;

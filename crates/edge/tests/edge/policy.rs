@@ -20,11 +20,11 @@ pub(crate) const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\
 pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
-    pub(crate) fn new(text: &str) -> Self {
+    pub(crate) fn new(content: impl AsRef<[u8]>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("thalweg-policy-{}-{}.vcl", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, content).unwrap();
         Self(path)
     }
 }

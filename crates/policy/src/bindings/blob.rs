@@ -1,7 +1,7 @@
-//! `blob` (vmod_blob(3)), without its objects.
+//! `blob` (vmod_blob(3)).
 
 use super::failed;
-use crate::functions::{Argument, Call, Default, Function, Module, function, needs, with};
+use crate::functions::{Argument, Call, Class, Default, Function, Instance, Module, function, needs, with};
 use crate::modules::blob::{self, Case, Encoding};
 use crate::step::Subs;
 use crate::types::Type;
@@ -11,7 +11,7 @@ const ENCODINGS: Type =
     Type::Enum(&["IDENTITY", "BASE64", "BASE64URL", "BASE64URLNOPAD", "BASE64CF", "HEX", "URL"]);
 const CASES: Type = Type::Enum(&["LOWER", "UPPER", "DEFAULT"]);
 
-pub(super) const MODULE: Module = Module { name: "blob", functions: FUNCTIONS, classes: &[] };
+pub(super) const MODULE: Module = Module { name: "blob", functions: FUNCTIONS, classes: &[BLOB] };
 
 const DECODING: Argument = with("decoding", ENCODINGS, Default::Word("IDENTITY"));
 const ENCODING: Argument = with("encoding", ENCODINGS, Default::Word("IDENTITY"));
@@ -64,6 +64,24 @@ const FUNCTIONS: &[Function] = &[
         },
     ),
 ];
+
+/// Octets that are decoded once, in `vcl_init`.
+const BLOB: Class = Class {
+    name: "blob",
+    arguments: &[DECODING, needs("encoded", Type::String)],
+    new: |call| Ok(Box::new(blob::decode(encoding(call, 0)?, 0, call.text(1)).map_err(failed)?) as Instance),
+    methods: &[
+        function("get", &[], Type::Blob, Subs::ALL, |call| {
+            Ok(Value::Blob(call.object::<Vec<u8>>().clone().into()))
+        }),
+        function("encode", &[ENCODING, CASE], Type::String, Subs::ALL, |call| {
+            let octets: &Vec<u8> = call.object();
+            Ok(Value::owned(blob::encode(encoding(call, 0)?, case(call, 1), octets).map_err(failed)?))
+        }),
+    ],
+    ready: None,
+    director: None,
+};
 
 fn encoding(call: &Call<'_, '_>, index: usize) -> Result<Encoding, Failure> {
     Encoding::from_name(call.word(index)).ok_or_else(|| Failure::new("there is no such encoding"))

@@ -10,6 +10,8 @@ mod tcp;
 mod thalweg;
 mod xkey;
 
+pub(crate) use directors::{Changed, Lazy};
+
 use crate::functions::Module;
 use crate::value::Failure;
 

@@ -46,7 +46,7 @@ pub(super) const MODULE: Module = Module {
         },
         methods: METHODS,
         ready: None,
-        resolve: None,
+        director: None,
     }],
 };
 

@@ -1,7 +1,7 @@
 //! `std` (vmod_std(3)).
 //!
-//! Not here: `rollback`, as the request as it came is not kept; `late_100_continue`, as content is asked for once a
-//! backend has the head. `cache_req_body` says false: content goes to the backend as it comes.
+//! `late_100_continue` changes nothing: content is always asked for once a backend has the head. `cache_req_body` says
+//! false: content goes to the backend as it comes.
 
 use super::failed;
 use crate::functions::{Call, Default, Function, Module, function, may, needs, with};
@@ -91,11 +91,9 @@ const FUNCTIONS: &[Function] = &[
     }),
     function("healthy", &[needs("be", Type::Backend)], Type::Bool, Subs::ALL, |call| {
         let backend = call.backend(0).unwrap_or_default();
-        Ok(Value::Bool(match call.program.resolve(backend, call.task) {
-            Some(index) => call.task.host.is_healthy(index),
-            // A host may have backends that no policy names.
-            None => backend == Backend::None && call.program.default_backend().is_none(),
-        }))
+        // A host may have backends that no policy names.
+        let is_configured = backend == Backend::None && call.program.default_backend().is_none();
+        Ok(Value::Bool(is_configured || call.program.is_healthy(backend, call.task.host)))
     }),
     function("port", &[needs("ip", Type::Ip)], Type::Int, Subs::ALL, |call| {
         Ok(Value::Int(call.ip(0).map_or(0, |address| i64::from(address.port()))))
@@ -261,6 +259,14 @@ const FUNCTIONS: &[Function] = &[
         if let Err(error) = call.task.connection.set_type_of_service(value) {
             call.task.tell(Tag::Error, error);
         }
+        Ok(Value::Void)
+    }),
+    function("late_100_continue", &[needs("late", Type::Bool)], Type::Void, Subs::CLIENT, |_| {
+        Ok(Value::Void)
+    }),
+    function("rollback", &[needs("h", Type::Http)], Type::Void, Subs::REQUEST, |call| {
+        let Some(message) = call.message(0) else { return Ok(Value::Void) };
+        call.task.roll_back(message)?;
         Ok(Value::Void)
     }),
     function("ban", &[needs("ban", Type::String)], Type::Bool, Subs::REQUEST, |call| {

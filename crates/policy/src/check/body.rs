@@ -118,8 +118,9 @@ impl Checker<'_> {
     }
 
     fn warn_of_geo(&mut self, variable: &Variable, span: Span) {
-        if variable.name.starts_with("client.geo.") && self.known.has_geo == Some(false) {
-            let help = Some("name a MaxMind database in the edge's settings".to_owned());
+        let is_geo = ["client.geo.", "client.as."].iter().any(|scope| variable.name.starts_with(scope));
+        if is_geo && self.known.has_geo == Some(false) {
+            let help = Some("name a MaxMind database with geoip, in the edge's settings".to_owned());
             self.faults.warning(
                 span,
                 format!("{} is always unset: there is no database", variable.name),

@@ -29,7 +29,7 @@ use crate::step::{Sub, Subs};
 pub struct Known {
     /// Congestion control algorithms that the kernel has; `None` if that is not known.
     pub congestion_algorithms: Option<Vec<String>>,
-    /// Whether there is a database for `client.geo.*`; `None` if that is not known.
+    /// Whether there is a database for `client.geo.*` and `client.as.*`; `None` if that is not known.
     pub has_geo: Option<bool>,
     /// Names of storages, for `storage.NAME`.
     pub storages: Vec<String>,

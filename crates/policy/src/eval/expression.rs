@@ -272,6 +272,7 @@ fn own(value: Value<'_>) -> Value<'static> {
         Value::Ip(value) => Value::Ip(value),
         Value::Text(text) => Value::Text(text.map(|text| Cow::Owned(text.into_owned()))),
         Value::Blob(bytes) => Value::Blob(Cow::Owned(bytes.into_owned())),
+        Value::Parameters(object) => Value::Parameters(object),
         Value::Backend(value) => Value::Backend(value),
         Value::Storage(name) => Value::Storage(name.map(|name| Cow::Owned(name.into_owned()))),
         Value::Http(message) => Value::Http(message),

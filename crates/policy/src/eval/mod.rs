@@ -4,6 +4,7 @@
 //! wrong is a [`Failure`], never a panic.
 
 mod call;
+mod director;
 mod expression;
 mod statement;
 mod text;
@@ -11,13 +12,11 @@ mod text;
 use crate::functions::Instance;
 use crate::program::Program;
 use crate::step::{Action, Sub};
-use crate::task::{Backend, Tag, Task};
+use crate::task::{Tag, Task};
 use crate::value::Failure;
 
 /// Statements of one subroutine's run.
 pub(crate) const STEPS_MAX: u32 = 10_000;
-/// Directors within directors.
-pub(crate) const DIRECTOR_DEPTH_MAX: usize = 16;
 
 /// What comes after a statement.
 enum Flow {
@@ -80,22 +79,6 @@ impl Program {
                 Err(failure)
             }
         }
-    }
-
-    /// The declared backend that `backend` stands for now: its own, or that which a director gives.
-    pub fn resolve(&self, backend: Backend, task: &mut Task<'_>) -> Option<u32> {
-        let mut backend = backend;
-        for _ in 0..DIRECTOR_DEPTH_MAX {
-            match backend {
-                Backend::None => return None,
-                Backend::Declared(index) => return Some(index),
-                Backend::Director(object) => {
-                    let resolve = self.objects.get(object as usize)?.class.resolve?;
-                    backend = resolve(&**self.instances.get(object as usize)?.as_ref()?, task);
-                }
-            }
-        }
-        None
     }
 }
 

@@ -142,7 +142,7 @@ fn write(value: &Value<'_>, program: &Program, into: &mut Vec<u8>) {
         Value::Storage(name) => into.extend_from_slice(name.as_deref().unwrap_or_default().as_bytes()),
         Value::Word(word) => into.extend_from_slice(word.as_bytes()),
         Value::Blob(bytes) => into.extend_from_slice(bytes),
-        Value::Void | Value::Header(..) | Value::Http(_) | Value::Regex(_) => {}
+        Value::Void | Value::Header(..) | Value::Http(_) | Value::Parameters(_) | Value::Regex(_) => {}
     }
 }
 

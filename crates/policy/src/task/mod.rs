@@ -4,8 +4,11 @@
 mod outside;
 mod settings;
 
+use std::sync::OnceLock;
+
 use thalweg_http::{Fields, RequestHead, ResponseHead};
 
+use crate::bindings::{Changed, Lazy};
 use crate::modules::cookie::Cookies;
 use crate::program::Header;
 use crate::value::Failure;
@@ -87,19 +90,27 @@ pub struct Line {
     pub text: String,
 }
 
-/// What modules keep from call to call within a task.
+/// What is kept from call to call within a task.
 #[derive(Debug, Default)]
 pub struct Kept {
+    /// Where the client is, once that was asked.
+    pub(crate) geo: OnceLock<Box<Geo>>,
     /// The last error of `std.ban`.
     pub(crate) ban_error: String,
     /// What `cookie.parse` found.
     pub(crate) cookies: Cookies,
+    /// What `shard.backend(resolve = LAZY, …)` was given.
+    pub(crate) shards: Vec<Lazy>,
+    /// Parameters of `shard` as this task has set them.
+    pub(crate) shard_sets: Vec<Changed>,
 }
 
 /// A subroutine's surroundings. What a subroutine has no business with may be left out: asking for it ends in a fault.
 pub struct Task<'t> {
     /// Unix seconds; the same for a whole subroutine.
     pub now_s: f64,
+    /// What [`Task::req`] was in the beginning, or on the backend's side [`Task::bereq`].
+    pub original: Option<&'t RequestHead>,
     /// The client's request.
     pub req: Option<&'t mut RequestHead>,
     /// The request to the backend.
@@ -124,7 +135,7 @@ pub struct Task<'t> {
     pub host: &'t dyn Host,
     /// Lines for the log, in order.
     pub log: &'t mut Vec<Line>,
-    /// What modules keep.
+    /// What is kept; the caller begins anew with a new request.
     pub kept: &'t mut Kept,
     /// Room for texts; keep it from task to task, so that it is allocated once.
     pub workspace: &'t mut Workspace,
@@ -186,6 +197,23 @@ impl Task<'_> {
             _ => None,
         }
         .ok_or_else(|| absent(message))
+    }
+
+    /// Makes a request what it was in the beginning.
+    ///
+    /// # Errors
+    /// Of a message that is no request, or where what it was is not known, as in `vcl_pipe`.
+    pub(crate) fn roll_back(&mut self, message: Message) -> Result<(), Failure> {
+        let request = match message {
+            Message::Bereq => self.bereq.as_deref_mut(),
+            Message::Req => self.req.as_deref_mut(),
+            _ => None,
+        };
+        let (Some(request), Some(original)) = (request, self.original) else {
+            return Err(Failure::new(format!("{} cannot be rolled back here", message.as_str())));
+        };
+        request.clone_from(original);
+        Ok(())
     }
 
     /// The fields of a message.

@@ -1,6 +1,5 @@
 //! What lies outside of a policy: the client's connection and the process, as far as it may ask them.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// The kernel's numbers of a connection, as `struct tcp_info` has them; times in µs, rates in bytes per second.
@@ -58,19 +57,21 @@ pub trait Connection {
     fn set_type_of_service(&mut self, value: u8) -> Result<(), String>;
 }
 
-/// Where a client is, as far as a database knows.
+/// Where a client is and whose network it is in, as far as a database knows.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs, reason = "the names say it; the variables' table has the rest")]
-pub struct Geo<'h> {
-    pub city: Option<Cow<'h, str>>,
-    pub continent_code: Option<Cow<'h, str>>,
-    pub country_code: Option<Cow<'h, str>>,
-    pub country_name: Option<Cow<'h, str>>,
+pub struct Geo {
+    pub as_name: Option<String>,
+    pub as_number: Option<u32>,
+    pub city: Option<String>,
+    pub continent_code: Option<String>,
+    pub country_code: Option<String>,
+    pub country_name: Option<String>,
     pub latitude: Option<f64>,
     pub longitude: Option<f64>,
-    pub metro_code: Option<u64>,
-    pub postal_code: Option<Cow<'h, str>>,
-    pub region: Option<Cow<'h, str>>,
+    pub metro_code: Option<u16>,
+    pub postal_code: Option<String>,
+    pub region: Option<String>,
 }
 
 /// What is known of a storage.
@@ -98,8 +99,8 @@ pub trait Host {
     fn storage(&self, _name: &str) -> Storage {
         Storage::default()
     }
-    /// Where an address is.
-    fn geo(&self, _address: IpAddr) -> Option<Geo<'_>> {
+    /// Where an address is. It is asked once by each task's [`Kept`](super::Kept), and only if the policy asks.
+    fn geo(&self, _address: IpAddr) -> Option<Geo> {
         None
     }
     /// A variable of the environment.

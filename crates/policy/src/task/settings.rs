@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use sha2::{Digest, Sha256};
+
 use super::Backend;
 
 /// Settings of a client's request; they live as long as it does, over restarts.
@@ -36,10 +38,8 @@ pub struct Client {
     pub time_s: f64,
     /// `req.xid`.
     pub xid: u64,
-    /// What `hash_data` was given, each followed by a NUL.
+    /// What `hash_data` was given, each followed by a NUL. Empty until then.
     pub hash_data: Vec<u8>,
-    /// `req.hash`: the digest of the key, once there is one.
-    pub hash: Vec<u8>,
     /// `resp.reason`, if it is not that of the status.
     pub reason: Option<String>,
     /// `resp.do_esi`.
@@ -52,6 +52,13 @@ pub struct Client {
     pub response_time_s: f64,
     /// `resp.body`, if the policy has made one.
     pub body: Option<Vec<u8>>,
+}
+
+impl Client {
+    /// `req.hash` and `bereq.hash`: the SHA-256 of what was hashed, as in Varnish; `None` if nothing was.
+    pub(crate) fn hash(&self) -> Option<[u8; 32]> {
+        (!self.hash_data.is_empty()).then(|| Sha256::digest(&self.hash_data).0)
+    }
 }
 
 /// Settings of a fetch.

@@ -18,14 +18,12 @@ macro_rules! tcpi {
 /// A text of the database; unset where it knows none.
 macro_rules! geo {
     ($name:literal, $field:ident) => {
-        Variable::new($name, Type::String, Subs::CLIENT, |task| {
-            Ok(Value::Text(geo(task).$field.map(|text| text.into_owned().into_bytes().into())))
-        })
-        .ours()
+        Variable::new($name, Type::String, Subs::CLIENT, |task| Ok(Value::maybe(geo(task).$field.as_deref())))
+            .ours()
     };
 }
 
-pub(super) static TABLE: [Variable; 58] = [
+pub(super) static TABLE: [Variable; 60] = [
     Variable::new("client.identity", Type::String, Subs::REQUEST, |task| {
         Ok(match &task.client.identity {
             Some(identity) => Value::text(identity),
@@ -130,6 +128,11 @@ pub(super) static TABLE: [Variable; 58] = [
     tcpi!("client.socket.tcpi_snd_mss", snd_mss),
     tcpi!("client.socket.tcpi_snd_ssthresh", snd_ssthresh),
     tcpi!("client.socket.tcpi_total_retrans", total_retrans),
+    geo!("client.as.name", as_name),
+    Variable::new("client.as.number", Type::Int, Subs::CLIENT, |task| {
+        Ok(count(geo(task).as_number.unwrap_or(0)))
+    })
+    .ours(),
     geo!("client.geo.city", city),
     geo!("client.geo.continent_code", continent_code),
     geo!("client.geo.country_code", country_code),
@@ -155,8 +158,9 @@ fn tcp_info(task: &Task<'_>) -> TcpInfo {
     task.connection.tcp_info().unwrap_or_default()
 }
 
-fn geo<'t>(task: &'t Task<'_>) -> Geo<'t> {
-    task.host.geo(task.session.client.ip()).unwrap_or_default()
+fn geo<'t>(task: &'t Task<'_>) -> &'t Geo {
+    let address = task.session.client.ip().to_canonical();
+    task.kept.geo.get_or_init(|| Box::new(task.host.geo(address).unwrap_or_default()))
 }
 
 /// What the socket refuses is told in the log; the request goes on with what there is.

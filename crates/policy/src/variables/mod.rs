@@ -1,7 +1,8 @@
 //! What a variable is: name, type, where it may be read, set and unset, and what it is in the running task.
 //!
 //! The table is in the files beside: [`request`], [`response`], [`connection`]. Nothing else knows a variable's name.
-//! Sources: vcl-var(7) of Varnish 7.1, and for `client.requests`, `client.socket.*` and `client.geo.*` Fastly's reference.
+//! Sources: vcl-var(7) of Varnish 7.1, and for `client.requests`, `client.socket.*`, `client.geo.*` and
+//! `client.as.*` Fastly's reference.
 
 mod connection;
 mod request;

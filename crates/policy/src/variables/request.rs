@@ -52,7 +52,7 @@ pub(super) static TABLE: [Variable; 45] = [
         }
         Ok(())
     }),
-    Variable::new("req.hash", Type::Blob, HASHED, |task| Ok(Value::Blob((&task.client.hash[..]).into()))),
+    Variable::new("req.hash", Type::Blob, HASHED, |task| Ok(hash(task))),
     plain!("req.hash_always_miss", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_always_miss),
     plain!("req.hash_ignore_busy", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_ignore_busy),
     plain!("req.hash_ignore_vary", Bool, Subs::CLIENT, Subs::CLIENT, client.hash_ignore_vary),
@@ -111,7 +111,7 @@ pub(super) static TABLE: [Variable; 45] = [
     ),
     plain!("bereq.connect_timeout", Duration, BEREQ, BEREQ, fetch.connect_timeout_s),
     plain!("bereq.first_byte_timeout", Duration, Subs::BACKEND, Subs::BACKEND, fetch.first_byte_timeout_s),
-    Variable::new("bereq.hash", Type::Blob, BEREQ, |task| Ok(Value::Blob((&task.client.hash[..]).into()))),
+    Variable::new("bereq.hash", Type::Blob, BEREQ, |task| Ok(hash(task))),
     Variable::headers("bereq.http.*", Message::Bereq, BEREQ, BEREQ),
     plain!("bereq.is_bgfetch", Bool, Subs::BACKEND, fetch.is_bgfetch),
     plain!("bereq.is_hitmiss", Bool, Subs::BACKEND, fetch.is_hitmiss),
@@ -129,6 +129,11 @@ pub(super) static TABLE: [Variable; 45] = [
         .set(BEREQ, |task, value| set_url(task, Message::Bereq, value)),
     Variable::new("bereq.xid", Type::String, BEREQ, |task| Ok(xid(task.fetch.xid))),
 ];
+
+/// Empty where nothing was hashed.
+fn hash(task: &Task<'_>) -> Value<'static> {
+    Value::Blob(task.client.hash().map(Vec::from).unwrap_or_default().into())
+}
 
 fn method<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
     Ok(Value::text(task.request(message)?.method_str()))

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses what it needs")]
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use thalweg_http::head::{parse_request, parse_response};
 use thalweg_http::{Limits, RequestHead, ResponseHead};
@@ -83,7 +84,10 @@ impl Connection for Wire {
 
 /// A host that knows a little.
 #[derive(Debug, Default)]
-pub struct Box1;
+pub struct Box1 {
+    /// How often it was asked where a client is.
+    pub geo_asked: AtomicU32,
+}
 
 impl Host for Box1 {
     fn is_healthy(&self, backend: u32) -> bool {
@@ -92,8 +96,11 @@ impl Host for Box1 {
     fn storage(&self, _name: &str) -> Storage {
         Storage { free_bytes: 4096, used_bytes: 1024, is_happy: true }
     }
-    fn geo(&self, _address: IpAddr) -> Option<Geo<'_>> {
+    fn geo(&self, _address: IpAddr) -> Option<Geo> {
+        self.geo_asked.fetch_add(1, Relaxed);
         Some(Geo {
+            as_name: Some("Example Net".into()),
+            as_number: Some(64_496),
             city: Some("Bergen".into()),
             continent_code: Some("EU".into()),
             country_code: Some("NO".into()),
@@ -129,6 +136,7 @@ impl Host for Box1 {
 /// Everything that a task borrows.
 pub struct Bench {
     pub now_s: f64,
+    pub original: Option<RequestHead>,
     pub req: RequestHead,
     pub bereq: RequestHead,
     pub beresp: ResponseHead,
@@ -174,12 +182,18 @@ impl Default for Bench {
         );
         Bench {
             now_s: 784_111_777.0,
+            original: None,
             bereq: req.clone(),
             req,
             obj: beresp.clone(),
             resp: beresp.clone(),
             beresp,
-            client: Client { time_s: 784_111_777.25, xid: 5, hash: vec![0xab; 32], ..Client::default() },
+            client: Client {
+                time_s: 784_111_777.25,
+                xid: 5,
+                hash_data: b"/live/a/seg-1.m4s?b=2&a=1\0media.example:8080\0".into(),
+                ..Client::default()
+            },
             fetch: Fetch { ttl_s: 60.0, grace_s: 10.0, xid: 6, time_s: 784_111_777.5, ..Fetch::default() },
             object: Object {
                 age_s: 3.0,
@@ -201,7 +215,7 @@ impl Default for Bench {
                 ..Session::default()
             },
             wire: Wire { algorithm: "cubic".into(), ..Wire::default() },
-            host: Box1,
+            host: Box1::default(),
             log: Vec::new(),
             kept: Kept::default(),
             workspace: Workspace::default(),
@@ -214,6 +228,7 @@ impl Bench {
     pub fn task(&mut self) -> Task<'_> {
         Task {
             now_s: self.now_s,
+            original: self.original.as_ref(),
             req: Some(&mut self.req),
             bereq: Some(&mut self.bereq),
             beresp: Some(&mut self.beresp),

@@ -27,6 +27,9 @@ section! {
         /// The policy that requests run through: a file of VCL, with what it includes beside it. It can declare backends
         /// of its own.
         policy: PathBuf = unset("the caching rules alone");
+        /// MaxMind databases (City or Country, ASN), for client.geo and client.as of policies. A file that has changed is
+        /// read again when a policy is loaded.
+        geoip: Vec<PathBuf> = unset("client.geo and client.as are not known");
         /// Memory for stored content.
         memory: Size = default("1GiB"), within("16MiB", "16TiB");
         /// Files for stored content that outlive the process, in a directory that no other process uses, and how much

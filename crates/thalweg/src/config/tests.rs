@@ -292,6 +292,9 @@ fn the_reference_names_every_setting() {
           policy                 PATH, if absent: the caching rules alone
               The policy that requests run through: a file of VCL, with what it includes beside it. It can declare backends
               of its own.
+          geoip                  [PATH, …], if absent: client.geo and client.as are not known
+              MaxMind databases (City or Country, ASN), for client.geo and client.as of policies. A file that has changed is
+              read again when a policy is loaded.
           memory                 SIZE, default 1GiB, 16MiB to 16TiB
               Memory for stored content.
           disk                   DIR=SIZE, if absent: memory alone

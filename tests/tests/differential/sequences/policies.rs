@@ -5,7 +5,7 @@ use crate::sequence::{Request, Sequence, Step, sequence};
 const FRESH: &str = "Cache-Control: max-age=60";
 
 pub(crate) fn all() -> Vec<Sequence> {
-    [values(), client_side(), backend_side(), marks(), anew(), times()].concat()
+    [values(), more_values(), client_side(), backend_side(), marks(), anew(), times()].concat()
 }
 
 fn of(name: &'static str) -> Sequence {
@@ -34,6 +34,62 @@ fn values() -> Vec<Sequence> {
             .get("Cookie: lang=de")
             .passes(&["cookie", "lang", "isset"]),
         of("policy-acl").ok(FRESH, "one").get("").passes(&["in", "out"]),
+    ]
+}
+
+fn more_values() -> Vec<Sequence> {
+    vec![
+        of("policy-types")
+            .ok(FRESH, "one")
+            .get("")
+            .passes(&["real", "duration", "time", "bool", "ip", "int", "bytes", "backend", "joined"]),
+        of("policy-regsub").ok(FRESH, "one").get("Latin: h\u{e9}h").passes(&[
+            "empty-match",
+            "empty-text",
+            "star",
+            "start",
+            "end",
+            "whole",
+            "many",
+            "unmatched",
+            "no-group",
+            "backslash",
+            "ampersand",
+            "case",
+            "lazy",
+            "class",
+            "back",
+            "ahead",
+            "possessive",
+            "unicode",
+            "none",
+            "matched",
+        ]),
+        of("policy-compare").ok(FRESH, "one").get("A: abc\nBlank:").passes(&[
+            "equal", "unset", "less", "sign", "blank", "int", "real", "duration", "bytes", "ip", "backend",
+            "logic", "truth",
+        ]),
+        of("policy-numbers")
+            .ok(FRESH, "one")
+            .get("")
+            .passes(&["int", "real", "duration", "bytes", "time", "grown", "ttl"]),
+        of("policy-pure").ok(FRESH, "one").get("").passes(&[
+            "integer", "real", "duration", "bytes", "round", "convert", "sort", "strstr", "upper", "fnmatch",
+            "strftime", "port", "syntax", "exists", "healthy",
+        ]),
+        of("policy-blob").ok(FRESH, "one").get("").passes(&["encode", "decode", "object", "length", "equal"]),
+        of("policy-cookies")
+            .ok(FRESH, "one")
+            .get("Cookie: a=1; b=2;c=3; _x=y; quoted=\"q w\"; empty=; =nameless; bare; a=again")
+            .passes(&[
+                "get", "isset", "get-re", "all", "changed", "filtered", "kept", "rest", "clean", "date",
+            ]),
+        of("policy-digest")
+            .ok(FRESH, "one")
+            .ok(FRESH, "two")
+            .get_at("a", "")
+            .get_at("a", "More: 1")
+            .passes(&["digest", "length", "bedigest"]),
     ]
 }
 
@@ -73,12 +129,51 @@ fn client_side() -> Vec<Sequence> {
             .get("")
             .get("Range: bytes=1-1")
             .shows(&["status", "secret", "uncacheable"]),
+        of("policy-rollback")
+            .ok(FRESH, "one")
+            .ok(FRESH, "two")
+            .get_at("a", "Kept: as sent\nRemoved: not")
+            .get_at("b", "Kept: as sent\nRemoved: not\nBack: 1")
+            .passes(&["kept", "added", "removed", "after"]),
         of("policy-late").ok(FRESH, "one").get("").get("").shows(&synth),
     ]
 }
 
 fn backend_side() -> Vec<Sequence> {
+    let directors = [
+        "turns1",
+        "turns2",
+        "turns3",
+        "turns4",
+        "last",
+        "one1",
+        "one2",
+        "hashed1",
+        "hashed2",
+        "hashed3",
+        "hashed4",
+        "within",
+        "none",
+        "ring1",
+        "ring2",
+        "ring3",
+        "ring4",
+        "ring1-alt",
+        "later1",
+        "later2",
+        "later3",
+        "later1-alt",
+        "by",
+        "by-alt",
+    ];
+    let of_directors = directors
+        .iter()
+        .fold(of("policy-directors"), |all, tail| all.ok("Cache-Control: no-store", "one").get_at(tail, ""))
+        .shows(&["from"])
+        .passes(&["by"]);
     vec![
+        of_directors,
+        of("policy-rolled").ok(FRESH, "one").get("Kept: as sent").passes(&["kept", "added", "after"]),
         of("policy-fetch")
             .ok(FRESH, "one")
             .get_at("a", "Secret: x")

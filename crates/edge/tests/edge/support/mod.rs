@@ -1,6 +1,8 @@
 //! A real edge on a port of its own, clients on real sockets, and a backend whose every byte the test sends itself.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod mmdb;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::time::Duration;

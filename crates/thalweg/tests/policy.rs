@@ -1,0 +1,215 @@
+//! `thalweg check FILE.vcl` as its user sees it, and a policy's end.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod program;
+
+use expect_test::{Expect, expect};
+use rustix::process::{Pid, Signal, kill_process};
+
+use program::{Directory, Running, thalweg};
+
+/// Checks the first of `files` in a directory that has all of them; status, standard output and standard error.
+fn check(files: &[(&str, &str)], expected: Expect) {
+    let directory = Directory::new();
+    for (name, text) in files {
+        directory.write(name, text);
+    }
+    let output = thalweg(&["check", files[0].0]).current_dir(directory.path()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    expected.assert_eq(&format!("status {}\n{out}{err}", output.status.code().unwrap()));
+}
+
+#[test]
+fn a_right_policy() {
+    let right = "vcl 4.1;\nbackend b { .host = \"::1\"; }\nsub vcl_recv { return (hash); }\n";
+    check(
+        &[("right.vcl", right)],
+        expect![[r#"
+        status 0
+        right.vcl: no error found
+    "#]],
+    );
+}
+
+#[test]
+fn a_warning_is_told_and_changes_nothing() {
+    let unused = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\n";
+    check(
+        &[("unused.vcl", unused)],
+        expect![[r#"
+        status 0
+        unused.vcl: no error found
+        warning: acl nobody is not used
+         --> unused.vcl:3:5
+          |
+        3 | acl nobody { "192.0.2.1"; }
+          |     ^^^^^^
+    "#]],
+    );
+}
+
+#[test]
+fn every_fault_at_once_with_its_line_a_caret_what_is_allowed_and_the_nearest_name() {
+    let wrong = r#"vcl 4.1;
+import std;
+backend b { .host = "::1"; .prot = "80"; }
+sub vcl_recv {
+    set req.urll = "/";
+    set req.http.ttl = beresp.ttl;
+    set req.ttl = "five";
+    if (req.url ~ "a(b") { return (lookup); }
+    std.lgo("here");
+    call helpr;
+}
+sub helper { unset req.url; }
+"#;
+    check(
+        &[("wrong.vcl", wrong)],
+        expect![[r#"
+        status 1
+        error: a backend has no .prot
+         --> wrong.vcl:3:29
+          |
+        3 | backend b { .host = "::1"; .prot = "80"; }
+          |                             ^^^^
+          = did you mean port?
+
+        error: unknown variable req.urll
+         --> wrong.vcl:5:9
+          |
+        5 |     set req.urll = "/";
+          |         ^^^^^^^^
+          = did you mean req.url?
+
+        error: beresp.ttl cannot be read in vcl_recv
+         --> wrong.vcl:6:24
+          |
+        6 |     set req.http.ttl = beresp.ttl;
+          |                        ^^^^^^^^^^
+          = allowed in: vcl_backend_response, vcl_backend_error
+
+        error: expected DURATION, found STRING
+         --> wrong.vcl:7:19
+          |
+        7 |     set req.ttl = "five";
+          |                   ^^^^^^
+          = std.duration(TEXT, FALLBACK) makes a DURATION of it
+
+        error: not a regular expression: missing closing parenthesis, at byte 3
+         --> wrong.vcl:8:19
+          |
+        8 |     if (req.url ~ "a(b") { return (lookup); }
+          |                   ^^^^^
+
+        error: lookup cannot be returned in vcl_recv
+         --> wrong.vcl:8:36
+          |
+        8 |     if (req.url ~ "a(b") { return (lookup); }
+          |                                    ^^^^^^
+          = allowed in: vcl_hash
+
+        error: std has no function lgo
+         --> wrong.vcl:9:5
+          |
+        9 |     std.lgo("here");
+          |     ^^^^^^^
+          = did you mean log?
+
+        error: unknown subroutine helpr
+          --> wrong.vcl:10:10
+           |
+        10 |     call helpr;
+           |          ^^^^^
+           = did you mean helper?
+
+        warning: sub helper is never called
+          --> wrong.vcl:12:5
+           |
+        12 | sub helper { unset req.url; }
+           |     ^^^^^^
+
+        error: req.url cannot be unset
+          --> wrong.vcl:12:20
+           |
+        12 | sub helper { unset req.url; }
+           |                    ^^^^^^^
+           = headers can be unset, and bereq.body
+    "#]],
+    );
+}
+
+#[test]
+fn a_fault_in_what_is_included_names_that_file() {
+    let main = "vcl 4.1;\ninclude \"parts/first.vcl\";\nbackend b none;\nsub vcl_recv { call first; }\n";
+    let directory = Directory::new();
+    std::fs::create_dir(directory.path().join("parts")).unwrap();
+    directory.write("main.vcl", main);
+    directory.write("parts/first.vcl", "include \"second.vcl\";\nsub first { call second; }\n");
+    directory.write("parts/second.vcl", "sub second {\n    set req.urll = \"/\";\n}\n");
+    let told = |expected: Expect| {
+        let output = thalweg(&["check", "main.vcl"]).current_dir(directory.path()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        expected.assert_eq(&format!("status {}\n{error}", output.status.code().unwrap()));
+    };
+    told(expect![[r#"
+        status 1
+        error: unknown variable req.urll
+         --> parts/second.vcl:2:9
+          |
+        2 |     set req.urll = "/";
+          |         ^^^^^^^^
+          = did you mean req.url?
+    "#]]);
+    std::fs::remove_file(directory.path().join("parts/second.vcl")).unwrap();
+    told(expect![[r#"
+        status 1
+        error: cannot include "second.vcl": parts/second.vcl: No such file or directory (os error 2)
+         --> parts/first.vcl:1:9
+          |
+        1 | include "second.vcl";
+          |         ^^^^^^^^^^^^
+
+        error: unknown subroutine second
+         --> parts/first.vcl:2:18
+          |
+        2 | sub first { call second; }
+          |                  ^^^^^^
+          = allowed here: first
+    "#]]);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let output = thalweg(&["check", "/nosuch/a.vcl"]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    expect![[r#"
+        status 1
+        thalweg: /nosuch/a.vcl: No such file or directory (os error 2)
+    "#]]
+    .assert_eq(&format!("status {}\n{error}", output.status.code().unwrap()));
+}
+
+#[test]
+fn vcl_fini_is_run_when_a_policy_is_discarded_or_the_edge_ends() {
+    let directory = Directory::new();
+    let text =
+        "vcl 4.1; import std; backend b none; sub vcl_fini { std.log(\"the end of NAME\"); return (ok); }";
+    let first = directory.write("first.vcl", &text.replace("NAME", "first"));
+    let second = directory.write("second.vcl", &text.replace("NAME", "second"));
+    let policy = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", first.to_str().unwrap()];
+    let mut edge = Running::start(thalweg(&[&["edge"][..], &policy].concat()));
+    edge.listening("edge");
+    let admin = edge.listening("admin");
+    let ask = |args: &[&str]| {
+        let output = thalweg(&[&["policy"], args, &["--admin", &admin]].concat()).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    };
+    ask(&["load", "second", second.to_str().unwrap()]);
+    ask(&["use", "second"]);
+    ask(&["discard", "boot"]);
+    edge.err_line_with("the end of first");
+    let process = Pid::from_raw(edge.id().try_into().unwrap()).unwrap();
+    kill_process(process, Signal::TERM).unwrap();
+    edge.err_line_with("the end of second");
+}
