@@ -262,6 +262,7 @@ mod tests {
 
     #[test]
     fn groups_lie_where_pcre_says() {
+        agrees("(/+?|^a){0}$", "a");
         agrees("^/(live|vod)/[^/]+/(audio|video)/([0-9]+p?)/.*$", "/vod/a/audio/128/x");
         agrees("(utm_[a-z]+|gclid|fbclid)=[^&]*&?", "/a?b=1&utm_source=x&gclid=&c=2");
     }
