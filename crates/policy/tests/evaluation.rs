@@ -180,7 +180,13 @@ fn requests_are_rolled_back() {
 
 #[test]
 fn conditions() {
-    value("req.http.x-empty == \"\" && req.http.nosuch == \"\"", expect!["Hash true []"]);
+    value("req.http.x-empty == \"\" && req.http.nosuch + \"\" == \"\"", expect!["Hash true []"]);
+    // An unset text alone is like no other.
+    value("req.http.nosuch == \"\" || req.http.nosuch == req.http.nosuch", expect!["Hash false []"]);
+    value(
+        "req.http.nosuch != \"\" && client.geo.metro_code + \"\" != req.http.nosuch",
+        expect!["Hash true []"],
+    );
     value("!req.http.x-empty", expect!["Hash false []"]);
     value("!req.http.nosuch", expect!["Hash true []"]);
     value("!req.http.x-one == \"one\"", expect!["Hash false []"]);
@@ -213,7 +219,7 @@ fn substitutions() {
         "regsub(\"key=value\", \"(\\w+)=(\\w+)\", \"\\2:\\1:\\0:\\&:\\9:\\x&\")",
         expect!["Hash value:key:key=value:key=value::x& []"],
     );
-    value("regsuball(\"abc\", \"x*\", \"-\")", expect!["Hash -a-b-c- []"]);
+    value("regsuball(\"abc\", \"x*\", \"-\")", expect!["Hash -abc []"]);
     value("regsuball(\"foofoo\", \"^foo\", \"\")", expect!["Hash foo []"]);
     value("regsub(req.http.nosuch, \"^$\", \"empty\")", expect!["Hash empty []"]);
 }

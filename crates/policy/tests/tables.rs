@@ -48,8 +48,8 @@ fn run(version: &str, sub: Sub, statements: &str) -> (Bench, String) {
          sub unused {{ set req.backend_hint = other; }}\nsub {sub} {{\n{statements}\n}}"
     );
     let (program, _) = build(&text).unwrap_or_else(|report| panic!("{text}\n{report}"));
-    let mut bench = Bench::default();
-    bench.original = Some(request("GET /as/it/came HTTP/1.1\nHost: came.example"));
+    let original = Some(request("GET /as/it/came HTTP/1.1\nHost: came.example"));
+    let mut bench = Bench { original, ..Bench::default() };
     let result = match bench.run(&program, sub) {
         Ok(_) => String::new(),
         Err(failure) => format!(" failed: {failure}"),

@@ -38,7 +38,7 @@ impl Drop for File {
 /// An edge with a policy of these subroutines, before `backend`, which the policy declares.
 pub(crate) fn edge(backend: &Backend, text: &str) -> TestEdge {
     let port = backend.address.port();
-    let file = File::new(&format!(
+    let file = File::new(format!(
         "vcl 4.1;\nbackend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n{text}"
     ));
     let policy = Some(file.0.clone());
@@ -400,7 +400,7 @@ async fn another_policy_takes_new_requests_and_leaves_those_under_way() {
     let backend = Backend::new().await;
     let port = backend.address.port();
     let file = |word: &str| {
-        File::new(&format!(
+        File::new(format!(
             "vcl 4.1; backend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}
             sub vcl_deliver {{ set resp.http.policy = \"{word}\"; }}"
         ))
@@ -548,7 +548,7 @@ async fn a_pipe_says_how_its_bytes_are_framed_and_ends_where_it_leads_back() {
 async fn pipes_leave_connections_to_backends_for_others() {
     let backend = Backend::new().await;
     let port = backend.address.port();
-    let file = File::new(&format!(
+    let file = File::new(format!(
         r#"vcl 4.1; backend default {{ .host = "127.0.0.1"; .port = "{port}"; }}
         sub vcl_recv {{ if (req.url == "/pipe") {{ return (pipe); }} }}"#
     ));

@@ -283,7 +283,7 @@ const FUNCTIONS: &[Function] = &[
         Type::Int,
         Subs::ALL,
         |call| {
-            let given = number::integer_from_real(call.real(0).unwrap_or(0.0));
+            let given = number::integer_from_real(number::round(call.real(0).unwrap_or(0.0)));
             or_fallback(given.map(Value::Int), call.int(1).map(Value::Int))
         },
     ),
@@ -303,7 +303,7 @@ const FUNCTIONS: &[Function] = &[
         Type::Int,
         Subs::ALL,
         |call| {
-            let given = number::integer_from_real(call.real(0).unwrap_or(0.0));
+            let given = number::integer_from_real(number::round(call.real(0).unwrap_or(0.0)));
             or_fallback(given.map(Value::Int), call.int(1).map(Value::Int))
         },
     ),

@@ -113,15 +113,24 @@ impl<'p> Machine<'p, '_, '_> {
 
     /// Most texts that differ have other lengths, and then no byte is looked at.
     fn is_same_text(&mut self, left: &'p Expression, right: &'p Expression) -> Result<bool, Failure> {
-        if let (Some(left), Some(right)) = (self.lent(left)?, self.lent(right)?) {
-            return Ok(is_same(left, right));
+        if let (Some(left), Some(right)) = (self.lent_or_unset(left)?, self.lent_or_unset(right)?) {
+            return Ok(matches!((left, right), (Some(left), Some(right)) if is_same(left, right)));
         }
         Ok(self.compare_texts(left, right)? == Ordering::Equal)
     }
 
+    /// An unset text is greater than any, and any greater than it, as in varnishd, where `VRT_strcmp` says so. As a part
+    /// of a longer text it is empty.
     fn compare_texts(&mut self, left: &'p Expression, right: &'p Expression) -> Result<Ordering, Failure> {
-        if let (Some(left), Some(right)) = (self.lent(left)?, self.lent(right)?) {
-            return Ok(left.cmp(right));
+        if let (Some(left), Some(right)) = (self.lent_or_unset(left)?, self.lent_or_unset(right)?) {
+            return Ok(match (left, right) {
+                (Some(left), Some(right)) => left.cmp(right),
+                _ => Ordering::Greater,
+            });
+        }
+        let is_joined = |side: &Expression| matches!(side, Expression::Concat(_));
+        if !is_joined(left) && !is_joined(right) && (self.is_unset(left)? || self.is_unset(right)?) {
+            return Ok(Ordering::Greater);
         }
         let start = self.buffer.len();
         self.append(left)?;
@@ -130,6 +139,15 @@ impl<'p> Machine<'p, '_, '_> {
         let ordering = self.buffer[start..middle].cmp(&self.buffer[middle..]);
         self.buffer.truncate(start);
         Ok(ordering)
+    }
+
+    /// Whether a header or a variable is an unset text.
+    fn is_unset(&self, expression: &Expression) -> Result<bool, Failure> {
+        Ok(match expression {
+            Expression::Field(header) => self.task.header(header)?.is_none(),
+            Expression::Variable(variable) => (variable.get)(self.task)? == Value::Text(None),
+            _ => false,
+        })
     }
 
     /// An INT or BYTES.

@@ -85,13 +85,24 @@ impl<'p> Machine<'p, '_, '_> {
     }
 
     fn hash_data(&mut self, value: &'p Expression) -> Result<(), Failure> {
-        self.with_text(value, |task, text| {
+        let parts =
+            if let Expression::Concat(parts) = value { &parts[..] } else { std::slice::from_ref(value) };
+        for part in parts {
+            self.hash_part(part)?;
+        }
+        self.task.client.hash_data.push(0);
+        Ok(())
+    }
+
+    /// An unset header is a NUL, so that the digest is that of varnishd.
+    fn hash_part(&mut self, part: &'p Expression) -> Result<(), Failure> {
+        let is_unset = matches!(part, Expression::Field(header) if self.task.header(header)?.is_none());
+        self.with_text(part, |task, text| {
             let hashed = &mut task.client.hash_data;
             if hashed.len() + text.len() >= HASH_BYTES_MAX {
                 return Err(Failure::new(format!("more than {HASH_BYTES_MAX} bytes are hashed")));
             }
-            hashed.extend_from_slice(text);
-            hashed.push(0);
+            hashed.extend_from_slice(if is_unset { b"\0" } else { text });
             Ok(())
         })
     }

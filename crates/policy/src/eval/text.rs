@@ -72,12 +72,20 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(())
     }
 
-    /// The text of `expression` where it lies; `None` if it must be built.
+    /// The text of `expression` where it lies, an unset one as empty; `None` if it must be built.
     pub(super) fn lent<'s>(&'s self, expression: &'s Expression) -> Result<Option<&'s [u8]>, Failure> {
+        Ok(self.lent_or_unset(expression)?.map(Option::unwrap_or_default))
+    }
+
+    /// The same, `Some(None)` for an unset one.
+    pub(super) fn lent_or_unset<'s>(
+        &'s self,
+        expression: &'s Expression,
+    ) -> Result<Option<Option<&'s [u8]>>, Failure> {
         Ok(match expression {
-            Expression::Constant(Value::Text(text)) => Some(text.as_deref().unwrap_or_default()),
-            Expression::Field(header) => Some(self.task.header(header)?.unwrap_or_default()),
-            Expression::Variable(Variable { lend: Some(lend), .. }) => Some(lend(self.task)?),
+            Expression::Constant(Value::Text(text)) => Some(text.as_deref()),
+            Expression::Field(header) => Some(self.task.header(header)?),
+            Expression::Variable(Variable { lend: Some(lend), .. }) => Some(Some(lend(self.task)?)),
             _ => None,
         })
     }

@@ -84,10 +84,16 @@ impl Regex {
     ) -> Result<(), Failure> {
         let began = into.len();
         let needs_groups = has_groups(with);
-        let (mut copied, mut from) = (0, 0);
+        let (mut copied, mut from, mut is_first) = (0, 0, true);
         while from <= text.len() {
             let Some(groups) = self.find(text, from, needs_groups)? else { break };
             let Some((start, end)) = groups[0] else { break };
+            // Only the first match may be empty, as in Varnish.
+            if start == end && !is_first {
+                from = end + 1;
+                continue;
+            }
+            is_first = false;
             into.extend_from_slice(&text[copied..start]);
             expand(with, |group| groups[group].map_or(&[][..], |(start, end)| &text[start..end]), into);
             copied = end;
@@ -97,14 +103,7 @@ impl Regex {
             if !all {
                 break;
             }
-            if end == start {
-                // An empty match: the next begins one byte on, as in Varnish.
-                into.extend_from_slice(text.get(end..=end).unwrap_or_default());
-                copied = (end + 1).min(text.len());
-                from = end + 1;
-            } else {
-                from = end;
-            }
+            from = end;
         }
         into.extend_from_slice(&text[copied..]);
         Ok(())
@@ -263,6 +262,7 @@ mod tests {
 
     #[test]
     fn groups_lie_where_pcre_says() {
+        agrees("(/+?|^a){0}$", "a");
         agrees("^/(live|vod)/[^/]+/(audio|video)/([0-9]+p?)/.*$", "/vod/a/audio/128/x");
         agrees("(utm_[a-z]+|gclid|fbclid)=[^&]*&?", "/a?b=1&utm_source=x&gclid=&c=2");
     }

@@ -124,6 +124,10 @@ impl Reading<'_> {
     /// Braces that PCRE takes for a count.
     fn is_count(&self, kind: &RepetitionKind, span: &Span) -> bool {
         let RepetitionKind::Range(range) = kind else { return true };
+        // PCRE 10.42 looks for what it begins with in a group that is there no time: `(/+?|^a){0}$` finds nothing in `a`.
+        if matches!(range, RepetitionRange::Exactly(0) | RepetitionRange::Bounded(_, 0)) {
+            return false;
+        }
         let text = match range {
             RepetitionRange::Exactly(count) => format!("{{{count}}}"),
             RepetitionRange::AtLeast(min) => format!("{{{min},}}"),
