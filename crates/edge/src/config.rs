@@ -43,6 +43,8 @@ pub struct Config {
     pub log: LogTo,
     /// The policy that requests run through, if any: a file of VCL.
     pub policy: Option<PathBuf>,
+    /// The bundle of steering rules and experiments, if any: a file, which may come later and be replaced.
+    pub bundle: Option<PathBuf>,
     /// What is stored, and for how long.
     pub rules: Rules,
     /// Bytes of the slices in which content is fetched that is too large to be stored whole, or that is asked for far from
@@ -153,6 +155,7 @@ impl Default for Config {
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogTo::Off,
             policy: None,
+            bundle: None,
             rules: Rules::default(),
             slice_bytes: 4 << 20,
             abandoned_fills: AbandonedFills::default(),

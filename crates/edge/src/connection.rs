@@ -23,7 +23,7 @@ use crate::interim::Asker;
 use crate::purge::{self, Order};
 use crate::request::{Read, RequestLine, Requests, write_key};
 use crate::sent::Sent;
-use crate::steering::{self, Steering};
+use crate::steering::{self, Response, Steering};
 use crate::worker::Worker;
 use own::{Own, own_fields};
 use policed::Turn;
@@ -109,7 +109,10 @@ impl Connection {
                 self.write_key();
                 let after = self.after();
                 match self.answered().await {
-                    Ok((found, part)) => self.reply(found, part, after, &mut out).await,
+                    Ok((found, part)) => {
+                        self.follow_bundle(self.content_bytes(&found, &part));
+                        self.reply(found, part, after, &mut out).await
+                    }
                     Err(refusal) => self.refuse(&refusal, after, &mut out).await,
                 }
             }
@@ -138,6 +141,15 @@ impl Connection {
     fn after(&self) -> Next {
         let keep = framing::keep_alive(self.request.version, &self.request.fields);
         if keep && !self.worker.is_stopping() { Next::Request } else { Next::Close }
+    }
+
+    /// Has the bundle decide before content of this length is sent. What answers a change is not asked about, but counts
+    /// for what comes after it.
+    fn follow_bundle(&mut self, bytes: Option<u64>) {
+        if let Some(taken) = &*self.worker.bundles().active() {
+            let response = Response { client: self.client, host: self.request.authority.host(), bytes };
+            self.steering.follow(self.stream.as_fd(), &taken.bundle, response, self.worker.steering());
+        }
     }
 
     fn asker(&self) -> Asker<'_> {

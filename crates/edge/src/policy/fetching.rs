@@ -134,7 +134,7 @@ impl Fetching {
             object: &Object::default(),
             session,
             connection: &mut NoConnection,
-            host: &Process { cache, backends: &loaded.backends },
+            host: &Process { cache, backends: &loaded.backends, bundles: None },
             log: &mut lock(lines),
             kept,
             workspace,

@@ -17,10 +17,10 @@ use crate::support::{Backend, Client, Response, TestEdge, config, field};
 const CACHED: &str = "Cache-Control: max-age=60\r\nConnection: close\r\n";
 
 /// A file that is there as long as its value.
-struct File(PathBuf);
+pub(crate) struct File(pub(crate) PathBuf);
 
 impl File {
-    fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("thalweg-policy-{}-{}.vcl", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let path = std::env::temp_dir().join(name);
