@@ -58,6 +58,14 @@ fn canonical_is_in_the_order_of_names() {
     assert_eq!(value.to_string(), document.trim_end());
 }
 
+#[test]
+fn the_example_of_the_documentation_is_one() {
+    let page = include_str!("../../../docs/steering.md");
+    let example = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let bundle = Bundle::decode(example.as_bytes()).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(bundle.rule("203.0.113.7".parse().unwrap()).unwrap().congestion_control, "bbr");
+}
+
 /// What is told of a document.
 fn check(document: &str, expected: Expect) {
     let told = match Bundle::decode(document.as_bytes()) {

@@ -286,6 +286,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             bytes_max: disk.value.size.bytes,
         }),
         policy: edge.policy.as_ref().map(|policy| policy.value.clone()),
+        bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()),
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value.0)),
         congestion_control: match edge.congestion_control.value {
             Congestion::System => None,
