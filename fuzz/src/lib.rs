@@ -10,6 +10,7 @@
 //! Inputs are text as far as their subject is: a value, and in further lines what it is applied to. What lies behind a
 //! checksum is given without it.
 
+mod bundle;
 mod chunked;
 mod conditions;
 mod dates;
@@ -30,7 +31,8 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
+    Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
     Target { name: "content-range", run: ranges::content_range },

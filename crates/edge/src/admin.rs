@@ -26,6 +26,7 @@ use thalweg_policy::Report;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::backend::Backends;
+use crate::bundle::Bundles;
 use crate::log::Records;
 use crate::now_ms;
 use crate::policy::{self, Policies};
@@ -47,6 +48,7 @@ struct Told {
     connections: Arc<AtomicUsize>,
     policies: Arc<Policies>,
     steering: Arc<steering::Common>,
+    bundles: Arc<Bundles>,
 }
 
 /// The interface, to be run. Once `stop` resolves it takes no more requests and ends with the last response.
@@ -63,6 +65,7 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
         connections: shared.connections.clone(),
         policies: shared.policies.clone(),
         steering: shared.steering.clone(),
+        bundles: shared.bundles.clone(),
     };
     let app = Router::new()
         .route("/records", get(records))
@@ -101,6 +104,7 @@ async fn stats(State(told): State<Told>) -> Response {
             "is_scanned": disk.is_scanned,
         })),
         "congestion_control_refused": told.steering.refused(),
+        "bundle": told.bundles.told(),
         "records_lost": told.records.lost(),
         "purges_in_force": told.cache.purges_in_force(),
     });

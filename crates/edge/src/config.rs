@@ -45,6 +45,8 @@ pub struct Config {
     pub policy: Option<PathBuf>,
     /// MaxMind databases, for what a policy asks of where clients are.
     pub geoip: Vec<PathBuf>,
+    /// The bundle of steering rules and experiments, if any: a file, which may come later and be replaced.
+    pub bundle: Option<PathBuf>,
     /// What is stored, and for how long.
     pub rules: Rules,
     /// Bytes of the slices in which content is fetched that is too large to be stored whole, or that is asked for far from
@@ -156,6 +158,7 @@ impl Default for Config {
             log: LogTo::Off,
             policy: None,
             geoip: Vec::new(),
+            bundle: None,
             rules: Rules::default(),
             slice_bytes: 4 << 20,
             abandoned_fills: AbandonedFills::default(),

@@ -18,12 +18,13 @@ use thalweg_policy::task::{Line, Session};
 use thalweg_record::CacheResult;
 use tokio::net::TcpStream;
 
-use crate::answer::Refusal;
+use crate::answer::{Found, Refusal};
 use crate::interim::Asker;
 use crate::purge::{self, Order};
+use crate::reply::Part;
 use crate::request::{Read, RequestLine, Requests, write_key};
 use crate::sent::Sent;
-use crate::steering::{self, Steering};
+use crate::steering::{self, Response, Steering};
 use crate::worker::Worker;
 use own::{Own, own_fields};
 use policed::Turn;
@@ -108,7 +109,8 @@ impl Connection {
             Ok(Framing::None) if is_read(self.request.method) => {
                 self.write_key();
                 let after = self.after();
-                match self.answered().await {
+                let answered = self.answered().await;
+                match self.follow_bundle(answered) {
                     Ok((found, part)) => self.reply(found, part, after, &mut out).await,
                     Err(refusal) => self.refuse(&refusal, after, &mut out).await,
                 }
@@ -138,6 +140,17 @@ impl Connection {
     fn after(&self) -> Next {
         let keep = framing::keep_alive(self.request.version, &self.request.fields);
         if keep && !self.worker.is_stopping() { Next::Request } else { Next::Close }
+    }
+
+    /// Has the bundle decide before an answer is sent, and hands that through. What answers a change is not asked about,
+    /// but counts for what comes after it.
+    fn follow_bundle(&mut self, answered: Result<(Found, Part), Refusal>) -> Result<(Found, Part), Refusal> {
+        if let (Ok((found, part)), Some(taken)) = (&answered, &*self.worker.bundles().active()) {
+            let bytes = self.content_bytes(found, part);
+            let response = Response { client: self.client, host: self.request.authority.host(), bytes };
+            self.steering.follow(self.stream.as_fd(), &taken.bundle, response, self.worker.steering());
+        }
+        answered
     }
 
     fn asker(&self) -> Asker<'_> {

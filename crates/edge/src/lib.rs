@@ -5,6 +5,7 @@
 //! - [`worker`]: one thread a core, each with its own runtime and its own listener on the shared port.
 //! - [`connection`]: a client's connection: one response after the other, its congestion control.
 //! - [`steering`]: who decides on a connection's congestion control, and what was decided.
+//! - [`bundle`]: the rules and experiments in force, from a file.
 //! - [`request`]: requests as they come: heads, content that is handed on or read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
 //! - [`purge`]: what is no longer to be served, as clients and the admin interface ask for it.
@@ -23,6 +24,7 @@
 mod admin;
 mod answer;
 mod backend;
+mod bundle;
 mod config;
 mod connection;
 mod content;

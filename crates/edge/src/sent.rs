@@ -61,6 +61,7 @@ impl Sent {
             },
             cut: self.cut,
             tcp: tcp_state(stream, steering),
+            steered: steering.steered().cloned(),
             lines: Lines::default(),
         }
     }

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::admin;
 use crate::backend::Backends;
+use crate::bundle::Bundles;
 use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
@@ -127,12 +128,14 @@ impl Edge {
         }
         let backends = Arc::new(Backends::new(&config.backends, &config.timeouts, threads));
         let steering = Arc::new(steering::Common::new(config.steering_size_bytes_min));
+        let bundles = Arc::new(Bundles::new(config.bundle.clone()));
         let (node, connections) = (Node::new(), Arc::default());
         let geo = GeoFiles::open(&config.geoip).map_err(BindError::Geo)?;
         let policies = Arc::new(Policies::new(backends.clone(), geo));
         let policy = config.policy.as_deref().map(|path| policies.compile(path)).transpose();
         let policy = policy.map_err(BindError::Policy)?;
-        let shared = Arc::new(Shared { config, cache, backends, node, log, policies, connections, steering });
+        let shared = Shared { config, cache, backends, node, log, policies, connections, steering, bundles };
+        let shared = Arc::new(shared);
         Ok(Self { shared, listeners, admin, log: writer, address, policy })
     }
 
@@ -174,12 +177,14 @@ impl Edge {
         let started = tokio::task::spawn_blocking(move || disk.start_disk(DISK_WAIT_MAX)).await;
         started.unwrap_or_else(|panic| Err(io::Error::other(panic)))?;
         let backends = self.shared.backends.clone();
+        let bundles = self.shared.bundles.clone();
         let threads = Threads::start(self.shared, self.listeners, self.log)?;
         let admin = admin.map(tokio::spawn);
         let asked = tokio::select! {
             () = stop => Ok(()),
             () = threads.early_end.notified() => Err(io::Error::other("a worker of the edge ended by itself")),
             never = backends.close_old() => match never {},
+            never = bundles.watch() => match never {},
         };
         let joined = tokio::task::spawn_blocking(move || {
             let ended = threads.end();

@@ -14,11 +14,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use thalweg_policy::task::Tag;
-use thalweg_record::{Decider, LineTag};
+use thalweg_record::{Decider, LineTag, Steered};
 use thalweg_tcp::congestion::{self, CongestionControl};
 
+mod bundle;
 mod socket;
 
+pub(crate) use bundle::Response;
 pub(crate) use socket::Socket;
 
 /// Refused names that are told in the log, each once; all are counted.
@@ -40,17 +42,29 @@ pub(crate) struct Steering {
     /// TCP segments that had been sent again when a policy last looked, and when it last looked in an earlier request.
     retrans_seen: AtomicU32,
     retrans_before: u32,
+    /// What a bundle has had to do with it; boxed, as with most connections none has.
+    steered: Option<Box<Steered>>,
 }
 
-const _: () = assert!(size_of::<Steering>() <= 40);
+const _: () = assert!(size_of::<Steering>() <= 48);
 
 /// An algorithm that somebody wants for a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish {
     pub(crate) by: Decider,
-    pub(crate) algorithm: CongestionControl,
+    /// `None`: it is to stay as it is.
+    pub(crate) algorithm: Option<CongestionControl>,
     /// The length of the response's content, if it is known.
     pub(crate) response_bytes: Option<u64>,
+    /// A rule or an experiment waits for a response of this size, or for so much sent.
+    pub(crate) size_bytes_min: u64,
+}
+
+impl Wish {
+    /// Of somebody who waits for nothing.
+    fn now(by: Decider, algorithm: CongestionControl) -> Self {
+        Self { by, algorithm: Some(algorithm), response_bytes: None, size_bytes_min: 0 }
+    }
 }
 
 impl Steering {
@@ -59,8 +73,7 @@ impl Steering {
         let mut steering = Self::new(congestion::get(fd).ok());
         if let Some(algorithm) = default {
             // A refusal has been counted and told.
-            let _ =
-                steering.grant(fd, Wish { by: Decider::Default, algorithm, response_bytes: None }, common);
+            let _ = steering.grant(fd, Wish::now(Decider::Default, algorithm), common);
         }
         steering
     }
@@ -100,13 +113,15 @@ impl Steering {
         wish: Wish,
         common: &Common,
     ) -> Result<bool, thalweg_tcp::Error> {
-        if !self.is_due(wish.by, wish.response_bytes, common.size_bytes_min) {
+        if !self.is_due(wish.by, wish.response_bytes, wish.size_bytes_min) {
             return Ok(false);
         }
         self.asked |= bit(wish.by);
-        congestion::choose(fd, wish.algorithm)
-            .inspect_err(|error| common.refuse(wish.algorithm.as_str(), error))?;
-        self.decided = self.decided.max(Some(wish.by));
+        if let Some(algorithm) = wish.algorithm {
+            congestion::choose(fd, algorithm)
+                .inspect_err(|error| common.refuse(algorithm.as_str(), error))?;
+            self.decided = self.decided.max(Some(wish.by));
+        }
         Ok(true)
     }
 
@@ -130,7 +145,7 @@ fn bit(by: Decider) -> u8 {
 /// What all connections of an edge share.
 #[derive(Debug)]
 pub(crate) struct Common {
-    /// Rules and experiments wait for a response of this size, or for so much sent.
+    /// Rules and experiments that do not say otherwise wait for a response of this size, or for so much sent.
     size_bytes_min: u64,
     refused: AtomicU64,
     told: Mutex<Vec<String>>,

@@ -10,6 +10,7 @@ use thalweg_cache::{Cache, Failure};
 use tokio::sync::{Notify, watch};
 
 use crate::backend::{Backends, Connection, Pool, Route, Wanted};
+use crate::bundle::Bundles;
 use crate::config::{Config, Timeouts};
 use crate::connection;
 use crate::exchange::Exchange;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) policies: Arc<Policies>,
     pub(crate) connections: Arc<AtomicUsize>,
     pub(crate) steering: Arc<steering::Common>,
+    pub(crate) bundles: Arc<Bundles>,
 }
 
 /// One worker.
@@ -69,6 +71,10 @@ impl Worker {
 
     pub(crate) fn steering(&self) -> &steering::Common {
         &self.shared.steering
+    }
+
+    pub(crate) fn bundles(&self) -> &Bundles {
+        &self.shared.bundles
     }
 
     pub(crate) fn log(&self) -> &Log {

@@ -6,7 +6,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::wire::WireTime;
-use crate::{CacheResult, Decider, ResponseRecord, TcpState};
+use crate::{CacheResult, Decider, ResponseRecord, Steered, TcpState};
 
 /// Whether a line for people carries ANSI colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,8 @@ pub fn human_header() -> String {
 impl ResponseRecord {
     /// The record on one line without a newline, under [`human_header`], and below it, indented, a line for each that
     /// was logged. `-` is what the kernel or the edge did not have; rates are bits per second, sizes count in 1,024.
-    /// Where more than the settings decided on the congestion control, it says who, and what it was before.
+    /// Where more than the settings decided on the congestion control, it says who, and what it was before; and of a
+    /// bundle which rule and which arm.
     pub fn human(&self, colour: Colour) -> String {
         let time = WireTime { unix_us: self.time_unix_us }.to_string();
         let clock = time.split_once('T').map_or(time.as_str(), |(_, clock)| clock.trim_end_matches('Z'));
@@ -69,6 +70,9 @@ impl ResponseRecord {
             let after = Shown(&tcp.congestion_control);
             put(&mut line, format_args!(" [{before} to {after} by {decider}]"));
         }
+        if let Some(steered) = &self.steered {
+            put(&mut line, format_args!(" [{}]", Shown(&steered.human())));
+        }
         if let Some(cut) = self.cut {
             line.push(' ');
             paint(&mut line, colour, RED, format_args!("[cut: {}]", cut.as_str().replace('_', " ")));
@@ -80,6 +84,23 @@ impl ResponseRecord {
             put(&mut line, format_args!("\n    {} more, too many to keep", self.lines.lost()));
         }
         line
+    }
+}
+
+impl Steered {
+    /// As `bundle 42: held out from 203.0.113.0/24, live-bbr/as-is`.
+    fn human(&self) -> String {
+        let mut text = format!("bundle {}:", self.bundle);
+        if let Some(rule) = &self.rule {
+            put(&mut text, format_args!("{}{rule}", if self.is_holdout { " held out from " } else { " " }));
+        }
+        if let (Some(experiment), Some(arm)) = (&self.experiment, &self.arm) {
+            put(
+                &mut text,
+                format_args!("{}{experiment}/{arm}", if self.rule.is_some() { ", " } else { " " }),
+            );
+        }
+        text
     }
 }
 

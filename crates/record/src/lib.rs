@@ -52,8 +52,25 @@ pub struct ResponseRecord {
     pub cut: Option<Cut>,
     /// The connection at the end of the response; absent where the kernel gave none.
     pub tcp: Option<TcpState>,
+    /// What a bundle has had to do with the connection; absent if nothing.
+    pub steered: Option<Steered>,
     /// What the policy logged of the request.
     pub lines: Lines,
+}
+
+/// What a bundle has had to do with a connection, from the response on for which it was due.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Steered {
+    /// The number of the bundle.
+    pub bundle: u64,
+    /// The prefix of the rule about the client; absent if none was due.
+    pub rule: Option<String>,
+    /// Whether the connection was held out from that rule, for comparison.
+    pub is_holdout: bool,
+    /// The experiment that the connection is in; absent if in none.
+    pub experiment: Option<String>,
+    /// Its arm there.
+    pub arm: Option<String>,
 }
 
 /// The state of the connection when the response ended, as the kernel gave it.

@@ -34,6 +34,7 @@ fn sample() -> ResponseRecord {
             lost: 1,
             pacing_rate_bytes_per_s: Some(99_000_000),
         }),
+        steered: None,
         lines: Lines::default(),
     }
 }
@@ -45,6 +46,18 @@ fn steered() -> ResponseRecord {
     lines.push(LineTag::Log, "tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0".to_owned());
     lines.push(LineTag::Error, "a\u{1b}[31m\nb".to_owned());
     ResponseRecord { tcp, lines, ..sample() }
+}
+
+/// A record of a connection that a bundle has had to do with.
+fn held_out() -> ResponseRecord {
+    let steered = Steered {
+        bundle: 42,
+        rule: Some("203.0.113.0/24".to_owned()),
+        is_holdout: true,
+        experiment: Some("live-bbr".to_owned()),
+        arm: Some("as-is".to_owned()),
+    };
+    ResponseRecord { steered: Some(steered), ..sample() }
 }
 
 /// A record with nothing in it that may be absent.
@@ -79,6 +92,12 @@ fn json_line() {
         steered(),
         expect![[
             r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"lines":[{"tag":"VCL_Log","text":"tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0"},{"tag":"VCL_Error","text":"a\u001b[31m\nb"}]}"#
+        ]],
+    );
+    check(
+        held_out(),
+        expect![[
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is"}}"#
         ]],
     );
     check(
@@ -156,6 +175,7 @@ fn human_lines() {
         sample().human(Colour::Never),
         slow.human(Colour::Never),
         steered().human(Colour::Never),
+        held_out().human(Colour::Never),
         bare().human(Colour::Never),
     ];
     expect![[r#"
@@ -165,6 +185,7 @@ fn human_lines() {
         23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cubic to bbr by policy]
             VCL_Log   tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0
             VCL_Error a\u{1b}[31m\nb
+        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [bundle 42: held out from 203.0.113.0/24, live-bbr/as-is]
         23:00:00.123 504 error           0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\u{1b}[31m"\u{7f} [cut: client closed]
     "#]].assert_eq(&(lines.join("\n") + "\n"));
     expect![[r#""23:00:00.123 \u{1b}[31m504\u{1b}[0m \u{1b}[31merror    \u{1b}[0m       0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\\u{1b}[31m\"\\u{7f} \u{1b}[31m[cut: client closed]\u{1b}[0m""#]].assert_eq(&format!("{:?}", bare().human(Colour::Always)));
@@ -227,6 +248,15 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn bundles()(
+        (bundle, is_holdout) in any::<(u64, bool)>(),
+        (rule, experiment, arm) in any::<(Option<String>, Option<String>, Option<String>)>(),
+    ) -> Steered {
+        Steered { bundle, rule, is_holdout, experiment, arm }
+    }
+}
+
+prop_compose! {
     fn lines()(given in vec((select(LineTag::ALL), any::<String>()), 0..4), lost in any::<u32>()) -> Lines {
         let mut lines = Lines::default();
         for (tag, text) in given {
@@ -246,11 +276,12 @@ prop_compose! {
         protocol in select(Protocol::ALL),
         cut in of(select(Cut::ALL)),
         tcp in of(tcp_states()),
+        steered in of(bundles()),
         lines in lines(),
     ) -> ResponseRecord {
         ResponseRecord {
             time_unix_us: time_unix_ms * 1000, client: without_scope(client), method: Cow::Owned(method), host, path, status, bytes,
-            ttfb_us, duration_us, cache, protocol, cut, tcp, lines,
+            ttfb_us, duration_us, cache, protocol, cut, tcp, steered, lines,
         }
     }
 }

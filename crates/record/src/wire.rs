@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     CacheResult, Cut, Decider, Error, Line, LineTag, Lines, Protocol, ResponseRecord, SCHEMA_VERSION,
-    TcpState,
+    Steered, TcpState,
 };
 
 /// The last millisecond of the year 9999, in microseconds: RFC 3339 has no later time. A later one is written
@@ -74,6 +74,8 @@ struct WireRecord<'a> {
     cut: Option<Cut>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     tcp: Option<WireTcp<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    steered: Option<WireSteered<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     lines: Vec<WireLine<'a>>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -89,6 +91,19 @@ struct WireLine<'a> {
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireSteered<'a> {
+    bundle: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    rule: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    holdout: bool,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    experiment: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    arm: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -130,6 +145,7 @@ impl Serialize for ResponseRecord {
             complete: self.cut.is_none(),
             cut: self.cut,
             tcp: self.tcp.as_ref().map(WireTcp::from),
+            steered: self.steered.as_ref().map(WireSteered::from),
             lines: self.lines.iter().map(WireLine::from).collect(),
             lines_lost: self.lines.lost(),
         }
@@ -160,6 +176,7 @@ impl<'de> Deserialize<'de> for ResponseRecord {
             protocol: wire.protocol,
             cut: wire.cut,
             tcp: wire.tcp.map(TcpState::from),
+            steered: wire.steered.map(Steered::from),
             lines: Lines::read(wire.lines.into_iter().map(Line::from).collect(), wire.lines_lost),
         })
     }
@@ -195,6 +212,30 @@ impl From<WireTcp<'_>> for TcpState {
             retransmits: wire.retransmits,
             lost: wire.lost,
             pacing_rate_bytes_per_s: wire.pacing_rate_bytes_per_s,
+        }
+    }
+}
+
+impl<'a> From<&'a Steered> for WireSteered<'a> {
+    fn from(steered: &'a Steered) -> Self {
+        WireSteered {
+            bundle: steered.bundle,
+            rule: steered.rule.as_deref().map(Cow::Borrowed),
+            holdout: steered.is_holdout,
+            experiment: steered.experiment.as_deref().map(Cow::Borrowed),
+            arm: steered.arm.as_deref().map(Cow::Borrowed),
+        }
+    }
+}
+
+impl From<WireSteered<'_>> for Steered {
+    fn from(wire: WireSteered<'_>) -> Self {
+        Steered {
+            bundle: wire.bundle,
+            rule: wire.rule.map(Cow::into_owned),
+            is_holdout: wire.holdout,
+            experiment: wire.experiment.map(Cow::into_owned),
+            arm: wire.arm.map(Cow::into_owned),
         }
     }
 }

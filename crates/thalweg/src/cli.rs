@@ -73,18 +73,20 @@ Its timestamps go on over the loop; a lost connection is made again.")]
         to: IngestUrl,
     },
 
-    /// Check a config file or a policy without running it, or print what can be set
+    /// Check a config file, a policy or a bundle, or print what can be set
     #[command(after_help = "\
 Examples:
   thalweg check thalweg.toml
   thalweg check policy.vcl
+  thalweg check bundle.json
   thalweg check --settings
 
-Every fault is told, with file, line and column; the exit status is then 2 for a config file and 1 for a policy.
+Every fault is told, with file, line and column, or with its member of a bundle; the exit status is then 2 for a config
+file and 1 for a policy or a bundle.
 Warnings about a policy are told and change nothing.")]
     Check {
-        /// The config file, or the policy
-        #[arg(value_name = "FILE.toml|FILE.vcl", required_unless_present = "settings")]
+        /// The config file, the policy or the bundle
+        #[arg(value_name = "FILE.toml|FILE.vcl|FILE.json", required_unless_present = "settings")]
         file: Option<PathBuf>,
         /// Print every section and setting with its default and bounds
         #[arg(long, conflicts_with = "file")]

@@ -5,6 +5,7 @@
 mod admin;
 mod advice;
 mod backends;
+mod bundle;
 mod cli;
 mod config;
 mod console;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
             eprintln!("{failure}");
             ExitCode::from(WRONG_USE)
         }
-        Err(failure) if failure.is::<policy::Refused>() => {
+        Err(failure) if failure.is::<policy::Refused>() || failure.is::<bundle::Refused>() => {
             eprint!("{failure}");
             ExitCode::FAILURE
         }
@@ -76,6 +77,10 @@ fn run(command: Command) -> anyhow::Result<()> {
                 let (_, warnings) = policy::check(&file)?;
                 eprint!("{warnings}");
                 print_or_gone(&format!("{}: no error found\n", file.display()));
+                return Ok(());
+            }
+            if file.extension().is_some_and(|extension| extension == "json") {
+                print_or_gone(&bundle::check(&file)?);
                 return Ok(());
             }
             roles::check(&Config::from_file(&file)?)?;

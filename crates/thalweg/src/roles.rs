@@ -288,6 +288,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
         }),
         policy: edge.policy.as_ref().map(|policy| policy.value.clone()),
         geoip: edge.geoip.as_ref().map(|files| files.value.clone()).unwrap_or_default(),
+        bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()),
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value.0)),
         congestion_control: match edge.congestion_control.value {
             Congestion::System => None,

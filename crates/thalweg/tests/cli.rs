@@ -241,7 +241,7 @@ fn help_teaches() {
                            arriving
               origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
               source       Push a presentation to an origin as a live channel: in a loop, in real time
-              check        Check a config file or a policy without running it, or print what can be set
+              check        Check a config file, a policy or a bundle, or print what can be set
               log          Follow the request log, with what the kernel said of each connection
               purge        Take URLs or tags out of a running edge's cache
               ban          Take out of a running edge's cache all that an expression holds for
@@ -275,4 +275,58 @@ fn completions_are_printed() {
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && script.contains("congestion-control"), "{shell}: {script}");
     }
+}
+
+#[test]
+fn a_bundle_is_checked() {
+    let directory = Directory::new();
+    let check = |name: &str, document: &str, expected: Expect| {
+        directory.write(name, document);
+        let output = thalweg(&["check", name]).current_dir(directory.path()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        expected.assert_eq(&format!("status {}\n{out}{err}", output.status.code().unwrap()));
+    };
+    check(
+        "broken.json",
+        "{\n  \"format\": 1,\n}",
+        expect![[r#"
+        status 1
+        broken.json:3:1: trailing comma
+    "#]],
+    );
+    let document = |checksum: &str| {
+        format!(
+            r#"{{"format": 1, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+                 "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "bbr", "holdout": 0.1, "reason": ""}}],
+                 "experiments": []}}"#
+        )
+    };
+    let wrong = document("sha256:").replace("203.0.113.0/24", "203.0.113.1/24").replace(": 0.1", ": 2");
+    check(
+        "wrong.json",
+        &wrong,
+        expect![[r#"
+            status 1
+            wrong.json: /checksum: not that of the content, which is sha256:992abeccfc6f9b7cd69383f9da673bd8bb862ba1d5d38d0517df08e2dbe6d35c
+            wrong.json: /rules/0/prefix: bits after the prefix are set: write 203.0.113.0/24
+            wrong.json: /rules/0/holdout: not a share: 0 to 1, with at most six decimals
+        "#]],
+    );
+    check(
+        "unsealed.json",
+        &document(""),
+        expect![[r#"
+        status 1
+        unsealed.json: /checksum: not that of the content, which is sha256:1e40c02fea4f915a14da4dc6680dbe5512ef1fdf19f0d49619ed755946c22e19
+    "#]],
+    );
+    check(
+        "right.json",
+        &document("sha256:1e40c02fea4f915a14da4dc6680dbe5512ef1fdf19f0d49619ed755946c22e19"),
+        expect![[r#"
+            status 0
+            right.json: no fault found: bundle 1, rules: 1, experiments: 0
+        "#]],
+    );
 }

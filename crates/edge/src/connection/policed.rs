@@ -124,7 +124,10 @@ impl Connection {
             Err(instead) => return self.instead(transaction, instead, after, out).await,
         };
         Turn::Sent(match self.choose(&mut found).await {
-            Ok(chosen) => self.reply(found, chosen, after, out).await,
+            Ok(chosen) => {
+                transaction.follow_bundle(self.content_bytes(&found, &chosen), &self.stream, &self.worker);
+                self.reply(found, chosen, after, out).await
+            }
             Err(failure) => self.refuse(&Refusal::failed(&failure, Forward::UriMiss), after, out).await,
         })
     }

@@ -193,6 +193,18 @@ impl Connection {
         let _ = socket2::SockRef::from(&self.stream).set_linger(reset.then_some(Duration::ZERO));
     }
 
+    /// How much content `chosen` of `found` is, as far as it is known.
+    pub(super) fn content_bytes(&self, found: &Found, chosen: &Part) -> Option<u64> {
+        let length = |range: &Range<u64>| range.end - range.start;
+        match chosen {
+            _ if self.request.method == Method::Head => Some(0),
+            Part::Whole | Part::After(_) => found.length(),
+            Part::Range(range) => Some(length(range)),
+            Part::Ranges(ranges) => Some(ranges.iter().map(length).sum()),
+            Part::NotModified | Part::PreconditionFailed | Part::Unsatisfiable(_) => Some(0),
+        }
+    }
+
     /// Which part of what was found answers the request; waits where that cannot be known yet.
     pub(super) async fn choose(&self, found: &mut Found) -> Result<Part, Failure> {
         if found.verbatim {

@@ -147,7 +147,7 @@ impl Fetching {
             object: &Object::default(),
             session,
             connection: &mut NoConnection,
-            host: &Process { cache, loaded },
+            host: &Process { cache, loaded, bundles: None },
             log: &mut lock(lines),
             kept,
             workspace,

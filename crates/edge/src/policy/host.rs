@@ -2,15 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
+use thalweg_bundle::Bundle;
 use thalweg_cache::tags::xkeys;
 use thalweg_cache::{Ban, Cache, Expression, What};
 use thalweg_policy::task::{Geo, Host, Storage};
 
 use super::Loaded;
+use crate::bundle::Bundles;
 use crate::now_ms;
 
 /// Bytes of a file that a policy reads.
@@ -22,6 +24,8 @@ const TAGS_MAX: usize = 1024;
 pub(super) struct Process<'a> {
     pub(super) cache: &'a Arc<Cache>,
     pub(super) loaded: &'a Loaded,
+    /// `None` where there is no client whom it could be about.
+    pub(super) bundles: Option<&'a Bundles>,
 }
 
 impl Host for Process<'_> {
@@ -80,9 +84,33 @@ impl Host for Process<'_> {
         tags.iter().try_for_each(|tag| self.purge(What::Tag((*tag).into()), soft_ms))?;
         Ok(tags.len() as u64)
     }
+
+    fn bundle_number(&self) -> Option<u64> {
+        self.in_bundle(|bundle| Some(bundle.content().number))
+    }
+
+    fn rule_algorithm(&self, address: IpAddr) -> Option<String> {
+        self.in_bundle(|bundle| Some(bundle.rule(address)?.congestion_control.clone()))
+    }
+
+    fn is_holdout(&self, client: SocketAddr) -> bool {
+        self.in_bundle(|bundle| Some(bundle.rule(client.ip())?.holds_out(client))).unwrap_or(false)
+    }
+
+    fn arm(&self, experiment: &str, host: &str, client: SocketAddr) -> Option<String> {
+        self.in_bundle(|bundle| {
+            let found = bundle.experiment(host).filter(|found| found.name == experiment)?;
+            Some(found.arm(client).name.clone())
+        })
+    }
 }
 
 impl Process<'_> {
+    /// What `look` finds in the bundle in force.
+    fn in_bundle<T>(&self, look: impl FnOnce(&Bundle) -> Option<T>) -> Option<T> {
+        self.bundles.and_then(|bundles| look(&bundles.active().as_ref()?.bundle))
+    }
+
     /// In force once it returns. It is a worker that runs a policy: the journal of the disk tier is written behind.
     fn purge(&self, what: What, soft_ms: Option<u64>) -> Result<(), String> {
         self.cache.purge_unwritten(what, soft_ms).map(|_| ()).map_err(|error| error.to_string())

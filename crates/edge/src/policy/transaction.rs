@@ -1,6 +1,7 @@
 //! A client's request under a policy: what its subroutines work on, and what they have decided.
 
 use std::fmt;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_cache::Stored;
@@ -17,7 +18,7 @@ use crate::answer::Refusal;
 use crate::backend::Route;
 use crate::now_ms;
 use crate::request::write_key;
-use crate::steering::{Socket, Steering};
+use crate::steering::{Response, Socket, Steering};
 use crate::worker::Worker;
 
 /// Restarts of one request, as Varnish has it.
@@ -154,7 +155,7 @@ impl Transaction {
                 object,
                 session,
                 connection: &mut Socket { stream, steering, common: worker.steering() },
-                host: &Process { cache: worker.cache(), loaded },
+                host: &Process { cache: worker.cache(), loaded, bundles: Some(worker.bundles()) },
                 log: &mut lock(lines),
                 kept,
                 workspace,
@@ -165,6 +166,14 @@ impl Transaction {
             tracing::warn!(policy = loaded.name, %sub, %failure, "policy failed");
             Action::Fail { reason: None }
         })
+    }
+
+    /// Has the bundle decide, where the policy has not, before content of this length is sent.
+    pub(crate) fn follow_bundle(&mut self, bytes: Option<u64>, stream: &TcpStream, worker: &Worker) {
+        if let Some(taken) = &*worker.bundles().active() {
+            let response = Response { client: self.session.remote, host: self.req.authority.host(), bytes };
+            self.steering.follow(stream.as_fd(), &taken.bundle, response, worker.steering());
+        }
     }
 
     /// `vcl_hit`, for what was found.

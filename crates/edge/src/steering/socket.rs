@@ -37,8 +37,7 @@ impl Connection for Socket<'_> {
             self.common.refuse(name, &error);
             chain(&error)
         })?;
-        let wish = Wish { by: Decider::Policy, algorithm, response_bytes: None };
-        match self.steering.grant(self.stream.as_fd(), wish, self.common) {
+        match self.steering.grant(self.stream.as_fd(), Wish::now(Decider::Policy, algorithm), self.common) {
             Ok(_) => Ok(()),
             Err(error) => Err(chain(&error)),
         }

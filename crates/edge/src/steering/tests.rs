@@ -53,7 +53,8 @@ impl Accepted {
         algorithm: &str,
         response_bytes: u64,
     ) -> Result<bool, thalweg_tcp::Error> {
-        let wish = Wish { by, algorithm: name(algorithm), response_bytes: Some(response_bytes) };
+        let (algorithm, response_bytes) = (Some(name(algorithm)), Some(response_bytes));
+        let wish = Wish { by, algorithm, response_bytes, size_bytes_min: MIN };
         self.steering.grant(self.stream.as_fd(), wish, &self.common)
     }
 

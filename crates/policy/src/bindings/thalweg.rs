@@ -1,8 +1,9 @@
-//! `thalweg`: what players say of themselves (CTA-5004), as typed values.
+//! `thalweg`: what players say of themselves (CTA-5004), as typed values, and what the bundle says of the client.
 //!
-//! A number that the player did not send is the fallback, -1 unless said; a text is unset.
+//! A number that the player did not send is the fallback, -1 unless said; a text is unset. What no bundle says is empty,
+//! false or 0.
 
-use crate::functions::{Argument, Call, Default, Function, Module, function, with};
+use crate::functions::{Argument, Call, Default, Function, Module, function, may, needs, with};
 use crate::modules::{cmcd::Cmcd, pace};
 use crate::step::Subs;
 use crate::task::Message;
@@ -44,6 +45,15 @@ macro_rules! word {
 }
 
 const FUNCTIONS: &[Function] = &[
+    function("arm", &[needs("experiment", Type::String)], Type::String, Subs::CLIENT, |call| {
+        let host = call.task.request(Message::Req)?.authority.host();
+        let arm = call.task.host.arm(&call.str(0), host, call.task.session.client);
+        Ok(or_empty(arm))
+    }),
+    function("bundle_number", &[], Type::Int, Subs::CLIENT, |call| {
+        let number = call.task.host.bundle_number().unwrap_or(0);
+        Ok(Value::Int(i64::try_from(number).unwrap_or(i64::MAX)))
+    }),
     int!("cmcd_br", br_kbps),
     int!("cmcd_bl", bl_ms),
     function("cmcd_bs", &[], Type::Bool, Subs::CLIENT, |call| Ok(Value::Bool(cmcd(call)?.bs))),
@@ -73,7 +83,19 @@ const FUNCTIONS: &[Function] = &[
     function("cmcd_pace", &[], Type::Int, Subs::CLIENT, |call| {
         Ok(Value::Int(pace::of_cmcd(&cmcd(call)?).map_or(0, pace::to_kb_per_s)))
     }),
+    function("is_holdout", &[], Type::Bool, Subs::CLIENT, |call| {
+        Ok(Value::Bool(call.task.host.is_holdout(call.task.session.client)))
+    }),
+    function("rule_algorithm", &[may("ip", Type::Ip)], Type::String, Subs::CLIENT, |call| {
+        let address = call.ip(0).unwrap_or(call.task.session.client).ip();
+        Ok(or_empty(call.task.host.rule_algorithm(address)))
+    }),
 ];
+
+/// A text that is empty where there is none.
+fn or_empty(text: Option<String>) -> Value<'static> {
+    Value::Text(Some(text.unwrap_or_default().into_bytes().into()))
+}
 
 fn cmcd(call: &Call<'_, '_>) -> Result<Cmcd, Failure> {
     let request = call.task.request(Message::Req)?;

@@ -1,6 +1,6 @@
 //! What lies outside of a policy: the client's connection and the process, as far as it may ask them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The kernel's numbers of a connection, as `struct tcp_info` has them; times in µs, rates in bytes per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -125,6 +125,22 @@ pub trait Host {
     /// When not all of it was done.
     fn purge_tags(&self, _tags: &str, _soft: bool) -> Result<u64, String> {
         Err("a policy may not purge here".to_owned())
+    }
+    /// The number of the bundle in force.
+    fn bundle_number(&self) -> Option<u64> {
+        None
+    }
+    /// The congestion control of the bundle's rule about an address.
+    fn rule_algorithm(&self, _address: IpAddr) -> Option<String> {
+        None
+    }
+    /// Whether the bundle's rule about a client is not for this connection of it.
+    fn is_holdout(&self, _client: SocketAddr) -> bool {
+        false
+    }
+    /// The arm of the bundle's experiment that a connection has when it asks for something of this host.
+    fn arm(&self, _experiment: &str, _host: &str, _client: SocketAddr) -> Option<String> {
+        None
     }
 }
 

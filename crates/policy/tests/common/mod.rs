@@ -1,7 +1,7 @@
 //! What the tests run policies on: a task of its own, with a connection that remembers what it was told.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses what it needs")]
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use thalweg_http::head::{parse_request, parse_response};
@@ -127,6 +127,18 @@ impl Host for Box1 {
         } else {
             Err("no ban".to_owned())
         }
+    }
+    fn bundle_number(&self) -> Option<u64> {
+        Some(42)
+    }
+    fn rule_algorithm(&self, address: IpAddr) -> Option<String> {
+        address.to_string().starts_with("192.0.2.").then(|| "bbr".to_owned())
+    }
+    fn is_holdout(&self, client: SocketAddr) -> bool {
+        client.port() == 4711
+    }
+    fn arm(&self, experiment: &str, host: &str, client: SocketAddr) -> Option<String> {
+        (experiment == "live").then(|| format!("{host} {client}"))
     }
     fn purge_tags(&self, tags: &str, _soft: bool) -> Result<u64, String> {
         Ok(tags.split_whitespace().count() as u64)

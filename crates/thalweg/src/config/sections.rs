@@ -67,6 +67,9 @@ section! {
         /// The response from which on a steering rule or an experiment changes the congestion control, or once so much has
         /// been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
         steering_size_min: Size = default("100kB"), within("0B", "1GiB");
+        /// The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
+        /// any time. It is looked at once a second.
+        bundle: PathBuf = unset("no rules and no experiments");
         /// How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
         /// soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
         /// more often. 128KiB is a good start.

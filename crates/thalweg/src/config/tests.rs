@@ -332,6 +332,9 @@ fn the_reference_names_every_setting() {
           steering_size_min      SIZE, default 100kB, 0B to 1GiB
               The response from which on a steering rule or an experiment changes the congestion control, or once so much has
               been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
+          bundle                 PATH, if absent: no rules and no experiments
+              The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
+              any time. It is looked at once a second.
           tcp_notsent_lowat      SIZE, if absent: the kernel's: net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
               soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken

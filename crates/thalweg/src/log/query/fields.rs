@@ -47,7 +47,7 @@ const fn field(name: &'static str, kind: Kind) -> Field {
     Field { name, kind }
 }
 
-pub(super) static FIELDS: [Field; 31] = [
+pub(super) static FIELDS: [Field; 36] = [
     field("time", Kind::Time),
     field("client", Kind::Text),
     field("method", Kind::Text),
@@ -72,6 +72,11 @@ pub(super) static FIELDS: [Field; 31] = [
     field("tcp.retransmits", Kind::Count),
     field("tcp.lost", Kind::Count),
     field("tcp.pacing_rate_bytes_per_s", Kind::Rate),
+    field("steered.bundle", Kind::Count),
+    field("steered.rule", Kind::Text),
+    field("steered.holdout", Kind::Truth),
+    field("steered.experiment", Kind::Text),
+    field("steered.arm", Kind::Text),
     field("lines", Kind::Lines(None)),
     field("vcl_log", Kind::Lines(Some(LineTag::Log))),
     field("vcl_error", Kind::Lines(Some(LineTag::Error))),

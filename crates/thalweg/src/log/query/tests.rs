@@ -2,7 +2,9 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use thalweg_record::{CacheResult, Cut, Decider, LineTag, Lines, Protocol, ResponseRecord, TcpState};
+use thalweg_record::{
+    CacheResult, Cut, Decider, LineTag, Lines, Protocol, ResponseRecord, Steered, TcpState,
+};
 
 use super::fields::FIELDS;
 use super::*;
@@ -37,6 +39,13 @@ fn record() -> Value {
             lost: 0,
             pacing_rate_bytes_per_s: Some(1_250_000),
         }),
+        steered: Some(Steered {
+            bundle: 42,
+            rule: Some("203.0.113.0/24".to_owned()),
+            is_holdout: true,
+            experiment: Some("live-bbr".to_owned()),
+            arm: Some("as-is".to_owned()),
+        }),
         lines,
     };
     serde_json::from_str(&record.to_json()).unwrap()
@@ -46,7 +55,7 @@ fn record() -> Value {
 fn bare() -> Value {
     let mut bare = record();
     let fields = bare.as_object_mut().unwrap();
-    for name in ["ttfb_us", "cut", "tcp", "lines"] {
+    for name in ["ttfb_us", "cut", "tcp", "steered", "lines"] {
         fields.remove(name);
     }
     fields.insert("complete".to_owned(), true.into());
@@ -93,6 +102,7 @@ fn what_holds() {
             "(status >= 500 or status == 200) and bytes > 0",
             "not not not status == 404",
             "path~4s and status>199",
+            "steered.holdout and steered.bundle == 42 and steered.arm == as-is and steered.rule ~ /24",
         ],
     );
 }
@@ -150,8 +160,9 @@ fn faults_teach() {
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
               tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
-              vcl_error vcl_acl timestamp lines_lost v"#]],
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
+              timestamp lines_lost v"#]],
     );
     check(
         "status == 200 and colour",
@@ -162,20 +173,22 @@ fn faults_teach() {
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
               tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
-              vcl_error vcl_acl timestamp lines_lost v"#]],
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
+              timestamp lines_lost v"#]],
     );
     check(
         "",
         expect![[r#"
             a field is expected here
-  
+
               ^
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
               tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
-              vcl_error vcl_acl timestamp lines_lost v"#]],
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
+              timestamp lines_lost v"#]],
     );
     check(
         "status == 200 and",
@@ -186,8 +199,9 @@ fn faults_teach() {
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
               tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate lines vcl_log
-              vcl_error vcl_acl timestamp lines_lost v"#]],
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
+              timestamp lines_lost v"#]],
     );
     check(
         "status == 200 && bytes > 1",

@@ -1,0 +1,220 @@
+//! What makes a document a bundle. Every fault is told: of each part by itself, then of parts with one another.
+
+use std::collections::HashMap;
+
+use crate::fault::Faults;
+use crate::prefix::Prefix;
+use crate::share::Share;
+use crate::table::Table;
+use crate::wire::{WireArm, WireBundle, WireExperiment, WireRule, checksum, time};
+use crate::{
+    ARMS_MAX, Arm, Bundle, CONGESTION_CONTROL_BYTES_MAX, Content, EXPERIMENTS_MAX, Experiment,
+    HOST_BYTES_MAX, HOSTS_MAX, NAME_BYTES_MAX, REASON_BYTES_MAX, RULES_MAX, Rule, SIZE_BYTES_MAX,
+};
+
+/// The last second that RFC 3339 can write: of the year 9999.
+const MADE_UNIX_S_MAX: u64 = 253_402_300_799;
+
+/// Checks a document; its checksum as well, if that was `read` with it.
+pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
+    let mut faults = Faults::default();
+    if wire.number == 0 {
+        faults.add("/number", "bundles count from 1");
+    }
+    let made_unix_s = made_at(&wire.made_at, &mut faults);
+    reason("/reason", &wire.reason, &mut faults);
+    let checksum = checksum(wire);
+    if read && wire.checksum.as_deref() != Some(&checksum) {
+        let found = wire.checksum.as_deref().map_or("there is none", |_| "not that of the content");
+        faults.add("/checksum", format!("{found}, which is {checksum}"));
+    }
+    count("/rules", wire.rules.len(), RULES_MAX, &mut faults);
+    let rules: Vec<_> =
+        wire.rules.iter().take(RULES_MAX).enumerate().map(|it| rule(it, &mut faults)).collect();
+    let prefixes: Vec<_> =
+        rules.iter().enumerate().filter_map(|(index, rule)| Some((rule.0?, index))).collect();
+    let table = Table::new(&prefixes).unwrap_or_else(|overlaps| {
+        for (index, holder) in overlaps {
+            let (own, its) = (&wire.rules[index].prefix, &wire.rules[holder].prefix);
+            faults.add(format!("/rules/{index}/prefix"), format!("{own} overlaps {its} of /rules/{holder}"));
+        }
+        Table::default()
+    });
+    count("/experiments", wire.experiments.len(), EXPERIMENTS_MAX, &mut faults);
+    let experiments = wire.experiments.iter().take(EXPERIMENTS_MAX).enumerate();
+    let experiments: Vec<_> = experiments.map(|it| experiment(it, &mut faults)).collect();
+    unique(
+        wire.experiments
+            .iter()
+            .enumerate()
+            .map(|(at, it)| (format!("/experiments/{at}/name"), it.name.as_str())),
+        &mut faults,
+    );
+    hosts_of_all(&wire.experiments, &mut faults);
+    let rules: Option<Vec<_>> = rules.into_iter().map(|rule| rule.1).collect();
+    match (rules, experiments.into_iter().collect(), made_unix_s) {
+        (Some(rules), Some(experiments), Some(made_unix_s)) if faults.is_empty() => {
+            let content =
+                Content { number: wire.number, made_unix_s, reason: wire.reason.clone(), rules, experiments };
+            Ok(Bundle { content, table, checksum })
+        }
+        _ => Err(faults),
+    }
+}
+
+fn made_at(text: &str, faults: &mut Faults) -> Option<u64> {
+    let time_of = humantime::parse_rfc3339(text).ok();
+    let since = time_of.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    let unix_s = since.map(|since| since.as_secs()).filter(|at| *at <= MADE_UNIX_S_MAX && time(*at) == text);
+    if unix_s.is_none() {
+        faults.add("/made_at", "not a time in UTC to the second such as 2026-11-20T23:00:00Z (RFC 3339)");
+    }
+    unix_s
+}
+
+/// A rule, and its prefix even where the rest of it is faulty.
+fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefix>, Option<Rule>) {
+    let at = format!("/rules/{index}");
+    let prefix =
+        wire.prefix.parse().map_err(|error| faults.add(format!("{at}/prefix"), format!("{error}"))).ok();
+    congestion_control(&format!("{at}/congestion_control"), &wire.congestion_control, faults);
+    if wire.size_bytes_min.is_some_and(|size| size > SIZE_BYTES_MAX) {
+        faults.add(format!("{at}/size_bytes_min"), format!("more than {SIZE_BYTES_MAX}"));
+    }
+    let holdout = share(&format!("{at}/holdout"), wire.holdout, faults);
+    reason(&format!("{at}/reason"), &wire.reason, faults);
+    let rule = prefix.zip(holdout).map(|(prefix, holdout)| Rule {
+        prefix,
+        congestion_control: wire.congestion_control.clone(),
+        size_bytes_min: wire.size_bytes_min,
+        holdout,
+        reason: wire.reason.clone(),
+    });
+    (prefix, rule)
+}
+
+fn experiment((index, wire): (usize, &WireExperiment), faults: &mut Faults) -> Option<Experiment> {
+    let at = format!("/experiments/{index}");
+    name(&format!("{at}/name"), &wire.name, faults);
+    name(&format!("{at}/salt"), &wire.salt, faults);
+    if let Some(hosts) = &wire.hosts {
+        count(&format!("{at}/hosts"), hosts.len(), HOSTS_MAX, faults);
+        if hosts.is_empty() {
+            faults.add(format!("{at}/hosts"), "leave it out if it is about any host");
+        }
+        for (host_at, host) in hosts.iter().enumerate() {
+            if !is_host(host) {
+                faults.add(
+                    format!("{at}/hosts/{host_at}"),
+                    "not a host's name, in lower case and without a port",
+                );
+            }
+        }
+    }
+    count(&format!("{at}/arms"), wire.arms.len(), ARMS_MAX, faults);
+    let arms = arms(&at, &wire.arms, faults)?;
+    Some(Experiment {
+        name: wire.name.clone(),
+        hosts: wire.hosts.clone().unwrap_or_default(),
+        salt: wire.salt.clone(),
+        unit: wire.unit,
+        arms,
+    })
+}
+
+fn arms(at: &str, wire: &[WireArm], faults: &mut Faults) -> Option<Vec<Arm>> {
+    let mut arms = Vec::new();
+    for (index, arm) in wire.iter().take(ARMS_MAX).enumerate() {
+        let at = format!("{at}/arms/{index}");
+        name(&format!("{at}/name"), &arm.name, faults);
+        if let Some(algorithm) = &arm.congestion_control {
+            congestion_control(&format!("{at}/congestion_control"), algorithm, faults);
+        }
+        arms.push(share(&format!("{at}/share"), arm.share, faults).map(|share| Arm {
+            name: arm.name.clone(),
+            share,
+            congestion_control: arm.congestion_control.clone(),
+        }));
+    }
+    unique(
+        wire.iter().enumerate().map(|(index, arm)| (format!("{at}/arms/{index}/name"), arm.name.as_str())),
+        faults,
+    );
+    let arms: Vec<_> = arms.into_iter().collect::<Option<_>>()?;
+    let sum: u32 = arms.iter().map(|arm: &Arm| arm.share.millionths()).sum();
+    if sum != Share::ALL.millionths() {
+        faults.add(format!("{at}/arms"), format!("the shares add up to {}, not to 1", f64::from(sum) / 1e6));
+    }
+    Some(arms)
+}
+
+/// One lever has one experiment: no two are about the same host.
+fn hosts_of_all(experiments: &[WireExperiment], faults: &mut Faults) {
+    if experiments.len() > 1 {
+        for (index, _) in experiments.iter().enumerate().filter(|(_, experiment)| experiment.hosts.is_none())
+        {
+            faults.add(format!("/experiments/{index}"), "it is about any host, so it has to be the only one");
+        }
+    }
+    let hosts = experiments.iter().enumerate().flat_map(|(index, experiment)| {
+        let hosts = experiment.hosts.iter().flatten().enumerate();
+        hosts.map(move |(at, host)| (format!("/experiments/{index}/hosts/{at}"), host.as_str()))
+    });
+    unique(hosts, faults);
+}
+
+/// Tells each name that stands at an earlier place already.
+fn unique<'a>(names: impl Iterator<Item = (String, &'a str)>, faults: &mut Faults) {
+    let mut known = HashMap::new();
+    for (at, name) in names {
+        match known.get(name) {
+            Some(first) => faults.add(at, format!("the same as {first}")),
+            None => {
+                known.insert(name, at);
+            }
+        }
+    }
+}
+
+fn count(at: &str, found: usize, most: usize, faults: &mut Faults) {
+    if found > most {
+        faults.add(at, format!("{found} of them, and {most} are the most"));
+    }
+}
+
+fn share(at: &str, number: f64, faults: &mut Faults) -> Option<Share> {
+    let share = Share::from_number(number);
+    if share.is_none() {
+        faults.add(at, "not a share: 0 to 1, with at most six decimals");
+    }
+    share
+}
+
+fn reason(at: &str, text: &str, faults: &mut Faults) {
+    if text.len() > REASON_BYTES_MAX || text.contains(char::is_control) {
+        faults.add(at, format!("not a text of one line and at most {REASON_BYTES_MAX} bytes"));
+    }
+}
+
+fn name(at: &str, text: &str, faults: &mut Faults) {
+    if !is_word(text, NAME_BYTES_MAX) {
+        let message = format!("not a name: 1 to {NAME_BYTES_MAX} letters, digits, \".\", \"_\" and \"-\"");
+        faults.add(at, message);
+    }
+}
+
+fn congestion_control(at: &str, text: &str, faults: &mut Faults) {
+    if !is_word(text, CONGESTION_CONTROL_BYTES_MAX) {
+        faults.add(at, "not the name of a congestion control such as bbr");
+    }
+}
+
+fn is_word(text: &str, bytes_max: usize) -> bool {
+    (1..=bytes_max).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A name of RFC 1123 §2.1 with `_`, which hosts have though they should not.
+fn is_host(text: &str) -> bool {
+    is_word(text, HOST_BYTES_MAX) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+}

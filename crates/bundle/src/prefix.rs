@@ -1,0 +1,126 @@
+//! Prefixes of client addresses, in the notation of RFC 4632 §3.1 and RFC 4291 §2.3.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Addresses that begin with the same bits, as `203.0.113.0/24` or `2001:db8::/32`.
+///
+/// **Invariant:** the bits after the prefix are zero, and an IPv4 address is not in IPv6 form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+/// Why a text is no [`Prefix`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrefixError {
+    /// Not an address, a slash and a number of bits.
+    Form,
+    /// More bits than the address has.
+    Bits {
+        /// What it has.
+        bits_max: u8,
+    },
+    /// Bits after the prefix are set.
+    Host {
+        /// The prefix that these are the first bits of.
+        prefix: Prefix,
+    },
+    /// An IPv4 address in IPv6 form: clients with such are looked up as IPv4.
+    Mapped,
+}
+
+impl fmt::Display for PrefixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form => f.write_str("not an address, a slash and a number of bits such as 203.0.113.0/24"),
+            Self::Bits { bits_max } => write!(f, "more than {bits_max} bits"),
+            Self::Host { prefix } => write!(f, "bits after the prefix are set: write {prefix}"),
+            Self::Mapped => f.write_str("an IPv4 address in IPv6 form: write it as IPv4"),
+        }
+    }
+}
+
+impl std::error::Error for PrefixError {}
+
+impl Prefix {
+    /// The first `bits` of `address`.
+    ///
+    /// # Errors
+    /// When it has not so many, or others are set, or it is IPv4 in IPv6 form.
+    pub fn new(address: IpAddr, bits: u8) -> Result<Self, PrefixError> {
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        if bits > bits_max {
+            return Err(PrefixError::Bits { bits_max });
+        }
+        if address.to_canonical() != address {
+            return Err(PrefixError::Mapped);
+        }
+        let prefix = Self { address: first_bits(address, bits), bits };
+        if prefix.address == address { Ok(prefix) } else { Err(PrefixError::Host { prefix }) }
+    }
+
+    /// The first address in it.
+    pub fn first(self) -> IpAddr {
+        self.address
+    }
+
+    /// The last address in it.
+    pub fn last(self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(first) => {
+                let rest = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
+                IpAddr::V4((first.to_bits() | rest).into())
+            }
+            IpAddr::V6(first) => {
+                let rest = u128::MAX.checked_shr(self.bits.into()).unwrap_or(0);
+                IpAddr::V6((first.to_bits() | rest).into())
+            }
+        }
+    }
+
+    /// How many bits it has.
+    pub fn bits(self) -> u8 {
+        self.bits
+    }
+
+    /// Whether `address`, an IPv4 address not in IPv6 form, begins so.
+    pub fn contains(self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.address.is_ipv4() && (self.first()..=self.last()).contains(&address)
+    }
+}
+
+/// The address with the bits after the first `bits` zero.
+pub(crate) fn first_bits(address: IpAddr, bits: u8) -> IpAddr {
+    let bits = u32::from(bits);
+    match address {
+        IpAddr::V4(address) => {
+            IpAddr::V4((address.to_bits() & !u32::MAX.checked_shr(bits).unwrap_or(0)).into())
+        }
+        IpAddr::V6(address) => {
+            IpAddr::V6((address.to_bits() & !u128::MAX.checked_shr(bits).unwrap_or(0)).into())
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let (address, bits) = text.split_once('/').ok_or(PrefixError::Form)?;
+        let address = address.parse().map_err(|_| PrefixError::Form)?;
+        if bits.is_empty() || bits.len() > 3 || !bits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(PrefixError::Form);
+        }
+        // Three digits may be more than a u8 has, and are then more than any address has.
+        Self::new(address, bits.parse().unwrap_or(u8::MAX))
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}

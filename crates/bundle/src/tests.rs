@@ -1,0 +1,342 @@
+//! The document's contract, its faults, and that look-up and places are what they are said to be.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+
+fn rule(prefix: &str) -> Rule {
+    Rule {
+        prefix: prefix.parse().unwrap(),
+        congestion_control: "bbr".into(),
+        size_bytes_min: Some(100_000),
+        holdout: Share::from_number(0.1).unwrap(),
+        reason: "slow: p20 of 1.2 Mbit/s".into(),
+    }
+}
+
+fn arm(name: &str, share: f64, congestion_control: Option<&str>) -> Arm {
+    let share = Share::from_number(share).unwrap();
+    Arm { name: name.into(), share, congestion_control: congestion_control.map(str::to_owned) }
+}
+
+fn sample() -> Content {
+    Content {
+        number: 42,
+        made_unix_s: 1_795_215_600,
+        reason: "round of 23:00".into(),
+        rules: vec![rule("203.0.113.0/24"), Rule { size_bytes_min: None, ..rule("2001:db8::/32") }],
+        experiments: vec![Experiment {
+            name: "live-bbr".into(),
+            hosts: vec!["live.example".into()],
+            salt: "november".into(),
+            unit: Unit::Client,
+            arms: vec![arm("as-is", 0.5, None), arm("bbr", 0.5, Some("bbr"))],
+        }],
+    }
+}
+
+#[test]
+fn the_document() {
+    let bundle = Bundle::new(sample()).unwrap();
+    // The checksum is what Python says: hashlib.sha256 of json.dumps(…, sort_keys=True, separators=(",", ":")).
+    expect![[r#"
+        {"checksum":"sha256:979ea59e301626e163b121d0f21cf52680341e1533f0b206188165ef2fd6a990","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":1,"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"}]}
+    "#]]
+    .assert_eq(&bundle.encode());
+    assert_eq!(Bundle::decode(bundle.encode().as_bytes()).unwrap(), bundle);
+}
+
+#[test]
+fn canonical_is_in_the_order_of_names() {
+    let document = Bundle::new(sample()).unwrap().encode();
+    let value: serde_json::Value = serde_json::from_str(&document).unwrap();
+    // A `Value` keeps its members sorted.
+    assert_eq!(value.to_string(), document.trim_end());
+}
+
+#[test]
+fn the_example_of_the_documentation_is_one() {
+    let page = include_str!("../../../docs/steering.md");
+    let example = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let bundle = Bundle::decode(example.as_bytes()).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(bundle.rule("203.0.113.7".parse().unwrap()).unwrap().congestion_control, "bbr");
+}
+
+/// What is told of a document.
+fn check(document: &str, expected: Expect) {
+    let told = match Bundle::decode(document.as_bytes()) {
+        Ok(_) => "right".to_owned(),
+        Err(faults) => faults.to_string(),
+    };
+    expected.assert_eq(&told);
+}
+
+#[test]
+fn every_fault_is_told_with_its_place() {
+    check(
+        r#"{"format":1,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
+        "rules":[
+          {"prefix":"203.0.113.0/24","congestion_control":"bbr","holdout":0.1,"reason":""},
+          {"prefix":"203.0.113.128/25","congestion_control":"b b","holdout":1.1,"reason":""},
+          {"prefix":"203.0.113.1/24","congestion_control":"","holdout":0.1234567,"reason":"","size_bytes_min":9999999999},
+          {"prefix":"203.0.113.0","congestion_control":"bbr","holdout":-0.1,"reason":""},
+          {"prefix":"::ffff:1.2.3.4/128","congestion_control":"bbr","holdout":0,"reason":""},
+          {"prefix":"::/129","congestion_control":"bbr","holdout":1,"reason":""},
+          {"prefix":"0.0.0.0/0","congestion_control":"bbr","holdout":1,"reason":""}
+        ],
+        "experiments":[
+          {"name":"a","salt":"s","unit":"client","hosts":[],"arms":[]},
+          {"name":"a","salt":"","unit":"connection","hosts":["a.example","A.example","b.example:80"],
+           "arms":[{"name":"x","share":0.5},{"name":"x","share":0.4,"congestion_control":"cubic "}]},
+          {"name":"c d","salt":"s","unit":"client","hosts":["a.example","a.example"],"arms":[{"name":"x","share":2}]},
+          {"name":"e","salt":"s","unit":"client","arms":[{"name":"x","share":1}]}
+        ]}"#,
+        expect![[r#"
+            /number: bundles count from 1
+            /made_at: not a time in UTC to the second such as 2026-11-20T23:00:00Z (RFC 3339)
+            /reason: not a text of one line and at most 1024 bytes
+            /checksum: not that of the content, which is sha256:b45462687f6dfd24614fb69131abba106249d7cd9b3846f3c071199006dbe0f6
+            /rules/1/congestion_control: not the name of a congestion control such as bbr
+            /rules/1/holdout: not a share: 0 to 1, with at most six decimals
+            /rules/2/prefix: bits after the prefix are set: write 203.0.113.0/24
+            /rules/2/congestion_control: not the name of a congestion control such as bbr
+            /rules/2/size_bytes_min: more than 1073741824
+            /rules/2/holdout: not a share: 0 to 1, with at most six decimals
+            /rules/3/prefix: not an address, a slash and a number of bits such as 203.0.113.0/24
+            /rules/3/holdout: not a share: 0 to 1, with at most six decimals
+            /rules/4/prefix: an IPv4 address in IPv6 form: write it as IPv4
+            /rules/5/prefix: more than 128 bits
+            /rules/0/prefix: 203.0.113.0/24 overlaps 0.0.0.0/0 of /rules/6
+            /rules/1/prefix: 203.0.113.128/25 overlaps 0.0.0.0/0 of /rules/6
+            /experiments/0/hosts: leave it out if it is about any host
+            /experiments/0/arms: the shares add up to 0, not to 1
+            /experiments/1/salt: not a name: 1 to 64 letters, digits, ".", "_" and "-"
+            /experiments/1/hosts/1: not a host's name, in lower case and without a port
+            /experiments/1/hosts/2: not a host's name, in lower case and without a port
+            /experiments/1/arms/1/congestion_control: not the name of a congestion control such as bbr
+            /experiments/1/arms/1/name: the same as /experiments/1/arms/0/name
+            /experiments/1/arms: the shares add up to 0.9, not to 1
+            /experiments/2/name: not a name: 1 to 64 letters, digits, ".", "_" and "-"
+            /experiments/2/arms/0/share: not a share: 0 to 1, with at most six decimals
+            /experiments/1/name: the same as /experiments/0/name
+            /experiments/3: it is about any host, so it has to be the only one
+            /experiments/2/hosts/0: the same as /experiments/1/hosts/0
+            /experiments/2/hosts/1: the same as /experiments/1/hosts/0"#]],
+    );
+}
+
+#[test]
+fn what_is_no_document() {
+    check("", expect!["1:0: EOF while parsing a value"]);
+    check(
+        "{\"format\":1,\n \"number\": 1.5}",
+        expect!["2:14: invalid type: floating point `1.5`, expected u64"],
+    );
+    check(r#"{"format":2,"colour":"red"}"#, expect!["/format: format 2, and this program reads format 1"]);
+    let document = Bundle::new(sample()).unwrap().encode();
+    check(
+        &document.replace("\"reason\"", "\"raeson\""),
+        expect![
+            "1:337: unknown field `raeson`, expected one of `checksum`, `experiments`, `format`, `made_at`, `number`, `reason`, `rules`"
+        ],
+    );
+    check(
+        &document.replace("\"client\"", "\"viewer\""),
+        expect!["1:270: unknown variant `viewer`, expected `client` or `connection`"],
+    );
+    check(
+        &document.replacen("\"number\":42", "\"number\":42,\"number\":42", 1),
+        expect!["1:337: duplicate field `number`"],
+    );
+    check(
+        &document.replacen("\"checksum\":", "\"checksum\":null,\"checksum\":", 1),
+        expect!["1:27: duplicate field `checksum`"],
+    );
+    check(
+        &document.replace("\"format\":1", "\"format\":2"),
+        expect!["/format: format 2, and this program reads format 1"],
+    );
+    check(
+        &document.replace("203.0.113", "203.0.114"),
+        expect![
+            "/checksum: not that of the content, which is sha256:fd7dc76667a17757f1a46309dc0c0478eb2d9c43f26a6c9530693782e68d9546"
+        ],
+    );
+    check(&" ".repeat(BYTES_MAX + 1), expect!["longer than 8388608 bytes"]);
+}
+
+#[test]
+fn what_is_too_many_is_told_and_bounded() {
+    let rules = (0..=RULES_MAX as u32).map(|at| rule(&format!("{}/32", Ipv4Addr::from_bits(at)))).collect();
+    let experiments = (0..EXPERIMENTS_MAX + FAULTS_MAX).map(|_| sample().experiments.remove(0)).collect();
+    let faults = Bundle::new(Content { rules, experiments, ..sample() }).unwrap_err();
+    assert_eq!(faults.all().len(), FAULTS_MAX);
+    assert!(faults.more() > 0);
+    let told = faults.to_string();
+    assert!(told.contains("/rules: 10001 of them, and 10000 are the most"), "{told}");
+    assert!(told.contains("/experiments: 164 of them, and 64 are the most"), "{told}");
+}
+
+#[test]
+fn places_are_what_every_program_computes() {
+    // As the reference implementation has it: `xxh3_64_intdigest(key, xxh3_64_intdigest(salt))` of python-xxhash.
+    let connection = |text: &str| place::of("203.0.113.0/24", &place::connection(text.parse().unwrap()));
+    let client = |text: &str| place::of("november", &place::client(text.parse().unwrap()));
+    let places = [
+        connection("203.0.113.7:50000"),
+        connection("203.0.113.7:50001"),
+        connection("[2001:db8::7]:50000"),
+        client("203.0.113.7"),
+        client("::ffff:203.0.113.7"),
+        client("2001:db8:0:12::7"),
+        client("2001:db8:0:1200::"),
+        client("2001:db8:0:ff::8"),
+    ];
+    expect!["[161595, 944350, 954178, 38252, 38252, 185496, 409889, 185496]"]
+        .assert_eq(&format!("{places:?}"));
+}
+
+#[test]
+fn an_experiment_is_about_its_hosts() {
+    let bundle = Bundle::new(sample()).unwrap();
+    assert!(bundle.experiment("LIVE.example").is_some());
+    assert!(bundle.experiment("vod.example").is_none());
+    let mut content = sample();
+    content.experiments[0].hosts.clear();
+    assert!(Bundle::new(content).unwrap().experiment("vod.example").is_some());
+}
+
+#[test]
+fn a_client_keeps_its_arm_and_a_connection_has_its_own() {
+    let mut experiment = sample().experiments.remove(0);
+    let arms = |experiment: &Experiment| {
+        let arm = |port| experiment.arm((Ipv4Addr::LOCALHOST, port).into()).name.clone();
+        (1..100).map(arm).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(arms(&experiment), 1);
+    experiment.unit = Unit::Connection;
+    assert_eq!(arms(&experiment), 2);
+}
+
+/// Counts within six standard deviations: one run in 5·10^8 is outside.
+fn assert_binomial(count: u32, of: u32, share: f64) {
+    let (n, expected) = (f64::from(of), f64::from(of) * share);
+    let deviation = (n * share * (1.0 - share)).sqrt();
+    let off = (f64::from(count) - expected).abs();
+    assert!(off <= 6.0 * deviation, "{count} of {of} where {share} is the share");
+}
+
+prop_compose! {
+    /// Within 16 addresses of an end of each kind, so that prefixes meet.
+    fn addresses()(at in any::<u32>(), bits in 0_u32..=32, is_v6 in any::<bool>()) -> IpAddr {
+        let at = at & !(u32::MAX.checked_shr(bits).unwrap_or(0));
+        match is_v6 {
+            false => Ipv4Addr::from_bits(at).into(),
+            true => Ipv6Addr::from_bits(u128::from(at) << 96).into(),
+        }
+    }
+}
+
+prop_compose! {
+    fn prefixes()(address in addresses(), bits in 0_u8..=40) -> Prefix {
+        let bits = if address.is_ipv4() { bits.min(32) } else { bits };
+        Prefix::new(crate::prefix::first_bits(address, bits), bits).unwrap()
+    }
+}
+
+prop_compose! {
+    fn contents()(
+        number in 1_u64..,
+        made_unix_s in 0_u64..=253_402_300_799,
+        reason in "[ -~é]{0,40}",
+        rules in proptest::collection::vec((prefixes(), 0_u32..=100, any::<Option<u16>>(), "[a-z0-9_]{1,15}"), 0..20),
+        shares in proptest::collection::vec(0_u32..=50, 0..8),
+        unit in proptest::sample::select(vec![Unit::Client, Unit::Connection]),
+    ) -> Content {
+        let mut kept: Vec<Rule> = Vec::new();
+        for (prefix, holdout, size, congestion_control) in rules {
+            if !kept.iter().any(|rule| rule.prefix.contains(prefix.first()) || prefix.contains(rule.prefix.first())) {
+                let holdout = Share::from_millionths(holdout * 10_000).unwrap();
+                let size_bytes_min = size.map(u64::from);
+                kept.push(Rule { prefix, holdout, size_bytes_min, congestion_control, reason: reason.clone() });
+            }
+        }
+        let mut left = Share::ALL.millionths();
+        let mut arms = Vec::new();
+        for (at, share) in shares.into_iter().enumerate() {
+            let share = (share * 10_000).min(left);
+            left -= share;
+            arms.push(arm(&format!("a{at}"), f64::from(share) / 1e6, None));
+        }
+        arms.push(arm("rest", f64::from(left) / 1e6, Some("reno")));
+        let experiment = Experiment { arms, unit, ..sample().experiments.remove(0) };
+        Content { number, made_unix_s, reason, rules: kept, experiments: vec![experiment] }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn a_look_up_finds_what_a_scan_finds(content in contents(), addresses in proptest::collection::vec(addresses(), 50)) {
+        let bundle = Bundle::new(content).unwrap();
+        let rules = &bundle.content().rules;
+        let ends = rules.iter().flat_map(|rule| [rule.prefix.first(), rule.prefix.last()]);
+        for address in addresses.into_iter().chain(ends) {
+            let scanned = rules.iter().find(|rule| rule.prefix.contains(address));
+            prop_assert_eq!(bundle.rule(address), scanned, "{}", address);
+        }
+    }
+
+    #[test]
+    fn overlaps_are_found(prefixes in proptest::collection::vec(prefixes(), 0..12)) {
+        let overlap = prefixes.iter().enumerate().any(|(at, one)| {
+            prefixes[..at].iter().any(|other| one.contains(other.first()) || other.contains(one.first()))
+        });
+        let rules = prefixes.iter().map(|prefix| rule(&prefix.to_string())).collect();
+        prop_assert_eq!(Bundle::new(Content { rules, ..sample() }).is_err(), overlap);
+    }
+
+    #[test]
+    fn a_bundle_is_read_as_it_was_written(content in contents()) {
+        let bundle = Bundle::new(content.clone()).unwrap();
+        let read = Bundle::decode(bundle.encode().as_bytes()).unwrap();
+        prop_assert_eq!(&read, &bundle);
+        prop_assert_eq!(read.content(), &content);
+    }
+
+    #[test]
+    fn no_byte_can_change(content in contents(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut document = Bundle::new(content).unwrap().encode().into_bytes();
+        document.pop();
+        let at = at.index(document.len());
+        prop_assume!(document[at] != byte);
+        document[at] = byte;
+        prop_assert!(Bundle::decode(&document).is_err(), "byte {} is {:?}", at, char::from(byte));
+    }
+
+    #[test]
+    fn shares_are_kept(salt in "[a-z0-9]{1,12}", prefix in prefixes(), percent in 1_u32..100, from in any::<u32>()) {
+        const CONNECTIONS: u32 = 20_000;
+        let share = f64::from(percent) / 100.0;
+        let rule = Rule { holdout: Share::from_number(share).unwrap(), ..rule(&prefix.to_string()) };
+        // A few ports of many clients side by side, as one PoP sees them.
+        let client = |at: u32| SocketAddr::from((Ipv4Addr::from_bits(from.wrapping_add(at / 8)), 40_000 + (at % 8) as u16));
+        let held = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at))).count();
+        assert_binomial(held as u32, CONNECTIONS, share);
+
+        let arms = vec![arm("a", share, None), arm("b", 1.0 - share, None)];
+        let experiment = Experiment { arms, salt, ..sample().experiments.remove(0) };
+        let of_a = (0..CONNECTIONS).filter(|at| experiment.arm(client(*at * 8)).name == "a").count();
+        assert_binomial(of_a as u32, CONNECTIONS, share);
+    }
+
+    #[test]
+    fn reading_never_panics(document in ".*") {
+        let _ = Bundle::decode(document.as_bytes());
+    }
+}

@@ -1,0 +1,174 @@
+//! The document: structs of its own, converted by hand.
+//!
+//! Its checksum is about its canonical form: the document without `checksum`, on one line, without spaces, the members of
+//! each object in the order of their names. The fields below stand in that order, so that is what serde writes.
+
+use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::fault::{Faults, Place};
+use crate::{BYTES_MAX, Bundle, Content, Experiment, FORMAT, Rule, check};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WireBundle {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) checksum: Option<String>,
+    pub(crate) experiments: Vec<WireExperiment>,
+    pub(crate) format: u32,
+    pub(crate) made_at: String,
+    pub(crate) number: u64,
+    pub(crate) reason: String,
+    pub(crate) rules: Vec<WireRule>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WireExperiment {
+    pub(crate) arms: Vec<WireArm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<Vec<String>>,
+    pub(crate) name: String,
+    pub(crate) salt: String,
+    pub(crate) unit: Unit,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WireArm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) congestion_control: Option<String>,
+    pub(crate) name: String,
+    pub(crate) share: f64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WireRule {
+    pub(crate) congestion_control: String,
+    pub(crate) holdout: f64,
+    pub(crate) prefix: String,
+    pub(crate) reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size_bytes_min: Option<u64>,
+}
+
+/// What gets an arm of an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// A client's address, all of its connections alike; of an IPv6 address the first 56 bits. For what viewers see.
+    Client,
+    /// Each connection by itself. For what connections do.
+    Connection,
+}
+
+pub(crate) fn decode(document: &[u8]) -> Result<Bundle, Faults> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    if document.len() > BYTES_MAX {
+        return Err(Faults::alone(Place::Whole, format!("longer than {BYTES_MAX} bytes")));
+    }
+    let wire: WireBundle =
+        serde_json::from_slice(document).map_err(|error| {
+            match serde_json::from_slice::<Version>(document) {
+                Ok(Version { format }) if format != FORMAT => other_format(format),
+                _ => unreadable(&error),
+            }
+        })?;
+    if wire.format != FORMAT {
+        return Err(other_format(wire.format));
+    }
+    check::bundle(&wire, true)
+}
+
+/// Of a document of another format nothing else can be said.
+fn other_format(format: u32) -> Faults {
+    let message = format!("format {format}, and this program reads format {FORMAT}");
+    Faults::alone(Place::Value("/format".into()), message)
+}
+
+fn unreadable(error: &serde_json::Error) -> Faults {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let message = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    Faults::alone(Place::Text { line, column }, message.to_owned())
+}
+
+pub(crate) fn checked(content: Content) -> Result<Bundle, Faults> {
+    check::bundle(&WireBundle::from(&content), false)
+}
+
+pub(crate) fn encode(bundle: &Bundle) -> String {
+    let checksum = Some(bundle.checksum.clone());
+    let mut document = json(&WireBundle { checksum, ..WireBundle::from(&bundle.content) });
+    document.push('\n');
+    document
+}
+
+fn json(wire: &WireBundle) -> String {
+    serde_json::to_string(wire).expect("a bundle has no map, and its shares are numbers")
+}
+
+/// The checksum that a document ought to have.
+pub(crate) fn checksum(wire: &WireBundle) -> String {
+    let canonical = json(&WireBundle { checksum: None, ..wire.clone() });
+    let mut text = String::from("sha256:");
+    for byte in Sha256::digest(canonical.as_bytes()) {
+        write!(text, "{byte:02x}").expect("a String takes every write");
+    }
+    text
+}
+
+/// RFC 3339 in UTC, to the second.
+pub(crate) fn time(unix_s: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(unix_s)).to_string()
+}
+
+impl From<&Content> for WireBundle {
+    fn from(content: &Content) -> Self {
+        Self {
+            checksum: None,
+            experiments: content.experiments.iter().map(WireExperiment::from).collect(),
+            format: FORMAT,
+            made_at: time(content.made_unix_s),
+            number: content.number,
+            reason: content.reason.clone(),
+            rules: content.rules.iter().map(WireRule::from).collect(),
+        }
+    }
+}
+
+impl From<&Rule> for WireRule {
+    fn from(rule: &Rule) -> Self {
+        Self {
+            congestion_control: rule.congestion_control.clone(),
+            holdout: rule.holdout.number(),
+            prefix: rule.prefix.to_string(),
+            reason: rule.reason.clone(),
+            size_bytes_min: rule.size_bytes_min,
+        }
+    }
+}
+
+impl From<&Experiment> for WireExperiment {
+    fn from(experiment: &Experiment) -> Self {
+        let arm = |arm: &crate::Arm| WireArm {
+            congestion_control: arm.congestion_control.clone(),
+            name: arm.name.clone(),
+            share: arm.share.number(),
+        };
+        Self {
+            arms: experiment.arms.iter().map(arm).collect(),
+            hosts: (!experiment.hosts.is_empty()).then(|| experiment.hosts.clone()),
+            name: experiment.name.clone(),
+            salt: experiment.salt.clone(),
+            unit: experiment.unit,
+        }
+    }
+}

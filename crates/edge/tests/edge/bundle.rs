@@ -1,0 +1,316 @@
+//! Bundles on real sockets: who is steered by a rule, who is held out, who wins, and that a bad bundle changes nothing.
+//! Clients come from addresses of their own, all of loopback.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use thalweg_bundle::{Arm, Bundle, Content, Experiment, Rule, Share, Unit};
+use thalweg_edge::Config;
+use thalweg_record::{Decider, ResponseRecord, Steered};
+use thalweg_tcp::{CongestionControl, congestion};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::broadcast::Receiver;
+
+use crate::policy::File;
+use crate::steering::accepted;
+use crate::support::{Backend, Client, PATIENCE, TestEdge, config};
+
+const STEERED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+/// Above and below what rules wait for.
+const LARGE_BYTES: usize = 150_000;
+const SMALL_BYTES: usize = 1000;
+/// How often a condition is looked at that nothing tells of.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+fn named(name: &str) -> CongestionControl {
+    name.parse().unwrap()
+}
+
+/// The algorithms of the rule and of the experiment; the default is reno.
+fn algorithms() -> [&'static str; 2] {
+    let bbr = if congestion::check(named("bbr")).is_ok() { "bbr" } else { "cubic" };
+    [bbr, "cubic"]
+}
+
+fn rule(holdout: f64) -> Rule {
+    Rule {
+        prefix: "127.0.0.2/32".parse().unwrap(),
+        congestion_control: algorithms()[0].into(),
+        size_bytes_min: None,
+        holdout: Share::from_number(holdout).unwrap(),
+        reason: "slow".into(),
+    }
+}
+
+/// About the host that test clients ask for; all are in one arm.
+fn experiment(congestion_control: Option<&str>) -> Experiment {
+    let arm = Arm {
+        name: "all".into(),
+        share: Share::ALL,
+        congestion_control: congestion_control.map(str::to_owned),
+    };
+    let hosts = vec!["media.example".into()];
+    Experiment { name: "live".into(), hosts, salt: "s".into(), unit: Unit::Client, arms: vec![arm] }
+}
+
+fn document(number: u64, rules: Vec<Rule>, experiments: Vec<Experiment>) -> String {
+    Bundle::new(Content { number, rules, experiments, ..Content::default() }).unwrap().encode()
+}
+
+/// An edge with a bundle, before a backend of its own.
+struct Bundled {
+    edge: TestEdge,
+    backend: Backend,
+    records: Receiver<Arc<ResponseRecord>>,
+    file: File,
+    _policy: Option<File>,
+}
+
+impl Bundled {
+    async fn with(document: &str, policy: Option<&str>) -> Self {
+        let backend = Backend::new().await;
+        let port = backend.address.port();
+        let policy = policy.map(|text| {
+            File::new(&format!(
+                "vcl 4.1; import thalweg;\nbackend b {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n{text}"
+            ))
+        });
+        let file = File::new(document);
+        let edge = TestEdge::start(Config {
+            congestion_control: Some(named("reno")),
+            admin: Some((Ipv4Addr::LOCALHOST, 0).into()),
+            bundle: Some(file.0.clone()),
+            policy: policy.as_ref().map(|policy| policy.0.clone()),
+            ..config(backend.address)
+        });
+        let records = edge.records.follow();
+        let mut it = Self { edge, backend, records, file, _policy: policy };
+        it.store("/large", LARGE_BYTES).await;
+        it.store("/small", SMALL_BYTES).await;
+        it
+    }
+
+    async fn store(&mut self, path: &str, bytes: usize) {
+        let mut client = self.client(OTHER).await;
+        client.request("GET", path, "").await;
+        let mut fetch = self.backend.fetch().await;
+        fetch.respond("200 OK", "Cache-Control: max-age=600\r\nConnection: close\r\n", &vec![7; bytes]).await;
+        assert_eq!(client.response().await.content.len(), bytes);
+        self.records.recv().await.unwrap();
+    }
+
+    async fn client(&self, from: Ipv4Addr) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        Client::new(socket.connect(self.edge.address).await.unwrap())
+    }
+
+    /// The record of a GET, and with it what the kernel says of the edge's socket.
+    async fn get(&mut self, client: &mut Client, path: &str) -> Arc<ResponseRecord> {
+        client.request("GET", path, "").await;
+        assert_eq!(client.response().await.status, 200);
+        let record = self.records.recv().await.unwrap();
+        let tcp = record.tcp.as_ref().unwrap();
+        assert_eq!(tcp.congestion_control, congestion::get(accepted(client).as_fd()).unwrap().as_str());
+        record
+    }
+
+    /// Puts another document in the place of the bundle, as one ought to: by another file.
+    fn put(&self, document: &str) {
+        let next = PathBuf::from(format!("{}.next", self.file.0.display()));
+        std::fs::write(&next, document).unwrap();
+        std::fs::rename(&next, &self.file.0).unwrap();
+    }
+
+    async fn stats(&self) -> Value {
+        let mut admin = Client::new(TcpStream::connect(self.edge.admin.unwrap()).await.unwrap());
+        admin.request("GET", "/stats", "Connection: close\r\n").await;
+        serde_json::from_slice::<Value>(&admin.response().await.content).unwrap()["bundle"].clone()
+    }
+
+    /// What the edge tells of the bundle once `holds` is true of it.
+    async fn stats_once(&self, holds: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let stats = self.stats().await;
+            if holds(&stats) {
+                return stats;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{stats}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+fn decided(record: &ResponseRecord) -> (&str, Decider) {
+    let tcp = record.tcp.as_ref().unwrap();
+    (tcp.congestion_control.as_str(), tcp.decider.unwrap())
+}
+
+fn by_rule(bundle: u64, is_holdout: bool) -> Steered {
+    Steered { bundle, rule: Some("127.0.0.2/32".into()), is_holdout, ..Steered::default() }
+}
+
+fn by_arm(bundle: u64) -> Steered {
+    Steered { bundle, experiment: Some("live".into()), arm: Some("all".into()), ..Steered::default() }
+}
+
+#[tokio::test]
+async fn a_rule_steers_the_clients_of_its_prefix_from_its_size_on() {
+    let [bbr, _] = algorithms();
+    let mut it = Bundled::with(&document(7, vec![rule(0.0)], Vec::new()), None).await;
+    let mut steered = it.client(STEERED).await;
+    let record = it.get(&mut steered, "/small").await;
+    assert_eq!((decided(&record), &record.steered), (("reno", Decider::Default), &None));
+    let record = it.get(&mut steered, "/large").await;
+    assert_eq!((decided(&record), &record.steered), ((bbr, Decider::Rule), &Some(by_rule(7, false))));
+    let record = it.get(&mut steered, "/small").await;
+    assert_eq!((decided(&record), &record.steered), ((bbr, Decider::Rule), &Some(by_rule(7, false))));
+    let mut other = it.client(OTHER).await;
+    let record = it.get(&mut other, "/large").await;
+    assert_eq!((decided(&record), &record.steered), (("reno", Decider::Default), &None));
+    it.edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_rules_own_size_counts_and_what_was_sent_before() {
+    let [bbr, _] = algorithms();
+    let small = Rule { size_bytes_min: Some(2 * SMALL_BYTES as u64), ..rule(0.0) };
+    let mut it = Bundled::with(&document(7, vec![small], Vec::new()), None).await;
+    let mut client = it.client(STEERED).await;
+    for expected in ["reno", "reno", bbr] {
+        assert_eq!(decided(&*it.get(&mut client, "/small").await).0, expected);
+    }
+    it.edge.stop().await;
+}
+
+#[tokio::test]
+async fn connections_that_are_held_out_stay_on_the_default() {
+    const CONNECTIONS_MAX: usize = 200;
+    let [bbr, _] = algorithms();
+    let rule = rule(0.5);
+    let mut it = Bundled::with(&document(7, vec![rule.clone()], Vec::new()), None).await;
+    let mut seen = [false; 2];
+    for _ in 0..CONNECTIONS_MAX {
+        let mut client = it.client(STEERED).await;
+        let is_holdout = rule.holds_out(client.stream.local_addr().unwrap());
+        let expected = if is_holdout { ("reno", Decider::Default) } else { (bbr, Decider::Rule) };
+        for _ in 0..2 {
+            let record = it.get(&mut client, "/large").await;
+            assert_eq!((decided(&record), &record.steered), (expected, &Some(by_rule(7, is_holdout))));
+        }
+        seen[usize::from(is_holdout)] = true;
+        if seen == [true; 2] {
+            break;
+        }
+    }
+    assert_eq!(seen, [true; 2]);
+    it.edge.stop().await;
+}
+
+#[tokio::test]
+async fn the_policy_beats_the_experiment_beats_the_rule() {
+    let [bbr, cubic] = algorithms();
+    let both = document(7, vec![rule(0.0)], vec![experiment(Some(cubic))]);
+
+    let mut it = Bundled::with(&both, None).await;
+    let mut client = it.client(STEERED).await;
+    let record = it.get(&mut client, "/large").await;
+    assert_eq!((decided(&record), &record.steered), ((cubic, Decider::Experiment), &Some(by_arm(7))));
+    it.edge.stop().await;
+
+    // An arm that sets nothing leaves it to the rule.
+    let as_is = document(8, vec![rule(0.0)], vec![experiment(None)]);
+    let mut it = Bundled::with(&as_is, None).await;
+    let mut client = it.client(STEERED).await;
+    let record = it.get(&mut client, "/large").await;
+    let expected = Steered { rule: Some("127.0.0.2/32".into()), ..by_arm(8) };
+    assert_eq!((decided(&record), &record.steered), ((bbr, Decider::Rule), &Some(expected)));
+    it.edge.stop().await;
+
+    let policy =
+        r#"sub vcl_recv { if (req.url == "/large") { set client.socket.congestion_algorithm = "reno"; } }"#;
+    let mut it = Bundled::with(&both, Some(policy)).await;
+    let mut client = it.client(STEERED).await;
+    for _ in 0..2 {
+        let record = it.get(&mut client, "/large").await;
+        assert_eq!((decided(&record), &record.steered), (("reno", Decider::Policy), &None));
+    }
+    // Where the policy says nothing the bundle does, once it is due.
+    let mut client = it.client(STEERED).await;
+    for _ in 0..LARGE_BYTES / SMALL_BYTES {
+        it.get(&mut client, "/small").await;
+    }
+    let record = it.get(&mut client, "/small").await;
+    assert_eq!((decided(&record), &record.steered), ((cubic, Decider::Experiment), &Some(by_arm(7))));
+    it.edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_bundle_is_replaced_at_once_and_a_bad_one_keeps_the_last() {
+    let [bbr, cubic] = algorithms();
+    let mut it = Bundled::with("{\"format\":1,", None).await;
+    let stats = it.stats().await;
+    assert_eq!(stats["number"], Value::Null);
+    assert_eq!(stats["refused"]["reason"], "1:12: EOF while parsing a value");
+    let mut early = it.client(STEERED).await;
+    assert_eq!(decided(&*it.get(&mut early, "/large").await), ("reno", Decider::Default));
+
+    it.put(&document(7, vec![rule(0.0)], Vec::new()));
+    let stats = it.stats_once(|stats| stats["number"] == 7).await;
+    assert_eq!((&stats["rules"], &stats["experiments"]), (&1.into(), &0.into()));
+    assert!(stats["taken_unix_ms"].as_u64().unwrap() > 0);
+    // A connection that nobody has decided on follows, too.
+    assert_eq!(decided(&*it.get(&mut early, "/large").await), (bbr, Decider::Rule));
+
+    it.put(&document(8, vec![rule(0.0)], Vec::new()).replace("slow", "fast"));
+    let is_refused = |stats: &Value| stats["refused"]["reason"].as_str().unwrap().starts_with("/checksum: ");
+    assert_eq!(it.stats_once(is_refused).await["number"], 7);
+    let mut late = it.client(STEERED).await;
+    let record = it.get(&mut late, "/large").await;
+    assert_eq!((decided(&record), &record.steered), ((bbr, Decider::Rule), &Some(by_rule(7, false))));
+
+    // A rule that is gone takes nothing back; an experiment is stronger than it.
+    it.put(&document(9, Vec::new(), Vec::new()));
+    it.stats_once(|stats| stats["number"] == 9).await;
+    let record = it.get(&mut late, "/large").await;
+    assert_eq!((decided(&record), &record.steered), ((bbr, Decider::Rule), &Some(by_rule(7, false))));
+    it.put(&document(10, Vec::new(), vec![experiment(Some(cubic))]));
+    it.stats_once(|stats| stats["number"] == 10).await;
+    assert_eq!(decided(&*it.get(&mut late, "/large").await), (cubic, Decider::Experiment));
+    it.edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_looks_into_the_bundle() {
+    let policy = r#"sub vcl_deliver {
+        set resp.http.x-bundle = thalweg.bundle_number() + " [" + thalweg.rule_algorithm() + "] ["
+            + thalweg.rule_algorithm(std.ip("127.0.0.2", client.ip)) + "] " + thalweg.is_holdout() + " ["
+            + thalweg.arm("live") + "] [" + thalweg.arm("nosuch") + "]";
+    }"#;
+    let bundle = document(7, vec![rule(1.0)], vec![experiment(None)]);
+    let it = Bundled::with(&bundle, Some(&format!("import std;\n{policy}"))).await;
+    let [bbr, _] = algorithms();
+    for (from, expected) in [
+        (STEERED, format!("7 [{bbr}] [{bbr}] true [all] []")),
+        (OTHER, format!("7 [] [{bbr}] false [all] []")),
+    ] {
+        let mut client = it.client(from).await;
+        client.request("GET", "/small", "").await;
+        assert_eq!(client.response().await.field("x-bundle"), Some(expected.as_str()));
+    }
+    let other_host: SocketAddr = it.edge.address;
+    let mut client = it.client(OTHER).await;
+    client.send(format!("GET /other HTTP/1.1\r\nHost: {other_host}\r\n\r\n").as_bytes()).await;
+    it.backend.fetch().await.respond("200 OK", "", b"").await;
+    let expected = format!("7 [] [{bbr}] false [] []");
+    assert_eq!(client.response().await.field("x-bundle"), Some(expected.as_str()));
+    it.edge.stop().await;
+}

@@ -1,0 +1,55 @@
+//! Bundles: the document, its faults, and what is looked up in it.
+
+use std::net::SocketAddr;
+
+use thalweg_bundle::{Bundle, FAULTS_MAX, Place};
+
+/// What the document has in place of its checksum.
+const UNSEALED: &str = r#""checksum":"""#;
+
+/// A document.
+pub(crate) fn run(input: &[u8]) {
+    let bundle = match Bundle::decode(&sealed(input)) {
+        Ok(bundle) => bundle,
+        Err(faults) => {
+            assert!((1..=FAULTS_MAX).contains(&faults.all().len()));
+            let value: Option<serde_json::Value> = serde_json::from_slice(input).ok();
+            for fault in faults.all() {
+                // A checksum may be missing; whatever else has a fault is there.
+                if let Place::Value(pointer) = &fault.place
+                    && pointer != "/checksum"
+                {
+                    let found = value.as_ref().and_then(|value| value.pointer(pointer));
+                    assert!(found.is_some(), "{fault}");
+                }
+            }
+            return;
+        }
+    };
+    let again = Bundle::decode(bundle.encode().as_bytes());
+    assert_eq!(again.as_ref(), Ok(&bundle));
+    for rule in &bundle.content().rules {
+        for address in [rule.prefix.first(), rule.prefix.last()] {
+            assert_eq!(bundle.rule(address), Some(rule));
+            rule.holds_out(SocketAddr::new(address, 443));
+            bundle.content().experiments.iter().for_each(|experiment| {
+                assert!(experiment.arms.contains(experiment.arm(SocketAddr::new(address, 443))));
+            });
+        }
+    }
+}
+
+/// The document with the checksum that it ought to have, as far as one is told.
+fn sealed(input: &[u8]) -> Vec<u8> {
+    let told = Bundle::decode(input).err().and_then(|faults| {
+        let of_checksum = |place: &Place| matches!(place, Place::Value(at) if at == "/checksum");
+        let fault = faults.all().iter().find(|fault| of_checksum(&fault.place))?;
+        fault.message.rsplit(' ').next().map(str::to_owned)
+    });
+    match (told, std::str::from_utf8(input)) {
+        (Some(checksum), Ok(text)) => {
+            text.replacen(UNSEALED, &format!(r#""checksum":"{checksum}""#), 1).into()
+        }
+        _ => input.to_vec(),
+    }
+}
