@@ -252,15 +252,18 @@ impl Cache {
         // Seen before anything is selected: what a fetch begun now will ask about was not purged until then.
         let number = self.purges.number();
         let marked = shard.marked(digest, fields, now_ms);
+        // What a policy has said of the last response is newer than what is stored.
+        let is_hidden = matches!(marked, Some(Marked::Pass | Marked::Miss));
         let slot = shard.slots.find_mut(digest, |slot| slot.key.is(digest, key));
-        let selected = slot.as_ref().and_then(|slot| slot.select(fields, &self.purges)).cloned();
+        let selected = slot.as_ref().filter(|_| !is_hidden);
+        let selected = selected.and_then(|slot| slot.select(fields, &self.purges, now_ms)).cloned();
         let forward = match &selected {
             Some(stored) if stored.freshness().is_fresh(now_ms) => Forward::Request,
             Some(_) => Forward::Stale,
             None if slot.as_ref().is_some_and(|slot| slot.has_any(&self.purges)) => Forward::VaryMiss,
             None => Forward::UriMiss,
         };
-        let pending = slot.and_then(|slot| slot.pending.first().cloned());
+        let pending = slot.and_then(|slot| slot.pending.iter().find(|pending| pending.is_shared).cloned());
         match selected.as_ref().map(|stored| stored.freshness().reuse(asked, now_ms)) {
             Some(Reuse::Now) => {
                 drop(shard);
@@ -277,7 +280,8 @@ impl Cache {
                 let stored = selected.expect("what is good for now was selected");
                 stored.found();
                 let is_alone = pending.is_none() && marked.is_none();
-                let fill = is_alone.then(|| self.begin(&mut shard, (digest, key), number, forward)).flatten();
+                let begin = || self.begin(&mut shard, (digest, key), number, forward, true);
+                let fill = is_alone.then(begin).flatten();
                 let fill = fill.map(|(fill, _)| fill);
                 return Lookup::Refresh(stored, fill);
             }
@@ -285,11 +289,11 @@ impl Cache {
             Some(Reuse::AfterValidation) | None => {}
         }
         match (marked, pending) {
-            (Some(Marked::Pass), _) => return Lookup::Pass,
+            (Some(Marked::Pass | Marked::Moment), _) => return Lookup::Pass,
             (None, Some(pending)) => return Lookup::Wait(pending.content.reader(0), pending.number),
             (Some(Marked::Miss), _) | (None, None) => {}
         }
-        let begun = self.begin(&mut shard, (digest, key), number, forward);
+        let begun = self.begin(&mut shard, (digest, key), number, forward, marked.is_none());
         drop(shard);
         let Some((fill, reader)) = begun else { return Lookup::Pass };
         if marked.is_some() {
@@ -307,17 +311,18 @@ impl Cache {
         let digest = self.digest(key);
         let mut shard = lock(self.shard(digest));
         let number = self.purges.number();
-        let begun = self.begin(&mut shard, (digest, key), number, Forward::Request);
+        let begun = self.begin(&mut shard, (digest, key), number, Forward::Request, true);
         begun.map_or(Lookup::Pass, |(fill, reader)| Lookup::Miss(fill, reader))
     }
 
-    /// A fetch that others who ask for `key` wait for, unless those that are under way are too many.
+    /// A fetch that others who ask for `key` wait for if it is shared, unless those that are under way are too many.
     fn begin(
         self: &Arc<Self>,
         shard: &mut Shard,
         (digest, key): (u64, &str),
         number: u64,
         forward: Forward,
+        is_shared: bool,
     ) -> Option<(Fill, Reader<Arc<Head>>)> {
         let slot = shard.slot_or_new(digest, key);
         if slot.pending.len() >= PENDING_MAX {
@@ -325,7 +330,7 @@ impl Cache {
         }
         let (content, writer, reader) = FillBuffer::new();
         let number = self.purges.number_of_fetch(key, number);
-        slot.pending.push(Pending { content: content.clone(), number });
+        slot.pending.push(Pending { content: content.clone(), number, is_shared });
         Some((Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader))
     }
 
@@ -336,10 +341,14 @@ impl Cache {
     }
 
     /// What is stored for `request`, fresh or not: for one who knows it was validated just now.
-    pub fn peek(&self, key: &str, request: &Fields) -> Option<Arc<Stored>> {
+    pub fn peek(&self, key: &str, request: &Fields, now_ms: u64) -> Option<Arc<Stored>> {
         let digest = self.digest(key);
         let shard = lock(self.shard(digest));
-        shard.slots.find(digest, |slot| slot.key.is(digest, key))?.select(request, &self.purges).cloned()
+        shard
+            .slots
+            .find(digest, |slot| slot.key.is(digest, key))?
+            .select(request, &self.purges, now_ms)
+            .cloned()
     }
 
     /// Whether the response with this very head is stored under `key`, and was not purged.

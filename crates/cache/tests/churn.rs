@@ -151,7 +151,7 @@ fn a_slab_of_very_many_is_emptied_bit_by_bit() {
     assert!((2..10).contains(&calls), "{calls} calls");
     assert!(alive(&cache) > 1.9 * before, "{:.2} alive, {before:.2} before", alive(&cache));
     for object in (0..count).step_by(3) {
-        let stored = cache.peek(&object.to_string(), &Fields::new()).unwrap();
+        let stored = cache.peek(&object.to_string(), &Fields::new(), 0).unwrap();
         let piece = stored.content.reader(0).try_next(usize::MAX).unwrap().unwrap().unwrap();
         assert_eq!(piece.as_slice().unwrap(), vec![object as u8; LENGTH]);
     }

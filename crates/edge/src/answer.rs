@@ -268,18 +268,20 @@ async fn joined(
         Ok(head) if !head.selection.matches(&request.fields) => Ok(Joined::LookAgain),
         Ok(head) if worker.cache().has_purged(key, &head, number) => Ok(Joined::LookAgain),
         Ok(head) if head.freshness.is_fresh(now_ms()) => Ok(Joined::Found(joined(head, content))),
+        // A policy has it stored for its grace.
+        Ok(_) if ask.policy.is_some() => Ok(Joined::LookAgain),
         Ok(_) => Ok(Joined::NotShared),
         // Whoever was to fetch it has turned away.
         Err(Failure::NotSliced(_) | Failure::Abandoned) => Ok(Joined::LookAgain),
         Err(Failure::NotShared) => Ok(Joined::NotShared),
-        Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields) {
+        Err(Failure::Superseded) => match worker.cache().peek(key, &request.fields, now_ms()) {
             Some(stored) if stored.freshness().is_fresh(now_ms()) => {
                 let forwarded = Some(Forwarded::collapsed(Forward::Stale, Some(304)));
                 Ok(Joined::Found(Found { forwarded, ..Found::stored(&stored, CacheResult::Hit) }))
             }
             _ => Ok(Joined::NotShared),
         },
-        Err(failure) => match worker.cache().peek(key, &request.fields) {
+        Err(failure) => match worker.cache().peek(key, &request.fields, now_ms()) {
             Some(stored) if ask.serves_on_error(&stored) => {
                 let forwarded = Some(Forwarded::collapsed(Forward::Stale, failure.status()));
                 Ok(Joined::Found(Found { forwarded, ..Found::in_need(&stored, &failure) }))
@@ -304,7 +306,7 @@ pub(crate) fn pass<'a>(
     if request.method == Method::Head {
         let mut key = String::new();
         write_key(&request.authority, request.target.as_str(), &mut key);
-        passed.known = worker.cache().peek(&key, &request.fields);
+        passed.known = worker.cache().peek(&key, &request.fields, now_ms());
     }
     hand_on(worker, passed, client, forward)
 }

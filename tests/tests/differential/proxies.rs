@@ -50,9 +50,10 @@ impl Server {
         let at = backend.address;
         let named =
             |name| format!("backend {name} {{ .host = \"{}\"; .port = \"{}\"; }}", at.ip(), at.port());
-        let scripted = format!("{}\n{}", named("scripted"), named("twin"));
+        // Varnish wants each backend used: the second is there for the policy's directors.
+        let text = policy.map_or_else(String::new, |policy| format!("{}\n{policy}", named("twin")));
         let file = directory.join("policy.vcl");
-        std::fs::write(&file, format!("vcl 4.1;\n{scripted}\n{}", policy.unwrap_or_default()))?;
+        std::fs::write(&file, format!("vcl 4.1;\n{}\n{text}", named("scripted")))?;
         let mut command = match proxy {
             Proxy::Thalweg => thalweg(address, backend.address, policy.map(|_| &*file))?,
             Proxy::Nginx => nginx(&directory, address, backend.address)?,

@@ -276,6 +276,8 @@ impl Tier {
         if waiting.responses > 0 && waiting.bytes + bytes > self.queue_bytes_max {
             waiting.refused = true;
             self.catches_up.store(false, Relaxed);
+            drop(waiting);
+            stored.content.set_backing(Backing::Refused);
             return false;
         }
         if stored.content.await_copy() {

@@ -15,6 +15,8 @@ pub(crate) enum Backing {
     /// Nothing.
     #[default]
     None,
+    /// Nothing: there was no room to wait in.
+    Refused,
     /// Nothing yet: it waits to be written.
     Awaited,
     /// All of it.
@@ -60,7 +62,7 @@ impl<H> FillBuffer<H> {
             Phase::Complete(_, Content::OnDisk(copy)) => Some(copy.clone()),
             Phase::Complete(_, content) => match content.backing()? {
                 Backing::Copy(copy) => Some(copy.clone()),
-                Backing::None | Backing::Awaited => None,
+                Backing::None | Backing::Refused | Backing::Awaited => None,
             },
             _ => None,
         }
@@ -69,12 +71,20 @@ impl<H> FillBuffer<H> {
     /// Says that it waits to be written. False unless it is complete, in memory, and on no disk yet.
     pub(crate) fn await_copy(&self) -> bool {
         if let Phase::Complete(_, content) = &mut lock(&self.inner).phase
-            && let Some(backing @ Backing::None) = content.backing_mut()
+            && let Some(backing @ (Backing::None | Backing::Refused)) = content.backing_mut()
         {
             *backing = Backing::Awaited;
             return true;
         }
         false
+    }
+
+    /// Whether it had no room to wait to be written.
+    pub(crate) fn was_refused(&self) -> bool {
+        match &lock(&self.inner).phase {
+            Phase::Complete(_, content) => matches!(content.backing(), Some(Backing::Refused)),
+            _ => false,
+        }
     }
 
     /// Says what the disk has of it now, where memory has it.

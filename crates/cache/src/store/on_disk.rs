@@ -54,12 +54,11 @@ impl Cache {
         }
     }
 
-    /// Offers a response again that is found, if the disk had no room in its queue for some, and has nothing of this one.
+    /// Offers a response again that is found, if the disk's queue has caught up and had no room for this one.
     pub(super) fn offer_again(&self, stored: &Arc<Stored>) {
         if let Some(tier) = self.disk.as_ref().filter(|tier| tier.catches_up())
+            && stored.content.was_refused()
             && let Some(length) = stored.own_bytes()
-            && stored.content.copy().is_none()
-            && !stored.content.has_trailer()
         {
             tier.offer_again(stored, length);
         }

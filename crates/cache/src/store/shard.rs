@@ -15,7 +15,9 @@ pub const VARIANTS_MAX: usize = 32;
 /// How long a key is passed after a response under it was not shareable.
 pub const PASS_MARK_MS: u64 = 5_000;
 /// Keys that are marked in each shard; beyond, the marks that end first are forgotten.
-const MARKS_MAX: usize = 256;
+const MARKS_MAX: usize = 64;
+/// Names and values that one mark keeps of what it is about; longer ones are not worth the room.
+const MARK_BYTES_MAX: usize = 256;
 /// Fetches of one key whose heads are awaited; beyond, requests are passed.
 pub(super) const PENDING_MAX: usize = 256;
 
@@ -45,9 +47,11 @@ struct Mark {
 /// What becomes of requests for a key whose last response was for one client alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marked {
-    /// They are passed.
+    /// Those that nothing stored answers are passed.
+    Moment,
+    /// They are passed, whatever is stored.
     Pass,
-    /// Each fetches for itself, and what may be shared is stored.
+    /// Each fetches for itself, whatever is stored, and what may be shared is stored.
     Miss,
 }
 
@@ -65,6 +69,8 @@ pub(super) struct Pending {
     pub(super) content: Arc<Content>,
     /// Of the newest purge before it began.
     pub(super) number: u64,
+    /// Others wait for it: it is not known that it is for one client alone.
+    pub(super) is_shared: bool,
 }
 
 impl Slot {
@@ -77,9 +83,13 @@ impl Slot {
     ) -> bool {
         let is_it = |pending: &Pending| Arc::ptr_eq(&pending.content, content);
         let Some(at) = self.pending.iter().position(is_it) else { return false };
-        if self.pending.swap_remove(at).number < purges.latest() {
+        if self.pending.remove(at).number < purges.latest() {
             // What was purged meanwhile had to be kept in mind for it.
             sweeper.wake();
+        }
+        if self.pending.is_empty() {
+            // Its memory: a slot lasts as long as what is stored.
+            self.pending = Vec::new();
         }
         true
     }
@@ -88,15 +98,15 @@ impl Slot {
         self.variants.iter().any(|stored| stored.is_spared(purges))
     }
 
-    pub(super) fn select(&self, request: &Fields, purges: &Purges) -> Option<&Arc<Stored>> {
+    /// Of what matches the most recent, and what is fresh before what is stale.
+    pub(super) fn select(&self, request: &Fields, purges: &Purges, now_ms: u64) -> Option<&Arc<Stored>> {
         let matches =
             |stored: &&Arc<Stored>| stored.head.selection.matches(request) && stored.is_spared(purges);
         let mut matching = self.variants.iter().rev().filter(matches);
         let latest = matching.next()?;
         // Nearly always the only one.
-        Some(
-            matching.fold(latest, |best, stored| if stored.made_s() > best.made_s() { stored } else { best }),
-        )
+        let rank = |stored: &Stored| (stored.freshness().is_fresh(now_ms), stored.made_s());
+        Some(matching.fold(latest, |best, stored| if rank(stored) > rank(best) { stored } else { best }))
     }
 }
 
@@ -136,11 +146,18 @@ impl Shard {
     pub(super) fn mark(&mut self, digest: u64, lasting: Lasting, selection: &Selection, now_ms: u64) {
         let (marked, until_ms, selection) = match lasting {
             Lasting::No => return,
-            Lasting::Moment => (Marked::Pass, now_ms + PASS_MARK_MS, Selection::default()),
+            Lasting::Moment => (Marked::Moment, now_ms + PASS_MARK_MS, Selection::default()),
             Lasting::Pass { until_ms } => (Marked::Pass, until_ms, selection.clone()),
             Lasting::Miss { until_ms } => (Marked::Miss, until_ms, selection.clone()),
         };
+        if selection.bytes() > MARK_BYTES_MAX {
+            return;
+        }
+        if self.marks.len() >= MARKS_MAX && !self.marks.contains_key(&digest) {
+            self.marks.retain(|_, mark| mark.until_ms > now_ms);
+        }
         if self.marks.len() >= MARKS_MAX
+            && !self.marks.contains_key(&digest)
             && let Some(first) = self.marks.iter().min_by_key(|(_, mark)| mark.until_ms).map(|(key, _)| *key)
         {
             self.marks.remove(&first);
@@ -148,9 +165,11 @@ impl Shard {
         self.marks.insert(digest, Mark { until_ms, marked, selection });
     }
 
-    /// Takes back what is known of a key: of requests of `selection`, or of all.
+    /// Takes back what is known of a key: of requests of `selection`, also where it is about all, or whatever it is about.
     pub(super) fn unmark(&mut self, digest: u64, selection: Option<&Selection>) {
-        let is_about = |mark: &Mark| selection.is_none_or(|selection| mark.selection == *selection);
+        let is_about = |mark: &Mark| {
+            selection.is_none_or(|of| mark.selection == *of || mark.selection == Selection::default())
+        };
         if self.marks.get(&digest).is_some_and(is_about) {
             self.marks.remove(&digest);
         }

@@ -180,7 +180,7 @@ fn a_validation_that_takes_back_the_leave_to_share_answers_one_client_alone() {
     let mut told = None;
     fill.validated(&stored, private(Lasting::Moment), |stored| told = Some(stored));
     assert!(told.unwrap().head.private.is_some());
-    assert!(cache.peek("a", &Fields::new()).is_none());
+    assert!(cache.peek("a", &Fields::new(), 0).is_none());
     assert_eq!(cache.stored(), 0);
 }
 
@@ -277,6 +277,75 @@ fn what_a_policy_says_of_the_next_response_holds_as_long_as_it_says_and_takes_th
     }
 }
 
+/// For requests whose `x` is `value`, or, without one, for all.
+fn of(value: Option<&str>, head: Head) -> Head {
+    let vary: Fields = value.map(|_| ("Vary", "x")).into_iter().collect();
+    let request: Fields = value.map(|value| ("x", value)).into_iter().collect();
+    Head { selection: Selection::of(&request, &vary), ..head }
+}
+
+fn look_up_of(cache: &Arc<Cache>, value: &str, now_ms: u64) -> Lookup {
+    let fields = [("x", value)].into_iter().collect();
+    cache.look_up("a", &fields, &RequestCacheControl::default(), now_ms)
+}
+
+/// Has a fetch for requests whose `x` is `value` bring `head`, of no content.
+fn bring(cache: &Arc<Cache>, value: &str, head: Head) {
+    let mut fill = match look_up_of(cache, value, 0) {
+        Lookup::Miss(fill, _) | Lookup::HitMiss(fill, _) => fill,
+        other => panic!("{value}: {other:?}"),
+    };
+    let is_shared = head.private.is_none();
+    fill.begin(Head { length: Some(0), ..head }, 0);
+    if is_shared {
+        fill.complete();
+    }
+}
+
+#[test]
+fn what_is_fresh_is_found_behind_a_later_one_that_is_not() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    bring(&cache, "1", of(Some("1"), head(3600, None)));
+    // An error without Vary, for all requests.
+    bring(&cache, "2", of(None, head(1, None)));
+    assert!(
+        matches!(look_up_of(&cache, "1", 2_000), Lookup::Hit(stored) if stored.freshness().is_fresh(2_000))
+    );
+}
+
+#[test]
+fn a_mark_hides_what_it_is_about_until_something_better_comes() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let until_ms = 120_000;
+    bring(&cache, "1", of(Some("1"), head(3600, None)));
+    // A 500 without Vary is about all requests.
+    bring(&cache, "2", of(None, private(Lasting::Miss { until_ms })));
+    for value in ["1", "2"] {
+        assert!(matches!(look_up_of(&cache, value, 0), Lookup::HitMiss(..)), "{value}");
+    }
+    bring(&cache, "1", of(Some("1"), head(60, None)));
+    assert!(matches!(look_up_of(&cache, "1", 0), Lookup::Hit(_)));
+    assert!(matches!(look_up_of(&cache, "2", 0), Lookup::Miss(..)));
+}
+
+#[test]
+fn nobody_waits_for_what_is_for_another_alone() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    bring(&cache, "1", of(Some("1"), private(Lasting::Miss { until_ms: 120_000 })));
+    let Lookup::HitMiss(alone, _reader) = look_up_of(&cache, "1", 0) else { panic!("it is marked") };
+    let Lookup::Miss(shared, _reader) = look_up_of(&cache, "2", 0) else { panic!("it waits") };
+    assert!(matches!(look_up_of(&cache, "2", 0), Lookup::Wait(..)));
+    drop((alone, shared));
+}
+
+#[test]
+fn marks_take_bounded_memory() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let long = "x".repeat(10_000);
+    bring(&cache, &long, of(Some(&long), private(Lasting::Pass { until_ms: 120_000 })));
+    assert!(matches!(look_up_of(&cache, &long, 0), Lookup::Miss(..)));
+}
+
 #[test]
 fn fetches_of_a_key_that_wait_for_nobody_are_each_found_and_have_a_limit() {
     let cache = Cache::new(8 * SLAB).unwrap();
@@ -367,7 +436,7 @@ proptest! {
         // Of two made at once, the one that came last: `max_by_key` gives the last of equals.
         let matching = model.iter().filter(|(_, (vary, asked, _))| agree(vary, asked, &request));
         let expected = matching.max_by_key(|(_, (_, _, date_s))| *date_s).map(|(number, _)| format!("\"{number}\""));
-        let chosen = cache.peek("a", &request).map(|stored| stored.head.fields.get_str("etag").unwrap().to_owned());
+        let chosen = cache.peek("a", &request, 0).map(|stored| stored.head.fields.get_str("etag").unwrap().to_owned());
         prop_assert_eq!(&chosen, &expected);
         let hit = matches!(cache.look_up("a", &request, &RequestCacheControl::default(), 0), Lookup::Hit(_));
         prop_assert_eq!(hit, expected.is_some());

@@ -112,6 +112,7 @@ async fn attempt(
 
 /// What a policy is told of a fetch that failed, and with it the client: where backends are is for the log alone.
 fn failed(policy: &Fetching, why: String) -> (u16, Option<Vec<u8>>) {
+    tracing::debug!(why, "fetch failed");
     policy.tell_failure(why);
     (503, Some(b"Backend fetch failed".to_vec()))
 }
@@ -218,9 +219,10 @@ fn make(
     let now_ms = now_ms();
     let mut beresp = ResponseHead { status, version: Version::Http11, fields: Fields::new() };
     beresp.fields.push("Date", date::format(now_ms / 1000));
-    let fetch = &mut policy.fetch;
     // Who waits for it gets it too, as on Varnish: else each would try the backend by itself, all at once.
-    let is_awaited = fill.readers() > 1;
+    // Not in place of what is stale: that has its grace, and its validator.
+    let is_awaited = request.stale.is_none() && !policy.fetch.is_bgfetch && fill.readers() > 1;
+    let fetch = &mut policy.fetch;
     (fetch.ttl_s, fetch.grace_s, fetch.keep_s) = if is_awaited { AWAITED_ERROR_S } else { (0.0, 0.0, 0.0) };
     fetch.age_s = 0.0;
     (fetch.uncacheable, fetch.was_304, fetch.body) = (fetch.is_pass, false, None);

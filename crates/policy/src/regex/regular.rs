@@ -15,6 +15,8 @@ use regex_syntax::ast::{
 
 use super::{GROUPS_MAX, Groups};
 
+/// Bytes of a text; PCRE and its limits have what is longer: a search may read to the end from each place where it begins.
+const TEXT_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of an automaton's tables, and of what a search keeps between texts.
 const TABLES_BYTES_MAX: usize = 64 * 1024;
 const CACHE_BYTES_MAX: usize = 128 * 1024;
@@ -46,9 +48,9 @@ impl Regular {
         Some(Regular { regex, has_end: reading.has_end })
     }
 
-    /// Whether it says of `text` what PCRE says.
+    /// Whether it says of `text` what PCRE says, and soon.
     pub(super) fn reads(&self, text: &[u8]) -> bool {
-        !(self.has_end && text.ends_with(b"\n"))
+        text.len() <= TEXT_BYTES_MAX && !(self.has_end && text.ends_with(b"\n"))
     }
 
     pub(super) fn is_match(&self, text: &[u8]) -> bool {
