@@ -78,7 +78,7 @@ impl Bundled {
         let backend = Backend::new().await;
         let port = backend.address.port();
         let policy = policy.map(|text| {
-            File::new(&format!(
+            File::new(format!(
                 "vcl 4.1; import thalweg;\nbackend b {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n{text}"
             ))
         });

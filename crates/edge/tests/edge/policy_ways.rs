@@ -1,11 +1,12 @@
-//! Where a policy sends what it has: to which backend, through a pipe, in slices, on to another policy.
+//! Where a policy sends what it has: to which backend, through a pipe, in slices, on to another policy; and where policies
+//! come from.
 
 #![allow(clippy::unwrap_used)]
 
-use thalweg_edge::{Config, Edge, LoadError};
+use thalweg_edge::{BindError, Config, Edge, LoadError};
 use thalweg_record::LineTag;
 
-use crate::policy::{File, edge, get};
+use crate::policy::{CACHED, File, edge, fetched, get};
 use crate::ranges::{FRESH, partial};
 use crate::support::{Backend, TestEdge, config, content, field};
 
@@ -42,7 +43,7 @@ async fn a_policy_that_another_names_is_not_discarded() {
     let port = backend.address.port();
     let file = |text: &str| {
         let backend = format!("backend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}");
-        File::new(&format!("vcl 4.1; {backend} {text}"))
+        File::new(format!("vcl 4.1; {backend} {text}"))
     };
     let (boot, behind) = (file(""), file("sub vcl_recv { return (synth(204)); }"));
     let before = file("sub vcl_recv { return (vcl(behind)); }");
@@ -69,7 +70,7 @@ async fn vcl_backend_fetch_is_run_for_the_slices_that_are_fetched() {
     const LENGTH: usize = 1_000_000;
     let backend = Backend::new().await;
     let port = backend.address.port();
-    let file = File::new(&format!(
+    let file = File::new(format!(
         r#"vcl 4.1; import std;
         backend default {{ .host = "127.0.0.1"; .port = "{port}"; }}
         sub vcl_backend_fetch {{ set bereq.http.Asked = "1"; std.log("asked"); }}"#
@@ -122,4 +123,150 @@ async fn a_failed_fetch_is_told_to_the_log_and_not_to_the_client() {
     assert_eq!(line.tag, LineTag::FetchError);
     assert!(line.text.contains(&gone.to_string()), "{}", line.text);
     edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_pipe_hands_the_connection_through() {
+    let backend = Backend::new().await;
+    let edge = edge(&backend, r#"sub vcl_recv { if (req.http.Upgrade) { return (pipe); } }"#);
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "Upgrade: echo\r\n").await;
+    let mut fetch = backend.fetch().await;
+    assert!(fetch.request.contains("Connection: close\r\n"), "{}", fetch.request);
+    fetch.send("HTTP/1.1 101 Switching Protocols\r\n\r\nhello").await;
+    assert!(client.head().await.starts_with("HTTP/1.1 101 "));
+    assert_eq!(client.exactly(5).await, b"hello");
+    client.send(b"and back").await;
+    assert_eq!(fetch.client.exactly(8).await, b"and back");
+    drop(fetch);
+    assert!(client.is_closed().await);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_pipe_says_how_its_bytes_are_framed_and_ends_where_it_leads_back() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv { return (pipe); }
+        sub vcl_pipe { if (req.http.Own) { set bereq.http.Connection = "upgrade"; } }
+        "#,
+    );
+    let content = b"3\r\nabc\r\n0\r\n\r\n";
+    let mut client = edge.client().await;
+    client.request("POST", "/a", "Transfer-Encoding: chunked\r\nUpgrade: echo\r\nVia: 1.0 first\r\n").await;
+    client.send(content).await;
+    let mut fetch = backend.fetch().await;
+    let of = |name| field(&fetch.request, name);
+    assert_eq!((of("transfer-encoding"), of("upgrade")), (Some("chunked"), Some("echo")));
+    assert_eq!((of("connection"), of("via")), (Some("close"), Some("1.0 first, 1.1 thalweg")));
+    assert_eq!(fetch.client.exactly(content.len()).await, content);
+
+    let mut back = edge.client().await;
+    back.send(fetch.request.as_bytes()).await;
+    assert_eq!(back.response().await.status, 508);
+
+    let mut own = edge.client().await;
+    own.request("GET", "/a", "Own: 1\r\nContent-Length: 3\r\n").await;
+    own.send(b"abc").await;
+    let mut fetch = backend.fetch().await;
+    let of = |name| field(&fetch.request, name);
+    assert_eq!((of("connection"), of("content-length")), (Some("upgrade"), None), "it was read over");
+    own.send(b"x").await;
+    assert_eq!(fetch.client.exactly(1).await, b"x");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn pipes_leave_connections_to_backends_for_others() {
+    let backend = Backend::new().await;
+    let port = backend.address.port();
+    let file = File::new(format!(
+        r#"vcl 4.1; backend default {{ .host = "127.0.0.1"; .port = "{port}"; }}
+        sub vcl_recv {{ if (req.url == "/pipe") {{ return (pipe); }} }}"#
+    ));
+    let edge = TestEdge::start(Config {
+        policy: Some(file.0.clone()),
+        backends: Vec::new(),
+        backend_connections_max: 2,
+        ..config(backend.address)
+    });
+    let mut first = edge.client().await;
+    first.request("GET", "/pipe", "").await;
+    let _piped = backend.fetch().await;
+    let mut second = edge.client().await;
+    second.request("GET", "/pipe", "").await;
+    assert_eq!(second.response().await.status, 503);
+    let mut other = edge.client().await;
+    assert_eq!(fetched(&backend, &mut other, "/a", CACHED).await.1.status, 200);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn another_policy_takes_new_requests_and_leaves_those_under_way() {
+    let backend = Backend::new().await;
+    let port = backend.address.port();
+    let file = |word: &str| {
+        File::new(format!(
+            "vcl 4.1; backend default {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}
+            sub vcl_deliver {{ set resp.http.policy = \"{word}\"; }}"
+        ))
+    };
+    let (first, second) = (file("first"), file("second"));
+    let edge =
+        Edge::bind(Config { policy: Some(first.0.clone()), backends: Vec::new(), ..config(backend.address) })
+            .unwrap();
+    let policies = edge.policies();
+    let edge = TestEdge::run(edge);
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    let mut under_way = backend.fetch().await;
+    policies.load("second", &second.0).await.unwrap();
+    policies.activate("second").unwrap();
+    assert_eq!(
+        policies.list().iter().map(|it| (&*it.name, it.in_use > 0)).collect::<Vec<_>>(),
+        [("boot", true), ("second", false)]
+    );
+    policies.discard("boot").unwrap();
+    policies.discard("second").unwrap_err();
+    under_way.respond("200 OK", "Cache-Control: max-age=60\r\n", b"a").await;
+    assert_eq!(client.response().await.field("policy"), Some("first"));
+    assert_eq!(get(&mut client, "/a", "").await.field("policy"), Some("second"));
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_is_included_from_beside_the_one_that_names_it() {
+    let directory = std::env::temp_dir().join(format!("thalweg-policy-{}-parts", std::process::id()));
+    std::fs::create_dir_all(directory.join("parts")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    write("main.vcl", "vcl 4.1; include \"parts/a.vcl\";");
+    write("parts/a.vcl", "vcl 4.1; include \"b.vcl\";");
+    write(
+        "parts/b.vcl",
+        "vcl 4.1; sub vcl_recv {
+            if (storage.s0.happy && storage.Transient.happy && !storage.disk.happy) { return (synth(204)); }
+        }",
+    );
+    let backend = Backend::new().await;
+    let policy = Some(directory.join("main.vcl"));
+    let edge = TestEdge::start(Config { policy, ..config(backend.address) });
+    assert_eq!(edge.get("/a", "").await.status, 204);
+    edge.stop().await;
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_with_faults_is_refused_before_anything_is_served() {
+    let backend = Backend::new().await;
+    let file = File::new("vcl 4.1;\nsub vcl_recv { set req.http.a = beresp.ttl; }\n");
+    let config = Config { policy: Some(file.0.clone()), ..config(backend.address) };
+    match Edge::bind(config) {
+        Err(BindError::Policy(error)) => {
+            let told = error.to_string();
+            assert!(told.contains(":2:") && told.contains("beresp.ttl"), "{told}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
