@@ -75,8 +75,12 @@ fn made_at(text: &str, faults: &mut Faults) -> Option<u64> {
 /// A rule, and its prefix even where the rest of it is faulty.
 fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefix>, Option<Rule>) {
     let at = format!("/rules/{index}");
-    let prefix =
+    let prefix: Option<Prefix> =
         wire.prefix.parse().map_err(|error| faults.add(format!("{at}/prefix"), format!("{error}"))).ok();
+    // The checksum is of the document, which all who have the bundle are to write alike.
+    if let Some(written) = prefix.map(|prefix| prefix.to_string()).filter(|written| *written != wire.prefix) {
+        faults.add(format!("{at}/prefix"), format!("is written {written}"));
+    }
     congestion_control(&format!("{at}/congestion_control"), &wire.congestion_control, faults);
     if wire.size_bytes_min.is_some_and(|size| size > SIZE_BYTES_MAX) {
         faults.add(format!("{at}/size_bytes_min"), format!("more than {SIZE_BYTES_MAX}"));
@@ -184,8 +188,12 @@ fn count(at: &str, found: usize, most: usize, faults: &mut Faults) {
 
 fn share(at: &str, number: f64, faults: &mut Faults) -> Option<Share> {
     let share = Share::from_number(number);
-    if share.is_none() {
-        faults.add(at, "not a share: 0 to 1, with at most six decimals");
+    match share {
+        None => faults.add(at, "not a share: 0 to 1, with at most six decimals"),
+        Some(share) if share.number().to_bits() != number.to_bits() => {
+            faults.add(at, format!("is written {:?}", share.number()));
+        }
+        Some(_) => {}
     }
     share
 }

@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,6 +40,8 @@ struct Refused {
 struct Stamp {
     inode: (u64, u64),
     modified: (i64, i64),
+    /// Also of who may read it.
+    changed: (i64, i64),
     bytes: u64,
 }
 
@@ -48,6 +50,7 @@ impl Stamp {
         Self {
             inode: (metadata.dev(), metadata.ino()),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
             bytes: metadata.len(),
         }
     }
@@ -105,9 +108,16 @@ impl Bundles {
                 tracing::info!(path = %path.display(), "no bundle there; what there was stays in force");
             }
             Err(kind) => self.refuse(kind.to_string()),
-            Ok(_) => match read(path) {
-                Ok(bundle) => self.take(bundle),
-                Err(reason) => self.refuse(reason),
+            Ok(_) => match read_file(path) {
+                Ok(bytes) => match Bundle::decode(&bytes) {
+                    Ok(bundle) => self.take(bundle),
+                    Err(faults) => self.refuse(faults.to_string()),
+                },
+                Err(error) => {
+                    // The file may be right: it is tried again.
+                    *lock(&self.seen) = None;
+                    self.refuse(format!("cannot read it: {error}"));
+                }
             },
         }
     }
@@ -121,8 +131,11 @@ impl Bundles {
 
     fn refuse(&self, reason: String) {
         let in_force = self.active().as_ref().map(|taken| taken.bundle.content().number);
-        tracing::warn!(reason, in_force, "bundle refused");
-        *lock(&self.refused) = Some(Refused { reason, at_ms: now_ms() });
+        let mut refused = lock(&self.refused);
+        if refused.as_ref().is_none_or(|last| last.reason != reason) {
+            tracing::warn!(reason, in_force, "bundle refused");
+        }
+        *refused = Some(Refused { reason, at_ms: now_ms() });
     }
 
     /// What the admin interface tells; null where no bundle is configured.
@@ -147,19 +160,16 @@ impl Bundles {
     }
 }
 
-/// The bundle at `path`; else why there is none.
-fn read(path: &Path) -> Result<Bundle, String> {
-    let bytes = read_file(path).map_err(|error| format!("cannot read it: {error}"))?;
-    Bundle::decode(&bytes).map_err(|faults| faults.to_string())
-}
-
 /// A regular file, and no more of it than shows that it is too long.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    if !std::fs::metadata(path)?.is_file() {
+    // Not to wait for a writer, should it be a pipe.
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(nonblock).open(path)?;
+    if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

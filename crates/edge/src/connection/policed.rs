@@ -156,7 +156,8 @@ impl Connection {
             transaction.enter(loaded);
             action = self.run(transaction, Sub::Recv, Heads::default());
         }
-        if matches!(action, Action::Hash | Action::Purge) {
+        // Also for what is passed, as on Varnish: `req.hash` says where it belongs.
+        if matches!(action, Action::Hash | Action::Purge | Action::Pass | Action::Pipe) {
             transaction.client.hash_data.clear();
             if self.run(transaction, Sub::Hash, Heads::default()) != Action::Lookup {
                 return Action::Fail { reason: None };

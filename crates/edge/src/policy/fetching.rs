@@ -29,7 +29,8 @@ pub(crate) struct Fetching {
     /// The request to the backend before `vcl_backend_fetch` had it.
     original: Option<RequestHead>,
     lines: Lines,
-    kept: Kept,
+    /// What modules keep; of `vcl_pipe` it is that of the client's side.
+    pub(super) kept: Kept,
     workspace: Workspace,
     random: u64,
 }

@@ -289,7 +289,10 @@ impl Policies {
         if let Some((by, _)) = all.iter().find(names_it).filter(|_| all.contains_key(name)) {
             return Err(LoadError::Named(name.into(), by.clone()));
         }
-        all.remove(name).map(|_| ()).ok_or_else(|| LoadError::Unknown(name.into()))
+        let removed = all.remove(name);
+        // Workers wait for the list: `vcl_fini` and what else its end takes comes after.
+        drop(all);
+        removed.map(drop).ok_or_else(|| LoadError::Unknown(name.into()))
     }
 
     /// All that are loaded, by name.

@@ -116,6 +116,8 @@ impl Transaction {
         let Client { restarts, xid, time_s, .. } = self.client;
         self.client = Client { restarts, xid, time_s, backend_hint: hint(&loaded), ..Client::default() };
         self.req.clone_from(&self.received);
+        // What modules keep is by objects of the policy left.
+        self.kept = Kept::default();
         self.loaded = loaded;
     }
 
@@ -169,9 +171,11 @@ impl Transaction {
     }
 
     /// Has the bundle decide, where the policy has not, before content of this length is sent.
+    /// Experiments are about the host that the client asked for, whatever the policy has made of it.
     pub(crate) fn follow_bundle(&mut self, bytes: Option<u64>, stream: &TcpStream, worker: &Worker) {
         if let Some(taken) = &*worker.bundles().active() {
-            let response = Response { client: self.session.remote, host: self.req.authority.host(), bytes };
+            let response =
+                Response { client: self.session.remote, host: self.received.authority.host(), bytes };
             self.steering.follow(stream.as_fd(), &taken.bundle, response, worker.steering());
         }
     }
@@ -235,6 +239,7 @@ impl Transaction {
     pub(crate) fn pipe_route(&mut self, bereq: &mut RequestHead, worker: &Worker) -> Option<Route> {
         let mut fetching = self.fetching(true);
         fetching.fetch = std::mem::take(&mut self.fetch);
+        fetching.kept = std::mem::take(&mut self.kept);
         fetching.route(bereq, worker.cache())
     }
 

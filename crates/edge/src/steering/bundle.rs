@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use thalweg_bundle::Bundle;
 use thalweg_record::{Decider, Steered};
 
-use super::{Common, Steering, Wish, bit};
+use super::{Common, Steering, Wish};
 
 /// The response that a bundle is asked about.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ impl Steering {
         response: Response<'_>,
         common: &Common,
     ) {
-        if self.asked & bit(Decider::Experiment) != 0 {
+        if !self.is_due(Decider::Experiment, response.bytes, common.size_bytes_min) {
             return;
         }
         let Some(experiment) = bundle.experiment(response.host) else { return };
@@ -62,10 +62,10 @@ impl Steering {
     }
 
     fn follow_rule(&mut self, fd: BorrowedFd<'_>, bundle: &Bundle, response: Response<'_>, common: &Common) {
-        if self.asked & bit(Decider::Rule) != 0 {
+        let Some(rule) = bundle.rule(response.client.ip()) else { return };
+        if !self.is_due(Decider::Rule, response.bytes, rule.size_bytes_min.unwrap_or(common.size_bytes_min)) {
             return;
         }
-        let Some(rule) = bundle.rule(response.client.ip()) else { return };
         let is_holdout = rule.holds_out(response.client);
         let algorithm = (!is_holdout).then_some(rule.congestion_control.as_str());
         let wish = (Decider::Rule, algorithm, rule.size_bytes_min);

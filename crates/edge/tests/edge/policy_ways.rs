@@ -270,3 +270,25 @@ async fn a_policy_with_faults_is_refused_before_anything_is_served() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn what_is_passed_is_hashed_too() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        import blob;
+        sub vcl_recv { if (req.http.Pass) { return (pass); } return (hash); }
+        sub vcl_deliver { set resp.http.Hash = blob.encode(HEX, LOWER, req.hash); }
+        "#,
+    );
+    let mut client = edge.client().await;
+    let mut hashes = Vec::new();
+    for fields in ["", "Pass: 1\r\n"] {
+        client.request("GET", "/a", fields).await;
+        backend.fetch().await.respond("200 OK", CACHED, b"a").await;
+        hashes.push(client.response().await.field("hash").unwrap().to_owned());
+    }
+    assert!(hashes[0].len() == 64 && hashes[0] == hashes[1], "{hashes:?}");
+    edge.stop().await;
+}

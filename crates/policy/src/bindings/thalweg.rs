@@ -46,7 +46,9 @@ macro_rules! word {
 
 const FUNCTIONS: &[Function] = &[
     function("arm", &[needs("experiment", Type::String)], Type::String, Subs::CLIENT, |call| {
-        let host = call.task.request(Message::Req)?.authority.host();
+        // That which the client asked for, as for the edge itself.
+        let req = call.task.original.map_or_else(|| call.task.request(Message::Req), Ok)?;
+        let host = req.authority.host();
         let arm = call.task.host.arm(&call.str(0), host, call.task.session.client);
         Ok(or_empty(arm))
     }),

@@ -6,6 +6,8 @@ use crate::task::{Backend, Host, Task};
 
 /// Directors within directors.
 pub(crate) const DIRECTOR_DEPTH_MAX: usize = 16;
+/// Directors that are looked at to find a healthy member: one may hold itself.
+const DIRECTORS_LOOKED_AT_MAX: usize = 1_024;
 
 impl Program {
     /// The declared backend that `backend` stands for now: its own, or that which a director gives.
@@ -26,18 +28,22 @@ impl Program {
 
     /// Whether a backend, or a member of a director, may be asked now. It moves no director on.
     pub(crate) fn is_healthy(&self, backend: Backend, host: &dyn Host) -> bool {
-        self.is_healthy_within(backend, host, DIRECTOR_DEPTH_MAX)
+        self.is_healthy_within(backend, host, DIRECTOR_DEPTH_MAX, &mut { DIRECTORS_LOOKED_AT_MAX })
     }
 
-    fn is_healthy_within(&self, backend: Backend, host: &dyn Host, depth: usize) -> bool {
+    fn is_healthy_within(&self, backend: Backend, host: &dyn Host, depth: usize, left: &mut usize) -> bool {
         match backend {
             Backend::None => false,
             Backend::Declared(index) => host.is_healthy(index),
-            Backend::Director(_) if depth == 0 => false,
+            Backend::Director(_) if depth == 0 || *left == 0 => false,
             Backend::Director(object) => {
+                *left -= 1;
                 let director = self.objects.get(object as usize).and_then(|row| row.class.director.as_ref());
                 let members = director.zip(Asked::new(self, object)).map(|(row, asked)| (row.members)(asked));
-                members.into_iter().flatten().any(|member| self.is_healthy_within(member, host, depth - 1))
+                members
+                    .into_iter()
+                    .flatten()
+                    .any(|member| self.is_healthy_within(member, host, depth - 1, left))
             }
         }
     }

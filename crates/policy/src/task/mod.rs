@@ -213,6 +213,8 @@ impl Task<'_> {
             return Err(Failure::new(format!("{} cannot be rolled back here", message.as_str())));
         };
         request.clone_from(original);
+        // As on Varnish, modules forget what they keep of the task; where the client is does not change.
+        *self.kept = Kept { geo: std::mem::take(&mut self.kept.geo), ..Kept::default() };
         Ok(())
     }
 
