@@ -18,9 +18,28 @@ mod loaded;
 mod socket;
 mod transaction;
 
+use thalweg_policy::step::Action;
+use thalweg_policy::{Failure, Sub};
+
 pub(crate) use fetching::Fetching;
 pub use geo::GeoError;
 pub(crate) use geo::GeoFiles;
 pub(crate) use loaded::{Compiled, Loaded};
 pub use loaded::{LoadError, Policies, Told};
 pub(crate) use transaction::{Heads, Instead, Transaction};
+
+/// What a run of `sub` in the policy called `name` came to. Whatever went wrong in it is [`Action::Fail`], and told.
+fn settled(result: Result<Action, Failure>, name: &str, sub: Sub) -> Action {
+    match result {
+        Ok(Action::Fail { reason }) => {
+            let reason = reason.map(|text| String::from_utf8_lossy(&text).into_owned());
+            tracing::warn!(policy = name, %sub, reason, "policy failed");
+            Action::Fail { reason: None }
+        }
+        Ok(action) => action,
+        Err(failure) => {
+            tracing::warn!(policy = name, %sub, %failure, "policy failed");
+            Action::Fail { reason: None }
+        }
+    }
+}

@@ -79,6 +79,11 @@ impl Backends {
         }
     }
 
+    /// Whether any is configured.
+    pub(crate) fn has_configured(&self) -> bool {
+        !self.list.is_empty()
+    }
+
     fn by_turns(&self, failed: Option<BackendId>) -> Result<Vec<Arc<Backend>>, ConnectError> {
         if self.list.is_empty() {
             return Err(ConnectError::new("no backend is configured"));

@@ -46,11 +46,8 @@ pub(super) async fn run(
     loop {
         match attempt(&worker, &fill, &mut request, &mut policy, client).await {
             Brought::Again if policy.retry() && request.is_repeatable() => {}
-            Brought::Again => return fill.fail(Failure::Policy("too many retries")),
-            Brought::Failed(failure) => {
-                tracing::debug!(target = %request.head.target, %failure, "fetch failed");
-                return fill.fail(failure);
-            }
+            Brought::Again => return give_up(fill, &policy, Failure::Policy("too many retries")),
+            Brought::Failed(failure) => return give_up(fill, &policy, failure),
             Brought::Response(exchange, head) => {
                 return keep(&worker, fill, request, client, exchange, head).await;
             }
@@ -108,6 +105,13 @@ async fn attempt(
         }
     };
     respond(worker, fill, request, policy, exchange, asked_ms)
+}
+
+/// Ends a fetch that the policy does not answer in place of a backend.
+fn give_up(fill: Fill, policy: &Fetching, failure: Failure) {
+    tracing::debug!(%failure, "fetch failed");
+    policy.tell_failure(failure.to_string());
+    fill.fail(failure);
 }
 
 /// What a policy is told of a fetch that failed, and with it the client: where backends are is for the log alone.

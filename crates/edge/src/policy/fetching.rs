@@ -9,10 +9,10 @@ use thalweg_policy::step::Action;
 use thalweg_policy::task::{Backend, Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
 use thalweg_policy::{Sub, Task};
 
-use super::Loaded;
 use super::host::Process;
 use super::socket::NoConnection;
 use super::transaction::{Lines, lock};
+use super::{Loaded, settled};
 use crate::backend::{Ends, Route, Target, duration};
 use crate::now_ms;
 
@@ -121,10 +121,8 @@ impl Fetching {
             self.original.get_or_insert_default().clone_from(bereq);
         }
         let loaded = self.loaded.clone();
-        self.with_task(bereq, beresp, cache, |task| loaded.program.run(sub, task)).unwrap_or_else(|failure| {
-            tracing::warn!(policy = loaded.name, %sub, %failure, "policy failed");
-            Action::Fail { reason: None }
-        })
+        let result = self.with_task(bereq, beresp, cache, |task| loaded.program.run(sub, task));
+        settled(result, &loaded.name, sub)
     }
 
     fn with_task<T>(

@@ -239,12 +239,23 @@ impl Policies {
         let (path, geo) = (path.to_owned(), self.geo.clone());
         let compiled =
             tokio::task::spawn_blocking(move || Compiled::from_file(&path, labels, geo.as_deref())).await;
-        self.add(name, compiled.expect("no policy panics")?).await
+        self.add(name, self.with_backends(compiled.expect("no policy panics")?)?).await
     }
 
     /// Compiles the policy that the edge begins with.
     pub(crate) fn compile(&self, path: &Path) -> Result<Compiled, LoadError> {
-        Compiled::from_file(path, Vec::new(), self.geo.as_deref())
+        self.with_backends(Compiled::from_file(path, Vec::new(), self.geo.as_deref())?)
+    }
+
+    /// A policy that has somewhere to send requests.
+    fn with_backends(&self, compiled: Compiled) -> Result<Compiled, LoadError> {
+        if !compiled.program.backends().is_empty() || self.backends.has_configured() {
+            return Ok(compiled);
+        }
+        let path = compiled.path.display();
+        Err(LoadError::Backends(format!(
+            "{path} declares no backend and the edge has none: declare one, or give --backend URL"
+        )))
     }
 
     /// Adds a policy that was compiled.

@@ -8,12 +8,12 @@ use thalweg_cache::Stored;
 use thalweg_cache::freshness::Freshness;
 use thalweg_http::{RequestHead, ResponseHead, Version};
 use thalweg_policy::step::Action;
-use thalweg_policy::task::{Backend, Client, Fetch, Kept, Line, Object, Session, Workspace};
+use thalweg_policy::task::{Backend, Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
 use thalweg_policy::{Sub, Task};
 use tokio::net::TcpStream;
 
 use super::host::Process;
-use super::{Fetching, Loaded};
+use super::{Fetching, Loaded, settled};
 use crate::answer::Refusal;
 use crate::backend::Route;
 use crate::now_ms;
@@ -164,10 +164,7 @@ impl Transaction {
                 random,
             },
         );
-        result.unwrap_or_else(|failure| {
-            tracing::warn!(policy = loaded.name, %sub, %failure, "policy failed");
-            Action::Fail { reason: None }
-        })
+        settled(result, &loaded.name, sub)
     }
 
     /// Has the bundle decide, where the policy has not, before content of this length is sent.
@@ -216,7 +213,7 @@ impl Transaction {
         self.object = Object::default();
     }
 
-    /// Begins again, if that is not once too often.
+    /// Begins again, if that is not once too often, which is logged.
     pub(crate) fn restart(&mut self) -> bool {
         // All that the policy has set stays, as in Varnish.
         let client = &mut self.client;
@@ -226,6 +223,10 @@ impl Transaction {
         (client.is_hitmiss, client.is_hitpass) = (false, false);
         let restarts = client.restarts;
         self.object = Object::default();
+        if restarts > RESTARTS_MAX {
+            let text = format!("more than {RESTARTS_MAX} restarts");
+            lock(&self.lines).push(Line { tag: Tag::Error, text });
+        }
         restarts <= RESTARTS_MAX
     }
 

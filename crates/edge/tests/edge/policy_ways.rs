@@ -292,3 +292,53 @@ async fn what_is_passed_is_hashed_too() {
     assert!(hashes[0].len() == 64 && hashes[0] == hashes[1], "{hashes:?}");
     edge.stop().await;
 }
+
+#[tokio::test]
+async fn why_a_policy_ends_a_request_is_in_its_record() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_recv {
+            if (req.url == "/fail") { return (fail("not so")); }
+            if (req.url == "/restart") { return (restart); }
+        }
+        sub vcl_backend_fetch {
+            if (bereq.url == "/abandon") { return (abandon); }
+            if (bereq.url == "/fetch-fail") { return (fail("nor so")); }
+        }
+        "#,
+    );
+    let mut records = edge.records.follow();
+    for (path, told) in [
+        ("/fail", &[(LineTag::Error, "vcl_recv failed: not so")][..]),
+        ("/restart", &[(LineTag::Error, "more than 4 restarts")]),
+        ("/abandon", &[(LineTag::FetchError, "the policy gave the fetch up")]),
+        (
+            "/fetch-fail",
+            &[
+                (LineTag::Error, "vcl_backend_fetch failed: nor so"),
+                (LineTag::FetchError, "the policy failed"),
+            ],
+        ),
+    ] {
+        assert_eq!(edge.get(path, "").await.status, 503, "{path}");
+        let record = records.recv().await.unwrap();
+        let lines: Vec<_> = record.lines.iter().map(|line| (line.tag, &*line.text)).collect();
+        assert_eq!(lines, told, "{path}");
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_without_a_backend_needs_one_of_the_edge() {
+    let backend = Backend::new().await;
+    let nowhere = File::new("vcl 4.1; sub vcl_recv { return (hash); }");
+    let policy = Some(nowhere.0.clone());
+    match Edge::bind(Config { policy, backends: Vec::new(), ..config(backend.address) }) {
+        Err(BindError::Policy(LoadError::Backends(told))) => {
+            assert!(told.contains("--backend URL"), "{told}")
+        }
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+}

@@ -71,6 +71,11 @@ impl Program {
         match result {
             Ok(Flow::Return(action)) => match *action {
                 Action::PassFor(_) if sub != Sub::BackendResponse => Ok(Action::Pass),
+                Action::Fail { reason } => {
+                    let why = reason.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+                    task.tell(Tag::Error, format!("{sub} failed: {why}").trim_end_matches(": "));
+                    Ok(Action::Fail { reason })
+                }
                 action => Ok(action),
             },
             Ok(_) => Err(Failure::new(format!("{sub} ended without an action"))),
