@@ -16,7 +16,7 @@
 //! **Invariant:** a response that cannot be read as it was written leaves the index before its readers hear of it.
 //! **Invariant:** without the disk everything goes on: a response that cannot be written is kept in memory alone.
 //!
-//! Lock order: a shard of the index → a `FillBuffer` → a copy → the queues of the tier.
+//! Lock order: who evicts → a shard of the index → a `FillBuffer` → a copy → the queues of the tier.
 
 pub(crate) mod content;
 mod files;

@@ -98,9 +98,7 @@ impl Tier {
         }
         lock(&self.queue).push_old(&copy);
         // More than there may be now: the budget was lowered.
-        while (!self.has_room(0) || cache.is_index_full())
-            && let Some(victim) = self.evict()
-        {
+        while let Some(victim) = self.evict_if(|| !self.has_room(0) || cache.is_index_full()) {
             self.remove(victim.name());
         }
     }

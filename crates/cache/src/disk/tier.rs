@@ -60,6 +60,8 @@ pub(crate) struct Tier {
     /// The queue was empty since it last had no room.
     catches_up: AtomicBool,
     pub(super) queue: Mutex<Queue>,
+    /// Held from the look at what there is to the eviction: two threads that see the same want would evict twice.
+    evicting: Mutex<()>,
     open: Mutex<VecDeque<Arc<Open>>>,
     pub(super) number: AtomicU64,
     bytes: AtomicU64,
@@ -128,6 +130,7 @@ impl Tier {
             waiting: Mutex::default(),
             catches_up: AtomicBool::new(false),
             queue: Mutex::default(),
+            evicting: Mutex::default(),
             open: Mutex::default(),
             number: AtomicU64::new(1),
             bytes: AtomicU64::new(0),
@@ -352,10 +355,11 @@ impl Tier {
         self.bytes.load(Relaxed).saturating_add(more) <= bytes_max
     }
 
-    /// Takes what the queue gives out of the disk, rather what is in use than nothing, and out of the index unless memory
-    /// has it too. The file is still there; it is the caller's to remove.
-    pub(super) fn evict(&self) -> Option<Arc<Copy>> {
-        self.take_out(true, &mut { STEPS_MAX })
+    /// Takes what the queue gives out of the disk if that `is_wanted`, rather what is in use than nothing, and out of the
+    /// index unless memory has it too. The file is still there; it is the caller's to remove.
+    pub(super) fn evict_if(&self, is_wanted: impl FnOnce() -> bool) -> Option<Arc<Copy>> {
+        let _evicting = lock(&self.evicting);
+        is_wanted().then(|| self.take_out(true, &mut { STEPS_MAX })).flatten()
     }
 
     /// Makes room in the index: something that only the disk has, and nobody used of late, is forgotten, if `steps` are

@@ -121,10 +121,7 @@ impl Tier {
     /// Evicts until `bytes` are within the budget.
     fn make_room(&self, bytes: u64) -> bool {
         for _ in 0..EVICTIONS_MAX {
-            if self.has_room(bytes) {
-                return true;
-            }
-            let Some(victim) = self.evict() else { return false };
+            let Some(victim) = self.evict_if(|| !self.has_room(bytes)) else { break };
             self.remove(victim.name());
         }
         self.has_room(bytes)
