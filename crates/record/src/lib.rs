@@ -1,7 +1,8 @@
 //! Records: what the edge says of each response, in memory, as a JSON line, and as a line for people.
 //!
 //! Pure: no clock, no socket, nothing else of Thalweg. The JSON line is a contract with the console and with
-//! every log shipper: `wire.rs` holds its field names, [`SCHEMA_VERSION`] its version.
+//! every log shipper: `wire.rs` holds its field names, [`SCHEMA_VERSION`] its version. [`units`] reads quantities that people
+//! write, as `human.rs` writes them for people.
 //!
 //! **Invariant:** what is derived is not stored: goodput is computed from bytes and duration, and written so that
 //! readers need not know how.
@@ -9,6 +10,7 @@
 
 mod human;
 mod lines;
+pub mod units;
 mod wire;
 
 pub use human::{Colour, human_header};

@@ -16,7 +16,6 @@ mod purge;
 mod roles;
 mod shutdown;
 mod source;
-mod units;
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::Path;

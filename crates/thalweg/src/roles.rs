@@ -21,7 +21,7 @@ use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, S
 use crate::console::{self, EdgeAddress};
 use crate::shutdown::{self, Signals};
 use crate::source::Source;
-use crate::units::Size;
+use thalweg_record::units::Size;
 
 /// How long the roles have to end once they are asked; what is under way then is cut.
 const STOP_MAX: Duration = Duration::from_millis(1800);

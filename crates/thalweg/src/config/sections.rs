@@ -13,7 +13,7 @@ use super::value::{
     Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
     PurgeFrom, SlowStart, Switch,
 };
-use crate::units::{Size, Span};
+use thalweg_record::units::{Size, Span};
 
 section! {
     /// The delivery node: an HTTP cache that relays a response to everyone while it is still arriving.

@@ -11,7 +11,7 @@ use thalweg_http::Authority;
 use thalweg_tcp::CongestionControl;
 
 use super::place::Place;
-use crate::units::{Size, Span};
+use thalweg_record::units::{Size, Span};
 
 /// A value as written, before it has a type.
 #[derive(Debug, Clone)]
@@ -121,7 +121,7 @@ impl Value for Size {
     const PLACEHOLDER: &'static str = "SIZE";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|fault: crate::units::Error| fault.to_string())
+        text.parse().map_err(|fault: thalweg_record::units::Error| fault.to_string())
     }
 
     fn rank(&self) -> u128 {
@@ -134,7 +134,7 @@ impl Value for Span {
     const PLACEHOLDER: &'static str = "DURATION";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|fault: crate::units::Error| fault.to_string())
+        text.parse().map_err(|fault: thalweg_record::units::Error| fault.to_string())
     }
 
     fn rank(&self) -> u128 {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use thalweg_record::{CacheResult, Cut, Decider, LineTag, Protocol};
 
 use crate::config::nearest;
-use crate::units::{SIZE_UNITS, SPAN_UNITS};
+use thalweg_record::units::{SIZE_UNITS, SPAN_UNITS};
 
 /// A field that can be named.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Quantities with their unit in the text: sizes (`512KiB`) and durations (`250ms`).
+//! Quantities with their unit in the text, as all settings have them: sizes (`512KiB`), durations (`250ms`) and rates
+//! (`20Mbit/s`).
 //!
 //! A quantity is a whole number and a unit with nothing between them. A number without a unit is refused, so
 //! that no setting depends on a unit that one has to know; so is a fraction, which a smaller unit always
@@ -10,23 +11,30 @@ use std::time::Duration;
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size {
+pub struct Size {
     /// The number.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// A span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Span {
+pub struct Span {
     /// The span, in whole milliseconds.
-    pub(crate) duration: Duration,
+    pub duration: Duration,
+}
+
+/// What a link or a reader carries in a span of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate {
+    /// Bits per second.
+    pub bits_per_s: u64,
 }
 
 /// A unit's name and how many of the smallest unit it holds.
-pub(crate) type Unit = (&'static str, u64);
+pub type Unit = (&'static str, u64);
 
 /// Units of sizes, in bytes.
-pub(crate) const SIZE_UNITS: &[Unit] = &[
+pub const SIZE_UNITS: &[Unit] = &[
     ("B", 1),
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -39,11 +47,15 @@ pub(crate) const SIZE_UNITS: &[Unit] = &[
 ];
 
 /// Units of spans, in milliseconds.
-pub(crate) const SPAN_UNITS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+pub const SPAN_UNITS: &[Unit] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
+
+/// Units of rates, in bits per second.
+pub const RATE_UNITS: &[Unit] =
+    &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)];
 
 /// Why a text is no quantity, in words for the one who wrote it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Error {
+pub struct Error {
     message: String,
 }
 
@@ -68,6 +80,14 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         Ok(Self { duration: Duration::from_millis(parse(text, "duration", SPAN_UNITS)?) })
+    }
+}
+
+impl FromStr for Rate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self { bits_per_s: parse(text, "rate", RATE_UNITS)? })
     }
 }
 
@@ -131,6 +151,15 @@ mod tests {
         check("2s", 2_000);
         check("5min", 300_000);
         check("1h", 3_600_000);
+    }
+
+    #[test]
+    fn rates() {
+        let check = |text: &str, bits_per_s| assert_eq!(text.parse(), Ok(Rate { bits_per_s }));
+        check("0bit/s", 0);
+        check("20Mbit/s", 20_000_000);
+        expect![[r#""20mbit/s" is no rate: write "20Mbit/s""#]]
+            .assert_eq(&"20mbit/s".parse::<Rate>().unwrap_err().to_string());
     }
 
     #[test]
