@@ -23,6 +23,7 @@ help: ## this list
 	@printf 'make demo           %s\n' 'build, then run origin, live source, edge and console; Ctrl-C stops'
 	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
+	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks'
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
@@ -39,6 +40,11 @@ demo: build
 build: setup-demo console
 	$(call step,build thalweg)
 	@$(CARGO) build --release -p thalweg
+
+.PHONY: lab
+lab: setup-lab
+	$(call step,build thalweg-lab)
+	@$(CARGO) build --release -p thalweg-lab
 
 .PHONY: test
 test: setup-test console check-console check-rust check-model check-browser
@@ -88,8 +94,8 @@ clean:
 
 # The steps.
 
-.PHONY: setup-demo setup-test setup-bench
-setup-demo setup-test setup-bench: setup-%:
+.PHONY: setup-demo setup-test setup-lab setup-bench
+setup-demo setup-test setup-lab setup-bench: setup-%:
 	$(call step,set up for $*)
 	@tools/setup $*
 

@@ -1,0 +1,162 @@
+//! Whether a path is what was asked for: its own probe measures it ([`probe`]), and what is allowed is judged here, purely.
+
+mod probe;
+
+use std::time::Duration;
+
+use crate::emulation::LATENESS_MAX;
+use crate::scenario::Direction;
+
+pub use probe::{DELAY_PACKET_BYTES, measure};
+
+/// The delay may be off by so much.
+pub const DELAY_TOLERANCE: Duration = Duration::from_millis(1);
+/// The rate may be off by this share.
+pub const RATE_TOLERANCE: f64 = 0.03;
+/// The share that is lost may be off by so many standard deviations: one check in 16,000 fails by chance.
+const LOSS_DEVIATIONS: f64 = 4.0;
+/// Fewer packets have no 99.9th percentile to speak of.
+const LATENESS_PACKETS_MIN: u64 = 1000;
+
+/// What a probe has seen of one direction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Median of what small packets took, which met no queue.
+    pub delay: Duration,
+    /// Packets that were sent below the rate.
+    pub sent: u64,
+    /// How many of these did not arrive.
+    pub lost: u64,
+    /// What passed while more was sent than may; `None` where nothing limits the rate.
+    pub passed: Option<Passed>,
+    /// The emulation's lateness at the 99.9th percentile, and of how many packets.
+    pub lateness: (Duration, u64),
+}
+
+/// What passed a bottleneck.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Passed {
+    /// Bits of IP packets that arrived.
+    pub bits: f64,
+    /// Bits that the bottleneck carries in that time.
+    pub bits_asked: f64,
+    /// In which they did.
+    pub time: Duration,
+}
+
+/// One thing that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Which.
+    pub what: &'static str,
+    /// What was asked for, for people.
+    pub asked: String,
+    /// What was measured, for people.
+    pub measured: String,
+    /// Whether that is within what is allowed.
+    pub is_met: bool,
+}
+
+/// Judges what was measured.
+pub fn judge(direction: &Direction, measured: &Measured) -> Vec<Verdict> {
+    let mut verdicts = vec![delay(direction, measured), loss(direction, measured)];
+    if let Some(passed) = &measured.passed {
+        verdicts.push(rate(direction, passed));
+    }
+    let (late, packets) = measured.lateness;
+    verdicts.push(Verdict {
+        what: "late p99.9",
+        asked: format!("<= {}", millis(LATENESS_MAX)),
+        measured: millis(late),
+        is_met: packets < LATENESS_PACKETS_MIN || late <= LATENESS_MAX,
+    });
+    verdicts
+}
+
+fn delay(direction: &Direction, measured: &Measured) -> Verdict {
+    // What the bottleneck takes for one packet of the probe, and the middle of the jitter.
+    let carried = direction.capacity.mean_bits_per_s().map_or(Duration::ZERO, |bits_per_s| {
+        Duration::from_secs_f64(DELAY_PACKET_BYTES as f64 * 8.0 / bits_per_s)
+    });
+    let asked = direction.delay + direction.jitter / 2 + carried;
+    Verdict {
+        what: "delay",
+        asked: millis(asked),
+        measured: millis(measured.delay),
+        is_met: asked.abs_diff(measured.delay) <= DELAY_TOLERANCE,
+    }
+}
+
+fn loss(direction: &Direction, measured: &Measured) -> Verdict {
+    let (asked, sent) = (direction.loss.mean(), measured.sent as f64);
+    let deviation = (asked * (1.0 - asked) * direction.loss.clustering() / sent).sqrt();
+    // Between two counts lies nothing.
+    let allowed = LOSS_DEVIATIONS * deviation + if deviation > 0.0 { 1.0 / sent } else { 0.0 };
+    let share = measured.lost as f64 / sent;
+    Verdict {
+        what: "loss",
+        asked: format!("{:.2}% ± {:.2}", asked * 100.0, allowed * 100.0),
+        measured: format!("{:.2}%", share * 100.0),
+        is_met: (share - asked).abs() <= allowed,
+    }
+}
+
+fn rate(direction: &Direction, passed: &Passed) -> Verdict {
+    let mbit_per_s = |bits: f64| format!("{:.2}Mbit/s", bits / passed.time.as_secs_f64() / 1e6);
+    // What is lost behind the bottleneck has passed it.
+    let asked = passed.bits_asked * (1.0 - direction.loss.mean());
+    Verdict {
+        what: "rate",
+        asked: mbit_per_s(asked),
+        measured: mbit_per_s(passed.bits),
+        is_met: (passed.bits / asked - 1.0).abs() <= RATE_TOLERANCE,
+    }
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{:.2}ms", duration.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Capacity, Discipline, Loss, Queue};
+
+    #[test]
+    fn what_is_off_is_told() {
+        let direction = Direction {
+            delay: Duration::from_millis(20),
+            jitter: Duration::from_millis(4),
+            capacity: Capacity::Rate(1_000_000),
+            queue: Queue { bytes: 15_000, discipline: Discipline::DropTail },
+            loss: Loss::random(0.01),
+        };
+        let right = Measured {
+            delay: Duration::from_micros(22_700),
+            sent: 4000,
+            lost: 40,
+            passed: Some(Passed { bits: 0.99e6, bits_asked: 1e6, time: Duration::from_secs(1) }),
+            lateness: (Duration::from_micros(300), 5000),
+        };
+        let off = |measured: Measured| -> Vec<&str> {
+            judge(&direction, &measured)
+                .iter()
+                .filter(|verdict| !verdict.is_met)
+                .map(|verdict| verdict.what)
+                .collect()
+        };
+        assert!(off(right.clone()).is_empty());
+        assert_eq!(off(Measured { delay: Duration::from_millis(25), ..right.clone() }), ["delay"]);
+        assert_eq!(off(Measured { delay: Duration::from_millis(21), ..right.clone() }), ["delay"]);
+        assert_eq!(off(Measured { lost: 70, ..right.clone() }), ["loss"]);
+        assert_eq!(off(Measured { lost: 10, ..right.clone() }), ["loss"]);
+        let passed = |bits| Some(Passed { bits, bits_asked: 1e6, time: Duration::from_secs(1) });
+        assert_eq!(off(Measured { passed: passed(1.03e6), ..right.clone() }), ["rate"]);
+        assert_eq!(off(Measured { passed: passed(0.95e6), ..right.clone() }), ["rate"]);
+        assert_eq!(
+            off(Measured { lateness: (Duration::from_millis(2), 5000), ..right.clone() }),
+            ["late p99.9"]
+        );
+        assert!(off(Measured { lateness: (Duration::from_millis(2), 10), ..right }).is_empty());
+    }
+}

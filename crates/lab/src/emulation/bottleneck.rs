@@ -1,0 +1,146 @@
+//! The bottleneck of one direction: rattan's, by a trace that may be a single rate, with its queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use rattan_core::cells::bandwidth::queue::{
+    CoDelQueue, CoDelQueueConfig, DropTailQueue, DropTailQueueConfig, PacketQueue,
+};
+use rattan_core::cells::bandwidth::{BwReplayCell, BwReplayCellConfig, BwType};
+use rattan_core::cells::{Cell, ControlInterface, Ingress, StdPacket};
+use rattan_core::metal::io::af_packet::AfPacketDriver;
+use rattan_core::netem_trace::Bandwidth;
+use rattan_core::netem_trace::model::{BwTraceConfig, RepeatedBwPatternConfig, StaticBwConfig};
+use rattan_core::radix::RattanRadix;
+
+use super::Error;
+use crate::scenario::{Capacity, Discipline, Queue};
+
+/// A rate without an end lasts so long: a month.
+const FOR_EVER: Duration = Duration::from_secs(30 * 24 * 3600);
+
+type SetRate = Box<dyn Fn(u64) -> Result<(), rattan_core::error::Error> + Send + Sync>;
+
+/// What limits the rate of one direction.
+pub(super) struct Bottleneck {
+    packets: Arc<AtomicU64>,
+    set_rate: SetRate,
+}
+
+impl Bottleneck {
+    /// Builds the cell `id`. `None` where nothing limits the rate: there is no cell then.
+    pub(super) fn build(
+        radix: &mut RattanRadix<AfPacketDriver>,
+        id: &str,
+        capacity: &Capacity,
+        queue: Queue,
+    ) -> Result<Option<Self>, Error> {
+        let Some(trace) = trace(capacity) else { return Ok(None) };
+        let bytes = usize::try_from(queue.bytes).expect("within the limit of queues");
+        let built = match queue.discipline {
+            Discipline::DropTail => {
+                let config = DropTailQueueConfig::new(None, bytes, BwType::NetworkLayer);
+                Self::build_with(radix, id, trace, DropTailQueue::new(config))
+            }
+            Discipline::CoDel => {
+                let config = CoDelQueueConfig { byte_limit: Some(bytes), ..CoDelQueueConfig::default() };
+                Self::build_with(radix, id, trace, CoDelQueue::new(config))
+            }
+        };
+        built.map(Some)
+    }
+
+    fn build_with<Q: PacketQueue<StdPacket> + 'static>(
+        radix: &mut RattanRadix<AfPacketDriver>,
+        id: &str,
+        trace: Box<dyn BwTraceConfig>,
+        queue: Q,
+    ) -> Result<Self, Error> {
+        let packets = Arc::new(AtomicU64::new(0));
+        let control = radix.build_cell(id.to_owned(), |runtime| {
+            let _within = runtime.enter();
+            let cell = BwReplayCell::new(trace.into_model(), queue, BwType::NetworkLayer)?;
+            Ok(Counted { entry: Arc::new(Entry { inner: cell.sender(), packets: packets.clone() }), cell })
+        });
+        let control = control.map_err(Error::Emulator)?;
+        let set_rate: SetRate = Box::new(move |bits_per_s| {
+            control.set_config(BwReplayCellConfig::new(steady(bits_per_s), None, None))
+        });
+        Ok(Self { packets, set_rate })
+    }
+
+    /// Packets that came to its queue.
+    pub(super) fn packets(&self) -> u64 {
+        self.packets.load(Relaxed)
+    }
+
+    /// Has this rate, in bits per second, from now on.
+    pub(super) fn set_rate(&self, bits_per_s: u64) -> Result<(), rattan_core::error::Error> {
+        (self.set_rate)(bits_per_s)
+    }
+}
+
+/// A cell that counts what comes.
+struct Counted<C: Cell<StdPacket>> {
+    cell: C,
+    entry: Arc<Entry<C::IngressType>>,
+}
+
+struct Entry<I> {
+    inner: Arc<I>,
+    packets: Arc<AtomicU64>,
+}
+
+impl<I: Ingress<StdPacket>> Ingress<StdPacket> for Entry<I> {
+    fn enqueue(&self, packet: StdPacket) -> Result<(), rattan_core::error::Error> {
+        self.packets.fetch_add(1, Relaxed);
+        self.inner.enqueue(packet)
+    }
+}
+
+impl<C: Cell<StdPacket>> Cell<StdPacket> for Counted<C> {
+    type IngressType = Entry<C::IngressType>;
+    type EgressType = C::EgressType;
+    type ControlInterfaceType = C::ControlInterfaceType;
+
+    fn sender(&self) -> Arc<Self::IngressType> {
+        self.entry.clone()
+    }
+
+    fn receiver(&mut self) -> &mut C::EgressType {
+        self.cell.receiver()
+    }
+
+    fn into_receiver(self) -> C::EgressType {
+        self.cell.into_receiver()
+    }
+
+    fn control_interface(&self) -> Arc<C::ControlInterfaceType> {
+        self.cell.control_interface()
+    }
+}
+
+fn trace(capacity: &Capacity) -> Option<Box<dyn BwTraceConfig>> {
+    match capacity {
+        Capacity::Unlimited => None,
+        Capacity::Rate(bits_per_s) => Some(steady(*bits_per_s)),
+        Capacity::Trace(trace) => {
+            let steps = trace.steps().iter().map(|step| at_rate(step.bits_per_s, step.duration));
+            Some(for_ever(steps.collect()))
+        }
+    }
+}
+
+fn steady(bits_per_s: u64) -> Box<dyn BwTraceConfig> {
+    for_ever(vec![at_rate(bits_per_s, FOR_EVER)])
+}
+
+fn for_ever(pattern: Vec<Box<dyn BwTraceConfig>>) -> Box<dyn BwTraceConfig> {
+    Box::new(RepeatedBwPatternConfig::new().pattern(pattern).count(0))
+}
+
+/// Nothing at all is one bit per second: rattan divides by the rate.
+fn at_rate(bits_per_s: u64, duration: Duration) -> Box<dyn BwTraceConfig> {
+    Box::new(StaticBwConfig::new().bw(Bandwidth::from_bps(bits_per_s.max(1))).duration(duration))
+}

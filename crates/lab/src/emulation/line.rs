@@ -1,0 +1,336 @@
+//! The line behind a bottleneck: what loses packets and delays them, and measures how late it is itself.
+//!
+//! A cell of rattan's chain. The time at which a packet should have come stands in the packet, so that lateness does not add up
+//! from cell to cell; a packet is let go at that time and the delay. What is later than that is the emulation's own fault, and
+//! is noted.
+//!
+//! **Invariant:** no packet overtakes another.
+//! **Invariant:** which packets are lost depends on the seed and on how many came before alone.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hdrhistogram::Histogram;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rattan_core::cells::{Cell, ControlInterface, Egress, Ingress, Packet, StdPacket};
+use rattan_core::error::Error;
+use rattan_core::metal::timer::Timer;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::scenario::{Alteration, Direction, Loss};
+
+/// Packets on a line. More are lost: 10 Gbit/s of full packets for 150 ms.
+const PACKETS_MAX: usize = 131_072;
+/// From one drawn value of the jitter to the next it takes so many times the jitter.
+const WANDER_PERIOD: f64 = 2.0;
+/// Lateness is noted up to so much.
+const LATENESS_MAX_US: u64 = 10_000_000;
+
+/// What a line has seen.
+#[derive(Debug, Clone)]
+pub struct Counts {
+    /// Packets that came.
+    pub packets: u64,
+    /// Packets that it lost, as it was asked to.
+    pub lost: u64,
+    /// Packets for which it had no room.
+    pub overflowed: u64,
+    /// How much later than they should have packets left, in microseconds.
+    pub lateness_us: Histogram<u64>,
+}
+
+/// How a line is, and what it has seen: what its cell and its owner share.
+#[derive(Debug)]
+pub struct Line {
+    state: Mutex<State>,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct State {
+    delay: Duration,
+    jitter: Duration,
+    loss: Loss,
+    is_bad: bool,
+    random: StdRng,
+    wander: Wander,
+    counts: Counts,
+}
+
+/// The part of the jitter that packets take at a time: from one drawn value to the next in a straight line, so slowly that no
+/// packet would overtake another however close they come.
+#[derive(Debug)]
+struct Wander {
+    random: StdRng,
+    begun: Instant,
+    /// Of the value at whose drawing the line began.
+    number: u64,
+    from: f64,
+    to: f64,
+}
+
+impl Line {
+    /// A line as `direction` says, which draws from `seed`.
+    pub(super) fn new(direction: &Direction, seed: u64) -> Arc<Self> {
+        let lateness_us =
+            Histogram::new_with_max(LATENESS_MAX_US, 2).expect("these are bounds of a histogram");
+        let state = State {
+            delay: direction.delay,
+            jitter: direction.jitter,
+            loss: direction.loss,
+            is_bad: false,
+            random: StdRng::seed_from_u64(seed),
+            wander: Wander {
+                random: StdRng::seed_from_u64(!seed),
+                begun: Instant::now(),
+                number: 0,
+                from: 0.5,
+                to: 0.5,
+            },
+            counts: Counts { packets: 0, lost: 0, overflowed: 0, lateness_us },
+        };
+        Arc::new(Self { state: Mutex::new(state), waiting: AtomicUsize::new(0) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is so from now on.
+    pub(super) fn alter(&self, alteration: &Alteration) {
+        let mut state = self.state();
+        state.delay = alteration.delay.unwrap_or(state.delay);
+        state.jitter = alteration.jitter.unwrap_or(state.jitter);
+        state.loss = alteration.loss.unwrap_or(state.loss);
+    }
+
+    /// What it has seen so far.
+    pub fn counts(&self) -> Counts {
+        self.state().counts.clone()
+    }
+}
+
+impl State {
+    /// How long the next packet takes, which came at `now`; `None` if it is lost.
+    fn next(&mut self, now: Instant) -> Option<Duration> {
+        self.counts.packets += 1;
+        let change = if self.is_bad { self.loss.leave } else { self.loss.enter };
+        self.is_bad ^= self.random.random_bool(change);
+        let loss = if self.is_bad { self.loss.bad } else { self.loss.good };
+        if self.random.random_bool(loss) {
+            self.counts.lost += 1;
+            return None;
+        }
+        Some(self.delay + self.wander.at(now, self.jitter))
+    }
+}
+
+impl Wander {
+    fn at(&mut self, now: Instant, jitter: Duration) -> Duration {
+        let period_s = jitter.as_secs_f64() * WANDER_PERIOD;
+        if period_s == 0.0 {
+            return Duration::ZERO;
+        }
+        let periods = now.saturating_duration_since(self.begun).as_secs_f64() / period_s;
+        if periods as u64 > self.number {
+            // What was drawn while nothing came is not missed.
+            self.from = if periods as u64 == self.number + 1 { self.to } else { self.random.random() };
+            self.to = self.random.random();
+            self.number = periods as u64;
+        }
+        jitter.mul_f64(self.from + (self.to - self.from) * periods.fract())
+    }
+}
+
+/// The line as rattan runs it.
+pub(super) struct LineCell {
+    entry: Arc<Entry>,
+    exit: Exit,
+}
+
+pub(super) struct Entry {
+    line: Arc<Line>,
+    packets: mpsc::UnboundedSender<StdPacket>,
+}
+
+pub(super) struct Exit {
+    line: Arc<Line>,
+    packets: mpsc::UnboundedReceiver<StdPacket>,
+    timer: Timer,
+    last: Instant,
+}
+
+impl LineCell {
+    /// Within a runtime, whose timers it uses.
+    ///
+    /// # Errors
+    /// If the system has no timer for it.
+    pub(super) fn new(line: &Arc<Line>) -> Result<Self, Error> {
+        // Bounded by `PACKETS_MAX`: rattan's entry may not wait.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Ok(Self {
+            entry: Arc::new(Entry { line: line.clone(), packets: sender }),
+            exit: Exit { line: line.clone(), packets: receiver, timer: Timer::new()?, last: Instant::now() },
+        })
+    }
+}
+
+impl Cell<StdPacket> for LineCell {
+    type IngressType = Entry;
+    type EgressType = Exit;
+    type ControlInterfaceType = Unused;
+
+    fn sender(&self) -> Arc<Entry> {
+        self.entry.clone()
+    }
+
+    fn receiver(&mut self) -> &mut Exit {
+        &mut self.exit
+    }
+
+    fn into_receiver(self) -> Exit {
+        self.exit
+    }
+
+    fn control_interface(&self) -> Arc<Unused> {
+        Arc::new(Unused)
+    }
+}
+
+/// A line is altered through [`Line::alter`].
+pub(super) struct Unused;
+
+impl ControlInterface for Unused {
+    type Config = ();
+
+    fn set_config(&self, (): ()) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Ingress<StdPacket> for Entry {
+    fn enqueue(&self, packet: StdPacket) -> Result<(), Error> {
+        if self.line.waiting.fetch_add(1, Relaxed) >= PACKETS_MAX {
+            self.line.waiting.fetch_sub(1, Relaxed);
+            self.line.state().counts.overflowed += 1;
+            return Ok(());
+        }
+        self.packets.send(packet).map_err(|_| Error::ChannelError("the line has ended".to_owned()))
+    }
+}
+
+#[async_trait]
+impl Egress<StdPacket> for Exit {
+    async fn dequeue(&mut self) -> Option<StdPacket> {
+        let mut packet = self.packets.recv().await?;
+        self.line.waiting.fetch_sub(1, Relaxed);
+        let came = packet.get_timestamp();
+        let takes = self.line.state().next(came)?;
+        let due = (came + takes).max(self.last);
+        self.last = due;
+        if let Err(error) = self.timer.sleep_until(due).await {
+            tracing::error!(%error, "a packet is lost: the system's timer fails");
+            return None;
+        }
+        let late_us = u64::try_from(due.elapsed().as_micros()).unwrap_or(LATENESS_MAX_US);
+        self.line.state().counts.lateness_us.saturating_record(late_us);
+        packet.delay_until(due);
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Capacity, Discipline, Queue};
+
+    fn state(delay_ms: u64, jitter_ms: u64, loss: Loss) -> Arc<Line> {
+        let direction = Direction {
+            delay: Duration::from_millis(delay_ms),
+            jitter: Duration::from_millis(jitter_ms),
+            capacity: Capacity::Unlimited,
+            queue: Queue { bytes: 0, discipline: Discipline::DropTail },
+            loss,
+        };
+        Line::new(&direction, 7)
+    }
+
+    fn lost(line: &Line, packets: u64) -> Vec<bool> {
+        let mut state = line.state();
+        (0..packets).map(|_| state.next(Instant::now()).is_none()).collect()
+    }
+
+    #[test]
+    fn the_share_that_is_lost_is_the_mean() {
+        const PACKETS: u64 = 200_000;
+        for loss in [
+            Loss::NONE,
+            Loss::random(0.01),
+            Loss { good: 0.001, bad: 0.8, enter: 0.002, leave: 0.2 },
+            Loss::random(1.0),
+        ] {
+            let line = state(0, 0, loss);
+            let share = lost(&line, PACKETS).iter().filter(|lost| **lost).count() as f64 / PACKETS as f64;
+            let deviation = (loss.mean() * (1.0 - loss.mean()) * loss.clustering() / PACKETS as f64).sqrt();
+            assert!((share - loss.mean()).abs() <= 4.0 * deviation, "{loss:?}: {share}");
+            assert_eq!(line.counts().lost, (share * PACKETS as f64).round() as u64);
+        }
+    }
+
+    #[test]
+    fn the_seed_says_what_is_lost() {
+        let all = |_| lost(&state(0, 0, Loss::random(0.5)), 64);
+        assert_eq!(all(0), all(1));
+    }
+
+    #[test]
+    fn jitter_is_within_its_bounds_and_lets_none_overtake() {
+        let line = state(10, 4, Loss::NONE);
+        let mut state = line.state();
+        let begun = Instant::now();
+        let all: Vec<_> = (0..1_000_000)
+            .map(|number| {
+                let came = Duration::from_micros(10 * number);
+                came + state.next(begun + came).unwrap()
+            })
+            .collect();
+        assert!(all.is_sorted());
+        let mut takes: Vec<_> =
+            all.iter().zip(0..).map(|(left, number)| *left - Duration::from_micros(10 * number)).collect();
+        takes.sort_unstable();
+        assert!((10_000..10_100).contains(&takes[0].as_micros()), "{takes:?}");
+        assert!((13_900..14_000).contains(&takes[takes.len() - 1].as_micros()));
+        assert!(
+            (11_800..12_200).contains(&takes[takes.len() / 2].as_micros()),
+            "{:?}",
+            takes[takes.len() / 2]
+        );
+    }
+
+    #[test]
+    fn a_packet_leaves_when_it_should_and_none_overtakes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let line = state(20, 10, Loss::NONE);
+            let mut cell = LineCell::new(&line).unwrap();
+            let begun = Instant::now();
+            for number in 0..50u8 {
+                cell.sender().enqueue(StdPacket::from_raw_buffer(&[number; 60])).unwrap();
+            }
+            for number in 0..50u8 {
+                let packet = cell.receiver().dequeue().await.unwrap();
+                assert_eq!(packet.as_slice()[0], number);
+                assert!(begun.elapsed() >= Duration::from_millis(20));
+                assert!(packet.get_timestamp() <= Instant::now());
+            }
+            line.alter(&Alteration { loss: Some(Loss::random(1.0)), ..Alteration::default() });
+            cell.sender().enqueue(StdPacket::from_raw_buffer(&[0; 60])).unwrap();
+            assert!(cell.receiver().dequeue().await.is_none());
+            assert_eq!((line.counts().packets, line.counts().lost), (51, 1));
+        });
+    }
+}

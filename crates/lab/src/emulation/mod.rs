@@ -1,0 +1,334 @@
+//! A scenario as it runs: two network namespaces, and between them, for each path and direction, rattan's chain of
+//! bottleneck ([`bottleneck`]) and line ([`line`]).
+//!
+//! Packets go through AF_PACKET sockets on the inner ends of veth pairs; nothing shapes on the sender's own device, where it
+//! would be felt as back-pressure. `rattan-core` brings the devices, the driver, the bottleneck and the queues.
+//!
+//! **Invariant:** all of it is gone with this process ([`namespace`]), and what a killed one left is ended by the next
+//! ([`leftover`]).
+
+mod addresses;
+mod bottleneck;
+mod leftover;
+mod line;
+mod namespace;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rattan_core::config::RattanConfig;
+use rattan_core::core::CALIBRATED_START_INSTANT;
+use rattan_core::env::{StdNetEnvConfig, StdNetEnvMode};
+use rattan_core::metal::io::af_packet::AfPacketDriver;
+use rattan_core::radix::RattanRadix;
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::thread::gettid;
+
+use crate::scenario::{Alteration, Direction, Scenario};
+use bottleneck::Bottleneck;
+use line::LineCell;
+pub use line::{Counts, Line};
+use namespace::{Mounts, Namespace};
+
+/// What both sides' network stacks are set to: buffers that fill any path of the library, nothing remembered from one
+/// connection for the next, and no slow start after a pause, which would be another experiment.
+const SYSCTLS: &[(&str, &str)] = &[
+    ("ipv4/tcp_rmem", "4096 131072 67108864"),
+    ("ipv4/tcp_wmem", "4096 65536 67108864"),
+    ("ipv4/tcp_no_metrics_save", "1"),
+    ("ipv4/tcp_slow_start_after_idle", "0"),
+    ("ipv4/ip_local_port_range", "10000 65535"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    // An IPv6 prefix that is local as a whole still needs this to be bound to.
+    ("ipv6/ip_nonlocal_bind", "1"),
+];
+/// The real-time priority of the emulation's threads, among the lowest: the kernel's own have 50.
+const PRIORITY: &str = "10";
+/// The emulation may let packets leave so much later than they should, at the 99.9th percentile.
+pub const LATENESS_MAX: Duration = Duration::from_millis(1);
+
+/// Why there is no emulation.
+#[derive(Debug)]
+pub enum Error {
+    /// This process lacks a right.
+    Rights(&'static str),
+    /// A program that is needed is not installed: its name and its Debian package.
+    Missing(&'static str, &'static str),
+    /// The system did not give this.
+    System(&'static str, io::Error),
+    /// `ip` did not take a command.
+    Addresses(String),
+    /// Rattan has failed.
+    Emulator(rattan_core::error::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rights(capability) => {
+                write!(f, "network namespaces need root: {capability} is missing; run it with sudo")
+            }
+            Self::Missing(program, package) => write!(f, "`{program}` is missing: install {package}"),
+            Self::System(what, error) => write!(f, "the system gives no {what}: {error}"),
+            Self::Addresses(message) => write!(f, "addresses cannot be set up: {message}"),
+            Self::Emulator(error) => write!(f, "the emulation cannot be set up: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// One of the two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Where the clients are.
+    Clients,
+    /// Where the server is.
+    Server,
+}
+
+/// One direction of one path, as it runs.
+pub struct Way {
+    /// Behind the bottleneck.
+    pub line: Arc<Line>,
+    bottleneck: Option<Bottleneck>,
+}
+
+/// A scenario that runs until it is dropped.
+pub struct Emulation {
+    /// Dropped first: nothing is under way then.
+    radix: Option<RattanRadix<AfPacketDriver>>,
+    clients: Namespace,
+    server: Namespace,
+    /// Of each path, in the scenario's order: down and up.
+    ways: Vec<[Way; 2]>,
+    started: Instant,
+    scenario: Scenario,
+    _note: leftover::Note,
+    _mounts: Mounts,
+}
+
+impl Emulation {
+    /// Sets the scenario up and starts it. This thread, and all threads and processes that it starts from now on, are in a
+    /// mount namespace of their own afterwards: it is to be called before any other thread is there, and once.
+    ///
+    /// # Errors
+    /// Without the rights, or if the system lacks what is needed. Nothing is left then.
+    pub fn start(scenario: &Scenario) -> Result<Self, Error> {
+        let ended = leftover::clear();
+        if ended > 0 {
+            tracing::warn!(processes = ended, "ended what a killed run had left");
+        }
+        check_packet_sockets()?;
+        let mounts = Mounts::enter()?;
+        let count = scenario.paths.len();
+        let config = RattanConfig {
+            env: StdNetEnvConfig {
+                mode: StdNetEnvMode::Isolated,
+                left_veth_count: count,
+                right_veth_count: count,
+                ..StdNetEnvConfig::default()
+            },
+            ..RattanConfig::default()
+        };
+        let mut radix =
+            first_in_line(|| RattanRadix::<AfPacketDriver>::new(config)).map_err(Error::Emulator)?;
+        let id = radix.get_rattan_id().clone();
+        let open = |name: String| Namespace::open(&name).map_err(|error| Error::System("namespace", error));
+        let (clients, server) = (open(format!("ns-left-{id}"))?, open(format!("ns-right-{id}"))?);
+        let note = clients.inode().and_then(|inode| leftover::Note::write(&[inode, server.inode()?]));
+        let note = note.map_err(|error| Error::System("place for a note", error))?;
+        set_up(&clients, &addresses::clients(scenario, &id))?;
+        set_up(&server, &addresses::server(scenario, &id))?;
+        let ways = link(&mut radix, scenario)?;
+        radix.spawn_rattan().map_err(Error::Emulator)?;
+        radix.start_rattan().map_err(Error::Emulator)?;
+        let scenario = scenario.clone();
+        let started = CALIBRATED_START_INSTANT.get().map_or_else(Instant::now, |started| started.into_std());
+        Ok(Self {
+            radix: Some(radix),
+            clients,
+            server,
+            ways,
+            started,
+            scenario,
+            _note: note,
+            _mounts: mounts,
+        })
+    }
+
+    /// What runs.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// When it began, and with it all traces.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Of the path of that number, in the scenario's order: down and up.
+    pub fn ways(&self, path: usize) -> &[Way; 2] {
+        &self.ways[path]
+    }
+
+    fn namespace(&self, side: Side) -> &Namespace {
+        match side {
+            Side::Clients => &self.clients,
+            Side::Server => &self.server,
+        }
+    }
+
+    /// The file by which other programs enter a side's network namespace (`nsenter --net=FILE`), for children of this process.
+    pub fn namespace_path(&self, side: Side) -> &str {
+        &self.namespace(side).path
+    }
+
+    /// Runs `work` on a thread of its own on one side. Sockets made there are that side's.
+    ///
+    /// # Errors
+    /// What `work` says.
+    pub fn on<R: Send>(&self, side: Side, work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+        self.namespace(side).run(work)
+    }
+
+    /// Starts a process on one side.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn spawn(&self, side: Side, command: &mut Command) -> io::Result<Child> {
+        self.on(side, || command.spawn())
+    }
+}
+
+impl Drop for Emulation {
+    fn drop(&mut self) {
+        // What the commands have left there would keep the namespaces.
+        let inodes: Vec<u64> =
+            [&self.clients, &self.server].iter().filter_map(|side| side.inode().ok()).collect();
+        leftover::end_within(&inodes);
+        // Before the namespaces' files are closed and the mounts go.
+        drop(self.radix.take());
+    }
+}
+
+impl Way {
+    /// Packets that came to the queue before the bottleneck; without one, to the line.
+    pub fn packets(&self) -> u64 {
+        self.bottleneck.as_ref().map_or_else(|| self.line.counts().packets, Bottleneck::packets)
+    }
+
+    /// Is so from now on.
+    ///
+    /// # Errors
+    /// If the emulation has ended.
+    pub fn alter(&self, alteration: &Alteration) -> Result<(), Error> {
+        self.line.alter(alteration);
+        match (alteration.rate_bits_per_s, &self.bottleneck) {
+            (Some(bits_per_s), Some(bottleneck)) => bottleneck.set_rate(bits_per_s).map_err(Error::Emulator),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_packet_sockets() -> Result<(), Error> {
+    match socket(AddressFamily::PACKET, SocketType::RAW, None) {
+        Ok(_) => Ok(()),
+        Err(error) if error == rustix::io::Errno::PERM => Err(Error::Rights("CAP_NET_RAW")),
+        Err(error) => Err(Error::System("AF_PACKET sockets", error.into())),
+    }
+}
+
+/// Runs `work` on a thread that comes before all others for the CPU, as will those that it starts: packets are let go on time
+/// also while what is measured keeps the machine busy. A low niceness is not enough: who runs may finish its slice of 3 ms.
+fn first_in_line<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let first = || {
+            let thread = gettid().as_raw_nonzero().to_string();
+            let set = Command::new("chrt").args(["--rr", "--pid", PRIORITY, &thread]).output();
+            if !set.is_ok_and(|output| output.status.success()) {
+                tracing::warn!(
+                    "the emulation has no real-time priority: packets may be late while the machine is busy"
+                );
+            }
+            work()
+        };
+        scope.spawn(first).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Puts the cells of all paths between both sides' devices.
+fn link(radix: &mut RattanRadix<AfPacketDriver>, scenario: &Scenario) -> Result<Vec<[Way; 2]>, Error> {
+    let mut links = HashMap::new();
+    let mut ways = Vec::new();
+    let count = scenario.paths.len();
+    for (index, path) in scenario.paths.iter().enumerate() {
+        // The name of a single device has no number.
+        let end = |side: &str| if count == 1 { side.to_owned() } else { format!("{side}{}", index + 1) };
+        let seed = scenario.seed.wrapping_mul(1_000_003).wrapping_add(2 * index as u64);
+        let mut chain = |from: String, name: &str, to: String, direction: &Direction, seed| {
+            let cells = [format!("{name}-rate-{index}"), format!("{name}-line-{index}")];
+            let bottleneck = Bottleneck::build(radix, &cells[0], &direction.capacity, direction.queue)?;
+            let line = Line::new(direction, seed);
+            let built = radix.build_cell(cells[1].clone(), |runtime| {
+                let _within = runtime.enter();
+                LineCell::new(&line)
+            });
+            built.map_err(Error::Emulator)?;
+            let [rate_cell, line_cell] = cells;
+            if bottleneck.is_some() {
+                links.insert(from, rate_cell.clone());
+                links.insert(rate_cell, line_cell.clone());
+            } else {
+                links.insert(from, line_cell.clone());
+            }
+            links.insert(line_cell, to);
+            Ok(Way { line, bottleneck })
+        };
+        ways.push([
+            chain(end("right"), "down", end("left"), &path.down, seed)?,
+            chain(end("left"), "up", end("right"), &path.up, seed + 1)?,
+        ]);
+    }
+    radix.link_cells(links).map_err(Error::Emulator)?;
+    Ok(ways)
+}
+
+/// Gives a side its settings, addresses and routes.
+fn set_up(namespace: &Namespace, commands: &addresses::Commands) -> Result<(), Error> {
+    let settings =
+        || SYSCTLS.iter().try_for_each(|(name, value)| fs::write(format!("/proc/sys/net/{name}"), value));
+    namespace.run(settings).map_err(|error| Error::System("settings of a namespace", error))?;
+    for (family, commands) in [("-4", &commands.four), ("-6", &commands.six)] {
+        match namespace.run(|| run_ip(family, commands)) {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                let message = String::from_utf8_lossy(&output.stderr);
+                return Err(Error::Addresses(message.trim().replace('\n', "; ")));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::Missing("ip", "iproute2"));
+            }
+            Err(error) => return Err(Error::System("process for `ip`", error)),
+        }
+    }
+    Ok(())
+}
+
+fn run_ip(family: &str, commands: &str) -> io::Result<Output> {
+    let mut ip = Command::new("ip")
+        .args([family, "-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    ip.stdin.take().expect("it is piped").write_all(commands.as_bytes())?;
+    ip.wait_with_output()
+}

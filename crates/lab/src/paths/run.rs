@@ -1,0 +1,166 @@
+//! Runs a command over emulated paths, changes them in time, and tells what they did.
+
+use std::io::{IsTerminal, stdin};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Side};
+use thalweg_lab::scenario::{Change, Scenario};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+/// The server may take so long to end once it is asked to.
+const SERVER_STOP_MAX: Duration = Duration::from_secs(3);
+/// Between two looks at whether it has ended.
+const STOP_LOOK: Duration = Duration::from_millis(10);
+
+/// Fewer packets have no 99.9th percentile to speak of.
+const PACKETS_MIN: u64 = 1000;
+
+/// Exits as the command does.
+pub(super) fn run(
+    scenario: &Scenario,
+    server: Option<&str>,
+    side: Side,
+    command: &[String],
+) -> anyhow::Result<ExitCode> {
+    let emulation = Emulation::start(scenario)?;
+    let server = server.map(|text| Server::start(&emulation, text)).transpose()?;
+    let mut process = Command::new(&command[0]);
+    process.args(&command[1..]);
+    set_environment(&mut process, &emulation);
+    let child = emulation.spawn(side, &mut process).with_context(|| command[0].clone())?;
+    let status = attend(&emulation, child)?;
+    drop(server);
+    tell(&emulation);
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+fn set_environment(process: &mut Command, emulation: &Emulation) {
+    let scenario = emulation.scenario();
+    let clients: Vec<_> = scenario
+        .paths
+        .iter()
+        .map(|path| format!("{}={},{}", path.name, path.client4(), path.client6()))
+        .collect();
+    process
+        .env("LAB_SERVER4", scenario.server4.to_string())
+        .env("LAB_SERVER6", scenario.server6.to_string())
+        .env("LAB_CLIENTS", clients.join(" "))
+        .env("LAB_NETNS_CLIENTS", emulation.namespace_path(Side::Clients))
+        .env("LAB_NETNS_SERVER", emulation.namespace_path(Side::Server));
+}
+
+/// Waits until the command has ended, alters paths when it is time, and hands signals on.
+fn attend(emulation: &Emulation, child: Child) -> anyhow::Result<ExitStatus> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let begun = Instant::now();
+        let mut terminations = signal(SignalKind::terminate())?;
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        let pid = Pid::from_child(&child);
+        let mut ended = wait(child);
+        let mut changes = changes(emulation.scenario()).into_iter().peekable();
+        loop {
+            let next = changes.peek().map(|(_, change)| begun + change.at);
+            tokio::select! {
+                status = &mut ended => return Ok(status.expect("its thread says how it ended")?),
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                    let (path, change) = changes.next().expect("it was looked at");
+                    let [down, up] = emulation.ways(path);
+                    down.alter(&change.down)?;
+                    up.alter(&change.up)?;
+                    tracing::info!(path = emulation.scenario().paths[path].name, at = ?change.at, "changed");
+                }
+                _ = terminations.recv() => { let _ = kill_process(pid, Signal::TERM); }
+                // The terminal gives it to the command as well.
+                _ = interrupts.recv() => if !stdin().is_terminal() { let _ = kill_process(pid, Signal::INT); },
+            }
+        }
+    })
+}
+
+fn wait(mut child: Child) -> oneshot::Receiver<std::io::Result<ExitStatus>> {
+    let (sender, receiver) = oneshot::channel();
+    thread::spawn(move || sender.send(child.wait()));
+    receiver
+}
+
+/// The changes of all paths, with the path's number, in order of time.
+fn changes(scenario: &Scenario) -> Vec<(usize, Change)> {
+    let mut changes: Vec<_> = scenario
+        .paths
+        .iter()
+        .enumerate()
+        .flat_map(|(index, path)| path.changes.iter().map(move |change| (index, change.clone())))
+        .collect();
+    changes.sort_by_key(|(_, change)| change.at);
+    changes
+}
+
+/// What runs on the server's side, in a process group of its own, until it is dropped.
+struct Server {
+    process: Child,
+}
+
+impl Server {
+    fn start(emulation: &Emulation, text: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]).process_group(0);
+        set_environment(&mut command, emulation);
+        Ok(Self { process: emulation.spawn(Side::Server, &mut command).context("sh")? })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let group = Pid::from_child(&self.process);
+        let _ = kill_process_group(group, Signal::TERM);
+        let until = std::time::Instant::now() + SERVER_STOP_MAX;
+        // Its end has no event that a group of processes shares.
+        while std::time::Instant::now() < until {
+            let _ = self.process.try_wait();
+            if test_kill_process_group(group).is_err() {
+                return;
+            }
+            thread::sleep(STOP_LOOK);
+        }
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.process.wait();
+    }
+}
+
+/// What became of the packets, to standard error.
+fn tell(emulation: &Emulation) {
+    eprintln!(
+        "{:<14}{:<6}{:>10}{:>10}{:>10}{:>14}",
+        "path", "way", "packets", "dropped", "lost", "late p99.9"
+    );
+    let mut is_late = false;
+    for (index, path) in emulation.scenario().paths.iter().enumerate() {
+        for (name, way) in ["down", "up"].iter().zip(emulation.ways(index)) {
+            let sent = way.packets();
+            let counts = way.line.counts();
+            let late = Duration::from_micros(counts.lateness_us.value_at_quantile(0.999));
+            is_late |= counts.lateness_us.len() >= PACKETS_MIN && late > LATENESS_MAX;
+            let dropped = sent.saturating_sub(counts.packets) + counts.overflowed;
+            eprintln!(
+                "{:<14}{name:<6}{sent:>10}{dropped:>10}{:>10}{:>12}us",
+                path.name,
+                counts.lost,
+                late.as_micros()
+            );
+        }
+    }
+    if is_late {
+        eprintln!(
+            "packets left more than {LATENESS_MAX:?} later than they should: the machine was too busy for these paths"
+        );
+    }
+}

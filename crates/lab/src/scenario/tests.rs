@@ -1,0 +1,176 @@
+//! Scenarios as they are read, and what is said of those that cannot be.
+
+use std::io;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+
+fn no_file(_: &str) -> io::Result<String> {
+    Err(io::Error::from(io::ErrorKind::NotFound))
+}
+
+fn fault(text: &str, expected: Expect) {
+    expected.assert_eq(&read(text, &no_file).unwrap_err().to_string());
+}
+
+#[test]
+fn every_named_path_is_one() {
+    for path in library() {
+        let scenario = read(&format!("[[path]]\nuse = {:?}", path.name), &no_file).unwrap();
+        assert_eq!(scenario.paths[0].name, path.name);
+        assert!(scenario.paths[0].down.capacity.mean_bits_per_s().is_some(), "{}", path.name);
+        assert!(path.about().len() > 10, "{}", path.name);
+    }
+}
+
+#[test]
+fn what_is_given_takes_the_place_of_what_the_named_path_has() {
+    let text = "
+        [[path]]
+        use = 'long-haul'
+        name = 'a'
+        [path.down]
+        rate = '8Mbit/s'
+        queue = '0.5BDP'
+        discipline = 'codel'
+        [[path.change]]
+        at = '2s'
+        up.delay = '50ms'
+        [[path.change]]
+        at = '1s'
+        down.rate = '1Mbit/s'
+        [[path]]
+        prefix4 = '10.0.0.0/24'
+        prefix6 = 'fd00:0:0:ff00::/56'";
+    let scenario = read(text, &no_file).unwrap();
+    let [a, b] = &scenario.paths[..] else { panic!("{scenario:?}") };
+    assert_eq!((a.name.as_str(), b.name.as_str()), ("a", "path-2"));
+    assert_eq!((a.client4(), b.client4()), ([198, 18, 1, 1].into(), [10, 0, 0, 1].into()));
+    assert_eq!(
+        (a.client6(), b.client6()),
+        ("2001:db8:0:100::1".parse().unwrap(), "fd00:0:0:ff00::1".parse().unwrap())
+    );
+    assert_eq!(a.down.delay, Duration::from_millis(100));
+    assert_eq!(a.down.capacity, Capacity::Rate(8_000_000));
+    assert_eq!(a.down.queue, Queue { bytes: 100_000, discipline: Discipline::CoDel });
+    assert_eq!(a.down.loss, Loss::random(0.01));
+    assert_eq!(
+        (a.up.capacity.clone(), b.up.capacity.clone()),
+        (Capacity::Rate(40_000_000), Capacity::Unlimited)
+    );
+    assert_eq!(a.changes[0].down.rate_bits_per_s, Some(1_000_000));
+    assert_eq!(
+        (a.changes[1].at, a.changes[1].up.delay),
+        (Duration::from_secs(2), Some(Duration::from_millis(50)))
+    );
+}
+
+#[test]
+fn traces() {
+    let text = "[[path]]\nuse = 'fibre'\ndown.mahimahi = 'x.trace'\nup.steps = ['1s 2Mbit/s', '3s 0bit/s']";
+    let file = |name: &str| if name == "x.trace" { Ok("1\n2\n".to_owned()) } else { no_file(name) };
+    let scenario = read(text, &file).unwrap();
+    assert_eq!(scenario.paths[0].down.capacity.mean_bits_per_s(), Some(12_000_000.0));
+    assert_eq!(scenario.paths[0].up.capacity.mean_bits_per_s(), Some(500_000.0));
+}
+
+#[test]
+fn faults_say_where() {
+    fault("", expect![[r#"no path: a scenario has at least one [[path]]"#]]);
+    fault(
+        "[[path]]\nuse = 'fiber'",
+        expect![[
+            r#"fiber: no path is called "fiber": there are fibre, cable, dsl, lte, wifi, satellite, long-haul"#
+        ]],
+    );
+    fault(
+        "[[path]]\ndown.delay = '5'",
+        expect![[r#"
+        TOML parse error at line 2, column 14
+          |
+        2 | down.delay = '5'
+          |              ^^^
+        "5" has no unit: write 5ms, 5s or 5min
+    "#]],
+    );
+    fault(
+        "[[path]]\ndown.dalay = '5ms'",
+        expect![[r#"
+        TOML parse error at line 2, column 6
+          |
+        2 | down.dalay = '5ms'
+          |      ^^^^^
+        unknown field `dalay`, expected one of `delay`, `jitter`, `rate`, `steps`, `mahimahi`, `queue`, `discipline`, `loss`, `bursts`
+    "#]],
+    );
+    fault(
+        "[[path]]\ndown.loss = '1'",
+        expect![[r#"
+        TOML parse error at line 2, column 13
+          |
+        2 | down.loss = '1'
+          |             ^^^
+        "1" is no share: write a number from 0 to 100 and %, as in "0.5%"
+    "#]],
+    );
+    fault(
+        "[[path]]\ndown.queue = '1BDP'",
+        expect!["path-1: a queue in BDP needs a `rate`, `steps` or a trace"],
+    );
+    fault(
+        "[[path]]\ndown = { rate = '1Mbit/s', mahimahi = 'x' }",
+        expect!["path-1: one of `rate`, `steps` and `mahimahi` is enough"],
+    );
+    fault("[[path]]\ndown.mahimahi = 'x'", expect!["path-1: x: entity not found"]);
+    fault("[[path]]\ndown.delay = '1h'", expect!["path-1: a delay of 3600s: at most 10s"]);
+    fault("[[path]]\ndown.rate = '0bit/s'", expect!["path-1: a rate of 0 bit/s: from 1 bit/s to 10 Gbit/s"]);
+    fault(
+        "[[path]]\ndown.bursts = { enter = '0%', leave = '1%' }",
+        expect!["path-1: bursts that never begin or never end: `enter` and `leave` are above 0%"],
+    );
+    fault(
+        "[[path]]\nname = 'a'\n[[path]]\nname = 'a'",
+        expect![[r#"two paths are called "a": give one another `name`"#]],
+    );
+    fault("[[path]]\n[[path]]\nprefix4 = '198.18.1.0/24'", expect!["path-1 and path-2 have the same prefix"]);
+    fault(
+        "[[path]]\nprefix4 = '198.18.1.0/16'",
+        expect![[r#"
+        TOML parse error at line 2, column 11
+          |
+        2 | prefix4 = '198.18.1.0/16'
+          |           ^^^^^^^^^^^^^^^
+        "198.18.1.0/16" is no prefix of clients: write an IPv4 /24, as in "198.18.1.0/24"
+    "#]],
+    );
+    fault("[[path]]\nprefix4 = '203.0.113.0/24'", expect!["path-1: the server's address is in its prefix"]);
+    fault(
+        "[[path]]\n[[path.change]]\nat = '1s'\ndown.rate = '1Mbit/s'",
+        expect!["path-1: a change of `rate` needs a `rate` to begin with"],
+    );
+}
+
+#[test]
+fn bursts_have_a_mean_and_cluster() {
+    let bursts = Loss { good: 0.0, bad: 1.0, enter: 0.01, leave: 0.19 };
+    assert!((bursts.mean() - 0.05).abs() < 1e-12);
+    assert!((bursts.clustering() - 9.0).abs() < 1e-9, "{}", bursts.clustering());
+    assert_eq!((Loss::random(0.3).mean(), Loss::random(0.3).clustering()), (0.3, 1.0));
+}
+
+proptest! {
+    #[test]
+    fn reading_never_panics(text in ".*") {
+        let _ = read(&text, &no_file);
+    }
+
+    #[test]
+    fn values_never_panic(value in "[0-9a-zA-Z.%/: -]{0,12}") {
+        for key in ["delay", "rate", "queue", "loss", "steps", "discipline"] {
+            let _ = read(&format!("[[path]]\ndown.{key} = {value:?}"), &no_file);
+        }
+        let _ = read(&format!("[[path]]\nprefix6 = {value:?}"), &no_file);
+    }
+}
