@@ -107,7 +107,7 @@ sub helper { unset req.url; }
           |
         8 |     if (req.url ~ "a(b") { return (lookup); }
           |                                    ^^^^^^
-          = allowed in: vcl_hash
+          = allowed in: vcl_hash; in vcl_recv it is hash since VCL 4.0
 
         error: std has no function lgo
          --> wrong.vcl:9:5
