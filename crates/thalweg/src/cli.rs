@@ -223,8 +223,9 @@ An expression joins tests by and, or, not and parentheses. A test is a field, an
 A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s MB/s.
 Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
 {}
-lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl and timestamp
-are those of one tag. Any line may do.",
+lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl, timestamp and
+fetcherror are those of one tag. Any line may do. Capitals do not matter, and the columns that are
+printed are names too: CC == bbr.",
         reference("  ")
     )
 }
