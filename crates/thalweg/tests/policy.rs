@@ -213,3 +213,21 @@ fn vcl_fini_is_run_when_a_policy_is_discarded_or_the_edge_ends() {
     kill_process(process, Signal::TERM).unwrap();
     edge.err_line_with("the end of second");
 }
+
+#[test]
+fn a_warning_at_the_start_is_one_line_with_its_place() {
+    let directory = Directory::new();
+    let text = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\nsub vcl_recv {\n#FASTLY recv\n}\n";
+    let file = directory.write("warned.vcl", text);
+    let policy =
+        ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", file.to_str().unwrap()];
+    let mut edge = Running::start(thalweg(&policy));
+    edge.listening("edge");
+    edge.listening("admin");
+    for (said, place) in
+        [("policy: acl nobody is not used", "warned.vcl:3:5"), ("is a comment here", "warned.vcl:5:1")]
+    {
+        let line = edge.err_line();
+        assert!(line.contains(said) && line.contains(place), "{line}");
+    }
+}
