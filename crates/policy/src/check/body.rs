@@ -123,11 +123,9 @@ impl Checker<'_> {
         let is_geo = ["client.geo.", "client.as."].iter().any(|scope| variable.name.starts_with(scope));
         if is_geo && self.known.has_geo == Some(false) {
             let help = Some("name a MaxMind database with geoip, in the edge's settings".to_owned());
-            self.faults.warning(
-                span,
-                format!("{} is always unset: there is no database", variable.name),
-                help,
-            );
+            let always = if variable.kind.is_text() { "unset" } else { "0" };
+            let message = format!("{} is always {always}: there is no database", variable.name);
+            self.faults.warning(span, message, help);
         }
     }
 
