@@ -27,7 +27,7 @@ backend F_origin {
 sub vcl_recv {
     #FASTLY recv
     declare local var.x STRING;
-    set var.x = if(req.http.a == "b", "c", "d");
+    set var.x = if(req.http.a == "b", "c", "d"); set req.http.c = "e" if(req.http.a, "b", "c");
     set req.backend = F_origin;
     set req.http.a = req.http.Cookie:session;
     set req.http.Cookie:a = "b";
@@ -63,6 +63,7 @@ sub vcl_log { }
             main.vcl:10:5 declare is no statement (there are no local variables; use a header)
             main.vcl:11:9 unknown variable var.x (there are no local variables; use a header)
             main.vcl:11:17 unknown function if (there is no if(…) as a value: set it within if (…) { } else { })
+            main.vcl:11:71 expected ;, found if (there is no if(…) as a value: set it within if (…) { } else { })
             main.vcl:12:9 unknown variable req.backend (it is req.backend_hint since VCL 4.0)
             main.vcl:13:22 req.http.Cookie:session is no variable (cookie.get(NAME) of the module cookie reads a cookie, regsub(TEXT, REGEX, "\1") any part)
             main.vcl:14:9 req.http.Cookie:a is no variable (cookie.get(NAME) of the module cookie reads a cookie, regsub(TEXT, REGEX, "\1") any part)

@@ -201,7 +201,11 @@ impl Parser<'_, '_> {
             self.faults.error(Span { start: before.end, ..before }, "expected ; at the end of the statement");
             return Ok(());
         }
-        self.faults.error(here, format!("expected {symbol}, found {found}"));
+        let message = format!("expected {symbol}, found {found}");
+        match advice(Place::Name, "if").filter(|_| self.at_word("if")) {
+            Some(help) => self.faults.error_help(here, message, help),
+            None => self.faults.error(here, message),
+        }
         Err(Stopped)
     }
 
