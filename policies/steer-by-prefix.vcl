@@ -1,7 +1,7 @@
 # Congestion control by the client's network, for connections that carry something large.
 #
 # Use:    thalweg edge --backend http://ORIGIN:8081 --policy steer-by-prefix.vcl
-#         curl --interface 127.0.0.2 -so /dev/null http://127.0.0.1:8080/PATH; thalweg log    # cc=bbr
+#         curl --interface 127.0.0.2 -so /dev/null http://127.0.0.1:8080/PATH; thalweg log    # CC: bbr
 # Change: the list, the size, the algorithm.
 #
 # Most connections of a player carry a playlist and go: what they are sent fits into a few windows of any algorithm. No

@@ -342,8 +342,8 @@ fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
 /// Has requests run through the policy that the edge begins with.
 async fn begin(policies: &Policies, policy: Compiled) -> Result<(), LoadError> {
     let warnings = policies.add(FIRST_POLICY, policy).await?;
-    if !warnings.faults.is_empty() {
-        tracing::warn!("{warnings}");
+    for warning in warnings.faults {
+        tracing::warn!(place = %warning.place, help = warning.help, "policy: {}", warning.message);
     }
     policies.activate(FIRST_POLICY)
 }

@@ -14,8 +14,8 @@ pub(crate) struct Name {
 pub(crate) enum Declaration {
     /// `import NAME [as ALIAS] [from "…"];`
     Import { module: Name, alias: Option<Name> },
-    /// `backend NAME { .host = "…"; }`; without fields it is `none`.
-    Backend { name: Name, fields: Option<Vec<Field>> },
+    /// `backend NAME { .host = "…"; }`; without fields it is `none`. It goes up to `end`.
+    Backend { name: Name, fields: Option<Vec<Field>>, end: Span },
     /// `probe NAME { .url = "…"; }`
     Probe { name: Name, fields: Vec<Field> },
     /// `acl NAME [+log] { "…"/8; }`

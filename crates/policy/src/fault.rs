@@ -120,6 +120,15 @@ impl Faults {
         self.found.iter().any(|(severity, ..)| *severity == Severity::Error)
     }
 
+    /// Whether there is an error within `whole`.
+    pub(crate) fn has_error_in(&self, whole: Span) -> bool {
+        self.found.iter().any(|(severity, span, ..)| {
+            *severity == Severity::Error
+                && span.file == whole.file
+                && (whole.start..whole.end).contains(&span.start)
+        })
+    }
+
     pub(crate) fn report(mut self, sources: &Sources) -> Report {
         self.found.sort_by_key(|(_, span, ..)| (span.file, span.start));
         let fault = |(severity, span, message, help)| {

@@ -44,6 +44,8 @@ pub type Run = fn(&mut Call<'_, '_>) -> Result<Value<'static>, Failure>;
 
 /// What an object is between calls; shared by all workers once `vcl_init` has ended.
 pub type Instance = Box<dyn Any + Send + Sync>;
+/// Makes one, of what `new` was given.
+pub type New = fn(&mut Call<'_, '_>) -> Result<Instance, Failure>;
 
 /// A class of objects.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ pub struct Class {
     /// What `new` takes.
     pub arguments: &'static [Argument],
     /// Makes one.
-    pub new: fn(&mut Call<'_, '_>) -> Result<Instance, Failure>,
+    pub new: New,
     /// What may be called of it. One with [`Call::object_mut`] is allowed in `vcl_init` alone.
     pub methods: &'static [Function],
     /// What is left to do once `vcl_init` has ended.

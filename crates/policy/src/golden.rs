@@ -83,7 +83,7 @@ impl Tree<'_> {
                 let alias = alias.as_ref().map(|alias| format!(" as {}", alias.text)).unwrap_or_default();
                 self.line(module.span, &format!("import {}{alias}", module.text));
             }
-            Declaration::Backend { name, fields } => {
+            Declaration::Backend { name, fields, .. } => {
                 let none = if fields.is_none() { " none" } else { "" };
                 self.line(name.span, &format!("backend {}{none}", name.text));
                 self.within(|tree| tree.fields(fields.as_deref().unwrap_or_default()));

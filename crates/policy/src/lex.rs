@@ -3,6 +3,7 @@
 //! **Invariant:** every byte of the text is in a token, in white space, in a comment or in a fault; no text panics.
 
 use crate::fault::Faults;
+use crate::idioms::{Place, advice};
 use crate::source::Span;
 
 /// Tokens of one file.
@@ -41,9 +42,9 @@ pub(crate) struct Token {
 }
 
 /// Longest first: the first that fits is taken.
-const SYMBOLS: [&str; 27] = [
+const SYMBOLS: [&str; 28] = [
     "==", "!=", "!~", "<=", ">=", "&&", "||", "+=", "-=", "*=", "/=", "{", "}", "(", ")", ";", ",", "=", "!",
-    "~", "<", ">", "+", "-", "*", "/", "%",
+    "~", "<", ">", "+", "-", "*", "/", "%", ":",
 ];
 
 /// Units of a duration in seconds.
@@ -112,6 +113,7 @@ impl Lexer<'_> {
             self.at += 1;
         } else if first == '#' || self.rest().starts_with("//") {
             self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+            self.macro_comment(start);
         } else if self.rest().starts_with("/*") {
             self.delimited(2, "*/", "comment", "*/");
         } else if self.rest().starts_with("C{") {
@@ -141,6 +143,16 @@ impl Lexer<'_> {
             self.error(start, &format!("{first:?} means nothing here"), "text stands in quotes");
         }
         true
+    }
+
+    /// Tells a comment that says something elsewhere: `#FASTLY recv`.
+    fn macro_comment(&mut self, start: usize) {
+        let comment = &self.text[start..self.at];
+        let word = comment.trim_start_matches('#').split_ascii_whitespace().next().unwrap_or_default();
+        if let Some(help) = advice(Place::Comment, word) {
+            let message = format!("{} is a comment here", comment.trim_end());
+            self.faults.warning(self.span(start, self.at), message, Some(help.to_owned()));
+        }
     }
 
     /// Skips to behind `end`; returns what stands between.
@@ -281,13 +293,10 @@ impl Lexer<'_> {
                 self.at += length + 2;
                 self.push(Kind::Blob(bytes), start);
             }
+            // What it is else, the parser knows.
             None => {
                 self.at += 1;
-                self.error(
-                    start,
-                    "\":\" begins a blob, and this is none",
-                    "a blob is base64 between colons, :YQ==:",
-                );
+                self.push(Kind::Symbol(":"), start);
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A step of the way is a module: [`source`] files and places, `lex` tokens, `ast` and `parse` the tree, `check` names
 //! and types, [`program`] the compiled form, `eval` its run on a [`task`]. [`variables`] and [`bindings`] are the tables of
-//! what a policy may name, [`modules`] the functions behind the latter; [`fault`] is what it is told when it is wrong.
+//! what a policy may name, [`modules`] the functions behind the latter; [`fault`] is what it is told when it is wrong, with
+//! `idioms` for names from elsewhere.
 //!
 //! A policy is compiled once, with every fault told at once, and then shared by all workers. The edge calls
 //! [`Program::run`] with a [`Sub`] and a [`Task`] and acts on the [`Action`]; a [`Failure`] ends that request with 503.
@@ -24,6 +25,7 @@ mod files;
 pub mod functions;
 #[cfg(test)]
 mod golden;
+mod idioms;
 mod lex;
 pub mod modules;
 mod parse;

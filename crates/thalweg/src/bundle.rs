@@ -1,7 +1,6 @@
 //! `thalweg check FILE.json`: reads a bundle as an edge would.
 
 use std::fmt;
-use std::path::Path;
 
 use thalweg_bundle::{Bundle, Faults, Place};
 
@@ -28,13 +27,14 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Reads the bundle in `path`; what it is, for people.
-pub(crate) fn check(path: &Path) -> anyhow::Result<String> {
-    let file = path.display().to_string();
-    let document = std::fs::read(path).map_err(|error| anyhow::anyhow!("{file}: {error}"))?;
-    let bundle = Bundle::decode(&document).map_err(|faults| Refused { file: file.clone(), faults })?;
+/// Reads the bundle that `file` holds; what it is, for people.
+///
+/// # Errors
+/// [`Refused`], with every fault.
+pub(crate) fn check(file: &str, document: &[u8]) -> anyhow::Result<String> {
+    let bundle = Bundle::decode(document).map_err(|faults| Refused { file: file.to_owned(), faults })?;
     let content = bundle.content();
     let (rules, experiments) = (content.rules.len(), content.experiments.len());
     let number = content.number;
-    Ok(format!("{file}: no fault found: bundle {number}, rules: {rules}, experiments: {experiments}\n"))
+    Ok(format!("no fault found: bundle {number}, rules: {rules}, experiments: {experiments}"))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Arg, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError};
 
@@ -73,23 +73,22 @@ Its timestamps go on over the loop; a lost connection is made again.")]
         to: IngestUrl,
     },
 
-    /// Check a config file, a policy or a bundle, or print what can be set
+    /// Check config files, policies and bundles, or print what can be set
     #[command(after_help = "\
 Examples:
   thalweg check thalweg.toml
-  thalweg check policy.vcl
-  thalweg check bundle.json
+  thalweg check live.vcl vod.vcl bundle.json
   thalweg check --settings
 
-Every fault is told, with file, line and column, or with its member of a bundle; the exit status is then 2 for a config
-file and 1 for a policy or a bundle.
+A file named .vcl is a policy; one named .json, or that begins with {, a bundle; any other a config file.
+Every fault is told, with file, line and column, or with its member of a bundle; the exit status is then 1.
 Warnings about a policy are told and change nothing.")]
     Check {
-        /// The config file, the policy or the bundle
+        /// Config files, policies, bundles
         #[arg(value_name = "FILE.toml|FILE.vcl|FILE.json", required_unless_present = "settings")]
-        file: Option<PathBuf>,
+        files: Vec<PathBuf>,
         /// Print every section and setting with its default and bounds
-        #[arg(long, conflicts_with = "file")]
+        #[arg(long, conflicts_with = "files")]
         settings: bool,
     },
 
@@ -199,10 +198,20 @@ The name is that which a policy gives it; a configured backend's is its URL.")]
     #[command(after_help = "\
 Example for bash:
   thalweg completions bash > ~/.local/share/bash-completion/completions/thalweg")]
+    #[command(alias = "completion")]
     Completions {
         /// The shell
         shell: Shell,
     },
+}
+
+/// `command` for a completion script: only what is a path is completed as one.
+pub(crate) fn completed(command: clap::Command) -> clap::Command {
+    let hinted = |arg: Arg| match arg.get_value_hint() {
+        ValueHint::Unknown if arg.get_action().takes_values() => arg.value_hint(ValueHint::Other),
+        _ => arg,
+    };
+    command.mut_args(hinted).mut_subcommands(completed)
 }
 
 /// What the log command teaches.
@@ -223,8 +232,9 @@ An expression joins tests by and, or, not and parentheses. A test is a field, an
 A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s MB/s.
 Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
 {}
-lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl and timestamp
-are those of one tag. Any line may do.",
+lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl, timestamp and
+fetcherror are those of one tag. Any line may do. Capitals do not matter, and the columns that are
+printed are names too: CC == bbr.",
         reference("  ")
     )
 }

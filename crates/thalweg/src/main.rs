@@ -1,11 +1,13 @@
 //! The `thalweg` program: command line, config, and the roles in one process.
 //!
-//! Exit status: 0 done, 1 failed, 2 wrong use. Wrong use is told before anything is bound.
+//! Exit status: 0 done, 1 failed, 2 wrong use. Wrong use, a config with a fault included, is told before anything is
+//! bound. A fault that `thalweg check` was asked for is no wrong use: 1.
 
 mod admin;
 mod advice;
 mod backends;
 mod bundle;
+mod check;
 mod cli;
 mod config;
 mod console;
@@ -33,18 +35,21 @@ const WRONG_USE: u8 = 2;
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) if failure.is::<Faults>() => {
-            eprintln!("{failure}");
-            ExitCode::from(WRONG_USE)
-        }
-        Err(failure) if failure.is::<policy::Refused>() || failure.is::<bundle::Refused>() => {
-            eprint!("{failure}");
-            ExitCode::FAILURE
-        }
         Err(failure) => {
-            eprintln!("thalweg: {failure:#}");
-            ExitCode::FAILURE
+            tell(&failure);
+            if failure.is::<Faults>() { ExitCode::from(WRONG_USE) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// Tells on standard error what went wrong: faults as they are, each with its place.
+fn tell(failure: &anyhow::Error) {
+    if failure.is::<Faults>() {
+        eprintln!("{failure}");
+    } else if failure.is::<policy::Refused>() || failure.is::<bundle::Refused>() {
+        eprint!("{failure}");
+    } else if !failure.is::<check::Failed>() {
+        eprintln!("thalweg: {failure:#}");
     }
 }
 
@@ -70,22 +75,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             print_or_gone(&config::reference());
             Ok(())
         }
-        Command::Check { file, .. } => {
-            let file = file.expect("clap requires the file or --settings");
-            if file.extension().is_some_and(|extension| extension == "vcl") {
-                let (_, warnings) = policy::check(&file)?;
-                eprint!("{warnings}");
-                print_or_gone(&format!("{}: no error found\n", file.display()));
-                return Ok(());
-            }
-            if file.extension().is_some_and(|extension| extension == "json") {
-                print_or_gone(&bundle::check(&file)?);
-                return Ok(());
-            }
-            roles::check(&Config::from_file(&file)?)?;
-            print_or_gone(&format!("{}: no fault found\n", file.display()));
-            Ok(())
-        }
+        Command::Check { files, .. } => Ok(check::check(&files)?),
         Command::Log { file, lines, admin, query, json } => {
             let from = match &file {
                 Some(path) if path == Path::new("-") => log::From::Stdin,
@@ -104,7 +94,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Backends { admin, .. } => backends::list(admin),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "thalweg", &mut script);
+            clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);
             print_or_gone(&String::from_utf8_lossy(&script));
             Ok(())
         }

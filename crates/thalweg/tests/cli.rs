@@ -34,7 +34,7 @@ fn an_unknown_key() {
         config,
         &["check", "thalweg.toml"],
         expect![[r#"
-        status 2
+        status 1
         thalweg.toml:6:1: unknown key "listn" in [edge]; did you mean "listen"?
     "#]],
     );
@@ -241,7 +241,7 @@ fn help_teaches() {
                            arriving
               origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
               source       Push a presentation to an origin as a live channel: in a loop, in real time
-              check        Check a config file, a policy or a bundle, or print what can be set
+              check        Check config files, policies and bundles, or print what can be set
               log          Follow the request log, with what the kernel said of each connection
               purge        Take URLs or tags out of a running edge's cache
               ban          Take out of a running edge's cache all that an expression holds for
@@ -275,6 +275,62 @@ fn completions_are_printed() {
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && script.contains("congestion-control"), "{shell}: {script}");
     }
+}
+
+/// What bash offers for the last of `words`, in a directory with a file and a directory.
+#[test]
+fn bash_completes_files_as_files_and_words_as_words() {
+    let directory = Directory::new();
+    directory.write("live.vcl", "");
+    std::fs::create_dir(directory.path().join("lib")).unwrap();
+    directory.write(
+        "thalweg.bash",
+        &String::from_utf8(thalweg(&["completion", "bash"]).output().unwrap().stdout).unwrap(),
+    );
+    let offered = |words: &[&str]| {
+        let script = r#"source thalweg.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+            _thalweg thalweg "${@: -1}" "${@: -2:1}" 2>/dev/null; printf '%s\n' "${COMPREPLY[@]}" | sort | xargs"#;
+        let mut bash = std::process::Command::new("bash");
+        let output =
+            bash.args(["-c", script, "bash"]).args(words).current_dir(directory.path()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    };
+    let check = |words: &[&str], expected: Expect| expected.assert_eq(&offered(words));
+    check(&["thalweg", "edge", "--policy", "li"], expect!["lib live.vcl"]);
+    check(&["thalweg", "edge", "--surrogate-control", ""], expect!["off on"]);
+    check(&["thalweg", "edge", "--abandoned-fills", "ha"], expect!["half"]);
+    check(&["thalweg", "edge", "--grace", "l"], expect!["l"]);
+    check(&["thalweg", "completions", "z"], expect!["zsh"]);
+    check(&["thalweg", "backends", "a", "si"], expect!["sick"]);
+}
+
+/// Of several files each is checked, as what its name or its text says that it is.
+#[test]
+fn several_files_are_checked() {
+    let files = ["right.vcl", "wrong.vcl", "bundle", "thalweg.toml", "nosuch.toml", "nosuch.vcl"];
+    let directory = Directory::new();
+    directory.write("right.vcl", "vcl 4.1; backend b none;");
+    directory.write("wrong.vcl", "vcl 4.1; backend b none; sub vcl_fetch { }");
+    directory.write("bundle", "\n{}");
+    directory.write("thalweg.toml", "[edge]\nlistn = ''\n");
+    let output = thalweg(&[&["check"], &files[..]].concat()).current_dir(directory.path()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    expect![[r#"
+        status 1
+        right.vcl: no error found
+        error: there is no vcl_fetch
+         --> wrong.vcl:1:30
+          |
+        1 | vcl 4.1; backend b none; sub vcl_fetch { }
+          |                              ^^^^^^^^^
+          = it is vcl_backend_response, and in it req is bereq
+        bundle:2:2: missing field `experiments`
+        thalweg.toml:2:1: unknown key "listn" in [edge]; did you mean "listen"?
+        thalweg: nosuch.toml: No such file or directory (os error 2)
+        thalweg: nosuch.vcl: No such file or directory (os error 2)
+    "#]]
+    .assert_eq(&format!("status {}\n{out}{err}", output.status.code().unwrap()));
 }
 
 #[test]

@@ -108,10 +108,10 @@ fn an_expression_says_which_records_are_shown() {
           ^^^^^^^
         fields:
           time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
           steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp lines_lost v
+          timestamp fetcherror lines_lost v
 
         For more information, try '--help'.
     "#]].assert_eq(&said);
@@ -150,12 +150,13 @@ fn the_help_of_the_log_teaches_expressions() {
         MB/s.
         Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
           time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
           steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp lines_lost v
-        lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl and timestamp
-        are those of one tag. Any line may do.
+          timestamp fetcherror lines_lost v
+        lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl, timestamp and
+        fetcherror are those of one tag. Any line may do. Capitals do not matter, and the columns that are
+        printed are names too: CC == bbr.
     "#]]
     .assert_eq(&String::from_utf8(output.stdout).unwrap());
 }

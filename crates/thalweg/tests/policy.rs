@@ -107,7 +107,7 @@ sub helper { unset req.url; }
           |
         8 |     if (req.url ~ "a(b") { return (lookup); }
           |                                    ^^^^^^
-          = allowed in: vcl_hash
+          = allowed in: vcl_hash; in vcl_recv it is hash since VCL 4.0
 
         error: std has no function lgo
          --> wrong.vcl:9:5
@@ -212,4 +212,22 @@ fn vcl_fini_is_run_when_a_policy_is_discarded_or_the_edge_ends() {
     let process = Pid::from_raw(edge.id().try_into().unwrap()).unwrap();
     kill_process(process, Signal::TERM).unwrap();
     edge.err_line_with("the end of second");
+}
+
+#[test]
+fn a_warning_at_the_start_is_one_line_with_its_place() {
+    let directory = Directory::new();
+    let text = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\nsub vcl_recv {\n#FASTLY recv\n}\n";
+    let file = directory.write("warned.vcl", text);
+    let policy =
+        ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", file.to_str().unwrap()];
+    let mut edge = Running::start(thalweg(&policy));
+    edge.listening("edge");
+    edge.listening("admin");
+    for (said, place) in
+        [("policy: acl nobody is not used", "warned.vcl:3:5"), ("is a comment here", "warned.vcl:5:1")]
+    {
+        let line = edge.err_line();
+        assert!(line.contains(said) && line.contains(place), "{line}");
+    }
 }

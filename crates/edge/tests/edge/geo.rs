@@ -119,7 +119,7 @@ async fn without_a_database_nothing_is_known_and_the_policy_warns() {
     let backend = Backend::new().await;
     let edge = Edge::bind(Config { policy: Some(policy.0.clone()), ..config(backend.address) }).unwrap();
     let warnings = edge.policies().load("second", &policy.0).await.unwrap().to_string();
-    assert!(warnings.contains("client.as.number is always unset: there is no database"), "{warnings}");
+    assert!(warnings.contains("client.as.number is always 0: there is no database"), "{warnings}");
     let edge = TestEdge::run(edge);
     assert_eq!(told(&edge, [127, 0, 0, 4]).await, UNKNOWN);
     edge.stop().await;

@@ -3,16 +3,14 @@
 use super::{Checker, Symbol, Use};
 use crate::ast::{self, Argument, Declaration, ExpressionKind, Name, Operator, StatementKind};
 use crate::fault::suggest;
-use crate::parse::Item;
+use crate::idioms::{Place, advice, help};
+use crate::parse::{Item, STATEMENT_FUNCTIONS};
 use crate::program::{Does, Expression, Header, Rest, Statement};
 use crate::source::Span;
 use crate::step::{Sub, Subs};
 use crate::types::Type;
 use crate::value::Value;
 use crate::variables::{self, Variable};
-
-/// Functions of the language itself that are statements.
-const STATEMENT_FUNCTIONS: [&str; 3] = ["ban", "hash_data", "synthetic"];
 
 impl Checker<'_> {
     /// The bodies of all subroutines; parts of one name one behind the other.
@@ -31,7 +29,7 @@ impl Checker<'_> {
     pub(super) fn used_in(&mut self, span: Span, allowed: Subs, what: impl Into<String>) {
         if allowed != Subs::ALL {
             let what = what.into();
-            self.routines[self.current].uses.push(Use { span, allowed, what });
+            self.routines[self.current].uses.push(Use { span, allowed, what, advice: None });
         }
     }
 
@@ -97,6 +95,10 @@ impl Checker<'_> {
             self.faults.error_help(span, message, format!("it is in VCL {version} alone"));
             return;
         }
+        if let Some(help) = advice(Place::Name, name) {
+            self.faults.error_help(span, message, help);
+            return;
+        }
         if let Some((before, field)) = name.split_once(".http").filter(|(_, field)| field.len() < 2) {
             let help = format!("a header has a name: {before}.http.NAME{}", field.replace('.', ""));
             self.faults.error_help(span, message, help);
@@ -112,7 +114,7 @@ impl Checker<'_> {
         let help = match near {
             Some(near) => format!("did you mean {near}?"),
             None if in_scope.clone().next().is_some() => crate::fault::allowed(in_scope),
-            None => "docs/policy.md lists what there is".to_owned(),
+            None => "docs/policy-variables.md lists what there is".to_owned(),
         };
         self.faults.error_help(span, message, help);
     }
@@ -121,11 +123,9 @@ impl Checker<'_> {
         let is_geo = ["client.geo.", "client.as."].iter().any(|scope| variable.name.starts_with(scope));
         if is_geo && self.known.has_geo == Some(false) {
             let help = Some("name a MaxMind database with geoip, in the edge's settings".to_owned());
-            self.faults.warning(
-                span,
-                format!("{} is always unset: there is no database", variable.name),
-                help,
-            );
+            let always = if variable.kind.is_text() { "unset" } else { "0" };
+            let message = format!("{} is always {always}: there is no database", variable.name);
+            self.faults.warning(span, message, help);
         }
     }
 
@@ -137,10 +137,10 @@ impl Checker<'_> {
         };
         let allowed = variable.set_in(self.version);
         if allowed.is_empty() {
-            let help = if variable.is_in(self.version) && !variable.read.is_empty() {
-                "it can be read"
-            } else {
-                "it can be unset"
+            let help = match advice(Place::Name, &name.text) {
+                Some(advice) => advice,
+                None if variable.is_in(self.version) && !variable.read.is_empty() => "it can be read",
+                None => "it can be unset",
             };
             self.faults.error_help(name.span, format!("{} cannot be set", name.text), help);
             return None;
@@ -268,10 +268,8 @@ impl Checker<'_> {
                 None
             }
             other if !other.contains('.') => {
-                let help = suggest(
-                    other,
-                    STATEMENT_FUNCTIONS.into_iter().chain(["set", "unset", "call", "return", "if"]),
-                );
+                let known = STATEMENT_FUNCTIONS.into_iter().chain(["set", "unset", "call", "return", "if"]);
+                let help = help(Place::Name, other, known);
                 self.faults.error_help(name.span, format!("unknown function {other}"), help);
                 None
             }

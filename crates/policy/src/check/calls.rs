@@ -91,11 +91,14 @@ impl Checker<'_> {
             } else {
                 format!("; {sub} calls {}", self.program.subs[routine].name)
             };
-            let help = if used.allowed.is_empty() {
+            let mut help = if used.allowed.is_empty() {
                 format!("nowhere{way}")
             } else {
                 format!("allowed in: {}{way}", used.allowed)
             };
+            if let Some(advice) = used.advice {
+                help = format!("{help}; {advice}");
+            }
             self.faults.error_help(used.span, format!("{} in {sub}", used.what), help);
         }
     }

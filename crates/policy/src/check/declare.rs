@@ -6,6 +6,7 @@ use super::{Checker, Symbol, index};
 use crate::acl::{Acl, ENTRIES_MAX, Entry, bits, mask};
 use crate::ast::{AclEntry, Field, FieldValue, Flag, Name};
 use crate::fault::suggest;
+use crate::idioms::{Place, help};
 use crate::program::{BackendAddress, BackendRow, ProbeRow};
 use crate::source::Span;
 
@@ -34,7 +35,7 @@ impl Checker<'_> {
         for (at, field) in fields.iter().enumerate() {
             let name = field.name.text.as_str();
             if !known.contains(&name) {
-                let help = suggest(name, known.iter().copied());
+                let help = help(Place::Attribute, name, known.iter().copied());
                 self.faults.error_help(field.name.span, format!("a {what} has no .{name}"), help);
             } else if fields[..at].iter().any(|other| other.name.text == name) {
                 self.faults.error(field.name.span, format!(".{name} is set twice"));
@@ -119,18 +120,19 @@ impl Checker<'_> {
         Some(index(self.program.probes.len() - 1))
     }
 
-    pub(super) fn backend(&mut self, name: &Name, fields: Option<&[Field]>) {
-        let row = self.backend_row(name, fields);
+    /// Declares a backend; `end` is where its declaration ends.
+    pub(super) fn backend(&mut self, name: &Name, fields: Option<&[Field]>, end: Span) {
+        let row = self.backend_row(name, fields, name.span.to(end));
         let at = index(self.program.backends.len());
         self.program.backends.push(row);
         self.symbol(name, "backend", Symbol::Backend(at));
     }
 
-    fn backend_row(&mut self, name: &Name, fields: Option<&[Field]>) -> BackendRow {
+    fn backend_row(&mut self, name: &Name, fields: Option<&[Field]>, whole: Span) -> BackendRow {
         let is_none = fields.is_none();
         let fields = fields.unwrap_or_default();
         self.field_names(fields, &BACKEND_FIELDS, "backend");
-        let address = if is_none { None } else { self.backend_address(name.span, fields) };
+        let address = if is_none { None } else { self.backend_address(name.span, fields, whole) };
         let preamble = match fields.iter().find(|field| field.name.text == "preamble") {
             Some(Field { value: FieldValue::Blob(bytes), .. }) => bytes.clone(),
             Some(field) => {
@@ -183,7 +185,7 @@ impl Checker<'_> {
         }
     }
 
-    fn backend_address(&mut self, span: Span, fields: &[Field]) -> Option<BackendAddress> {
+    fn backend_address(&mut self, span: Span, fields: &[Field], whole: Span) -> Option<BackendAddress> {
         let (host, path) = (self.text(fields, "host"), self.text(fields, "path"));
         let port = self.text(fields, "port");
         let has = |name: &str| fields.iter().any(|field| field.name.text == name);
@@ -212,7 +214,8 @@ impl Checker<'_> {
                 Some(BackendAddress::Host { host, port: number? })
             }
             (None, None) => {
-                if !has("host") && !has("path") {
+                // What is wrong in it may have been meant for one.
+                if !has("host") && !has("path") && !self.faults.has_error_in(whole) {
                     let help = "or write backend NAME none; for one that always fails";
                     self.faults.error_help(span, "a backend needs .host or .path", help);
                 }

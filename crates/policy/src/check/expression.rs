@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Checker, Symbol};
 use crate::ast::{self, Argument, ExpressionKind, Name, Operator};
 use crate::fault::suggest;
+use crate::idioms::{Place, advice, help};
 use crate::program::{Expression, Header};
 use crate::regex::Regex;
 use crate::source::Span;
@@ -179,7 +180,7 @@ impl Checker<'_> {
             _ => {}
         }
         let Some((before, last)) = name.text.rsplit_once('.') else {
-            let help = suggest(&name.text, ["regsub", "regsuball"]);
+            let help = help(Place::Name, &name.text, ["regsub", "regsuball"]);
             self.faults.error_help(name.span, format!("unknown function {}", name.text), help);
             return None;
         };
@@ -196,12 +197,15 @@ impl Checker<'_> {
                 (class.methods, Some(object), class.name)
             }
             _ => {
-                let module = self.module(before, name.span)?;
+                let module = self.module(before, &name.text, name.span)?;
                 (module.functions, None, module.name)
             }
         };
         let Some(function) = functions.iter().find(|function| function.name == last) else {
-            let help = suggest(last, functions.iter().map(|function| function.name).collect::<Vec<_>>());
+            let help = match advice(Place::Name, &name.text) {
+                Some(advice) => advice.to_owned(),
+                None => suggest(last, functions.iter().map(|function| function.name).collect::<Vec<_>>()),
+            };
             self.faults.error_help(name.span, format!("{owner} has no function {last}"), help);
             return None;
         };

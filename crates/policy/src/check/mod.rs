@@ -19,6 +19,7 @@ use crate::bindings::MODULES;
 use crate::fault::{Faults, suggest};
 use crate::files::Files;
 use crate::functions::Module;
+use crate::idioms::{Place, advice, help};
 use crate::parse::{Item, Version};
 use crate::program::{ObjectRow, Program, Routine};
 use crate::source::{Sources, Span};
@@ -58,6 +59,8 @@ struct Use {
     span: Span,
     allowed: Subs,
     what: String,
+    /// What there is instead, elsewhere.
+    advice: Option<&'static str>,
 }
 
 /// What the checker knows of a subroutine beside its body.
@@ -154,7 +157,7 @@ impl Checker<'_> {
         // Backends name probes, and objects name modules, wherever these stand.
         for item in items {
             match &item.declaration {
-                Declaration::Backend { name, fields } => self.backend(name, fields.as_deref()),
+                Declaration::Backend { name, fields, end } => self.backend(name, fields.as_deref(), *end),
                 Declaration::Acl { name, flags, entries } => self.acl(name, flags, entries),
                 Declaration::Sub { name, body } if name.text == Sub::Init.as_str() => {
                     self.declare_objects(body);
@@ -167,7 +170,7 @@ impl Checker<'_> {
 
     fn import(&mut self, module: &Name, alias: Option<&Name>) {
         let Some(known) = MODULES.iter().find(|known| known.name == module.text) else {
-            let help = suggest(&module.text, MODULES.iter().map(|known| known.name));
+            let help = help(Place::Name, &module.text, MODULES.iter().map(|known| known.name));
             self.faults.error_help(module.span, format!("unknown module {}", module.text), help);
             return;
         };
@@ -214,7 +217,10 @@ impl Checker<'_> {
             }
             if !is_builtin && !is_in_builtin() {
                 let known = Sub::ALL.map(Sub::as_str);
-                let help = format!("names that begin with vcl_ are reserved; {}", suggest(&name.text, known));
+                let help = advice(Place::Subroutine, &name.text).map_or_else(
+                    || format!("names that begin with vcl_ are reserved; {}", suggest(&name.text, known)),
+                    str::to_owned,
+                );
                 self.faults.error_help(name.span, format!("there is no {}", name.text), help);
                 return;
             }
@@ -253,7 +259,7 @@ impl Checker<'_> {
             self.faults.error_help(class.span, format!("{} is no class", class.text), help);
             return;
         };
-        let Some(module) = self.module(module, class.span) else { return };
+        let Some(module) = self.module(module, &class.text, class.span) else { return };
         let Some(known) = module.classes.iter().find(|known| known.name == class_name) else {
             let help = suggest(class_name, module.classes.iter().map(|known| known.name));
             self.faults.error_help(class.span, format!("{} has no class {class_name}", module.name), help);
@@ -265,8 +271,8 @@ impl Checker<'_> {
         self.symbol(name, "object", Symbol::Object(object));
     }
 
-    /// The module that is called `name` here.
-    fn module(&mut self, name: &str, span: Span) -> Option<&'static Module> {
+    /// The module that is called `name` here; `whole` is what is named of it.
+    fn module(&mut self, name: &str, whole: &str, span: Span) -> Option<&'static Module> {
         if let Some(import) = self.imports.iter_mut().find(|import| import.name == name) {
             import.is_used = true;
             return Some(import.module);
@@ -277,7 +283,10 @@ impl Checker<'_> {
         } else {
             let names = self.imports.iter().map(|import| import.name.as_str());
             let objects = self.program.objects.iter().map(|object| object.name.as_str());
-            let help = suggest(name, names.chain(objects).collect::<Vec<_>>());
+            let help = match advice(Place::Name, whole) {
+                Some(advice) => advice.to_owned(),
+                None => suggest(name, names.chain(objects).collect::<Vec<_>>()),
+            };
             self.faults.error_help(span, format!("unknown module or object {name}"), help);
         }
         None

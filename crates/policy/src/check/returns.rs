@@ -1,8 +1,9 @@
 //! `return`: which action, with which arguments.
 
-use super::Checker;
+use super::{Checker, Use};
 use crate::ast::{self, Argument, ExpressionKind, Name};
 use crate::fault::suggest;
+use crate::idioms::{Place, advice, help};
 use crate::program::{Does, Expression, Returns};
 use crate::source::Span;
 use crate::step::{ACTIONS, Action, ActionArguments, ActionRule, Sub};
@@ -29,11 +30,13 @@ impl Checker<'_> {
                 Some(sub) => sub.actions().map(|rule| rule.name).collect(),
                 None => ACTIONS.iter().map(|rule| rule.name).collect(),
             };
-            let help = suggest(&action.text, known);
+            let help = help(Place::Action, &action.text, known);
             self.faults.error_help(action.span, format!("unknown action {}", action.text), help);
             return None;
         };
-        self.used_in(action.span, rule.from, format!("{} cannot be returned", rule.name));
+        let what = format!("{} cannot be returned", rule.name);
+        let advice = advice(Place::Action, rule.name);
+        self.routines[self.current].uses.push(Use { span: action.span, allowed: rule.from, what, advice });
         let mut arguments = arguments.iter().map(|argument| &argument.value);
         let (first, second) = (arguments.next(), arguments.next());
         if let Some(more) = arguments.next() {

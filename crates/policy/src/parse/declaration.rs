@@ -2,7 +2,7 @@
 
 use super::{Item, Parsed, Parser, Stopped, Version};
 use crate::ast::{AclEntry, Declaration, Field, FieldValue, Flag};
-use crate::fault::suggest;
+use crate::idioms::{Place, advice, help};
 use crate::lex::{Kind, Token};
 
 const DECLARATIONS: [&str; 7] = ["vcl", "import", "include", "backend", "probe", "acl", "sub"];
@@ -29,7 +29,7 @@ impl Parser<'_, '_> {
             } else if self.at_symbol("}") {
                 depth = depth.saturating_sub(1);
             } else if let Kind::Name(word) = self.kind()
-                && DECLARATIONS.contains(&word.as_str())
+                && (DECLARATIONS.contains(&word.as_str()) || advice(Place::Declaration, word).is_some())
                 // `sub` and `acl` name nothing within a block, so they begin anew whatever brackets are missing.
                 && (depth == 0 || matches!(word.as_str(), "sub" | "acl" | "import"))
             {
@@ -62,7 +62,7 @@ impl Parser<'_, '_> {
                 Declaration::Sub { name, body: self.block()? }
             }
             other => {
-                let help = suggest(other, DECLARATIONS);
+                let help = help(Place::Declaration, other, DECLARATIONS);
                 self.faults.error_help(span, format!("{other} begins no declaration"), help);
                 self.next();
                 return Err(Stopped);
@@ -124,9 +124,10 @@ impl Parser<'_, '_> {
         if self.at_word("none") {
             self.next();
             self.symbol(";")?;
-            return Ok(Declaration::Backend { name, fields: None });
+            return Ok(Declaration::Backend { name, fields: None, end: self.span_before() });
         }
-        Ok(Declaration::Backend { name, fields: Some(self.fields()?) })
+        let fields = Some(self.fields()?);
+        Ok(Declaration::Backend { name, fields, end: self.span_before() })
     }
 
     fn fields(&mut self) -> Parsed<Vec<Field>> {

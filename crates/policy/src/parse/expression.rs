@@ -154,6 +154,7 @@ impl Parser<'_, '_> {
 
     fn named(&mut self, text: String) -> Parsed<Expression> {
         let start = self.next().span;
+        self.no_subfield();
         if !self.at_symbol("(") {
             return Ok(Expression { kind: ExpressionKind::Name(text), span: start });
         }

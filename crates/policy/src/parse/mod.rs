@@ -6,8 +6,11 @@ mod declaration;
 mod expression;
 mod statement;
 
+pub(crate) use statement::STATEMENT_FUNCTIONS;
+
 use crate::ast::{Declaration, Name};
 use crate::fault::Faults;
+use crate::idioms::{Place, advice};
 use crate::lex::{Kind, Token, lex};
 use crate::source::{FILE_BYTES_MAX, File, INCLUDE_DEPTH_MAX, Loader, Sources, Span};
 
@@ -198,7 +201,11 @@ impl Parser<'_, '_> {
             self.faults.error(Span { start: before.end, ..before }, "expected ; at the end of the statement");
             return Ok(());
         }
-        self.faults.error(here, format!("expected {symbol}, found {found}"));
+        let message = format!("expected {symbol}, found {found}");
+        match advice(Place::Name, "if").filter(|_| self.at_word("if")) {
+            Some(help) => self.faults.error_help(here, message, help),
+            None => self.faults.error(here, message),
+        }
         Err(Stopped)
     }
 
@@ -208,7 +215,10 @@ impl Parser<'_, '_> {
 
     fn name(&mut self, what: &str) -> Parsed<Name> {
         match self.next() {
-            Token { kind: Kind::Name(text), span } => Ok(Name { text, span }),
+            Token { kind: Kind::Name(text), span } => {
+                self.no_subfield();
+                Ok(Name { text, span })
+            }
             token => {
                 self.at -= usize::from(token.kind != Kind::End);
                 self.expected(what);
@@ -229,8 +239,28 @@ impl Parser<'_, '_> {
     }
 
     fn expected(&mut self, what: &str) {
-        let (span, found) = (self.span(), self.shown());
-        self.faults.error(span, format!("expected {what}, found {found}"));
+        let (span, message) = (self.span(), format!("expected {what}, found {}", self.shown()));
+        if self.at_symbol(":") {
+            self.faults.error_help(span, message, "a blob is base64 between colons, :YQ==:");
+        } else {
+            self.faults.error(span, message);
+        }
+    }
+
+    /// Tells and passes over what some take for a part of a header, in `req.http.Cookie:name`.
+    fn no_subfield(&mut self) {
+        let (before, colon) = (self.span_before(), self.span());
+        let part = self.tokens.get(self.at + 1).filter(|part| matches!(part.kind, Kind::Name(_)));
+        if let Some(part) = part.filter(|part| part.span.start == colon.end)
+            && self.at_symbol(":")
+            && before.end == colon.start
+        {
+            let span = before.to(part.span);
+            let message = format!("{} is no variable", self.sources.text(span));
+            let help = advice(Place::Name, "subfield").unwrap_or_default();
+            self.faults.error_help(span, message, help);
+            self.at += 2;
+        }
     }
 
     /// The token here as people name it.

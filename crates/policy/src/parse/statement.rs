@@ -3,19 +3,14 @@
 use super::{Parsed, Parser, Stopped};
 use crate::ast::{Argument, Block, Expression, Operator, Statement, StatementKind};
 use crate::fault::nearest;
+use crate::idioms::{Place, advice};
 use crate::lex::Kind;
 
 /// Words that begin a statement.
 pub(super) const STATEMENTS: [&str; 12] =
     ["set", "unset", "call", "return", "if", "new", "include", "else", "elseif", "elsif", "elif", "import"];
-/// Words of other times and places, and what is said here.
-const FORMER: [(&str, &str); 5] = [
-    ("remove", "it is unset since VCL 4.0"),
-    ("error", "it is return (synth(STATUS, REASON)); since VCL 4.0"),
-    ("esi", "it is set beresp.do_esi = true;"),
-    ("goto", "there is no goto; split the subroutine and call it"),
-    ("declare", "there are no local variables; use a header"),
-];
+/// Functions of the language itself that are statements.
+pub(crate) const STATEMENT_FUNCTIONS: [&str; 3] = ["ban", "hash_data", "synthetic"];
 
 impl Parser<'_, '_> {
     /// `{ … }`
@@ -87,11 +82,14 @@ impl Parser<'_, '_> {
             }
             _ => {
                 let expression = self.postfix()?;
-                if let Some((_, help)) = FORMER.iter().find(|(former, _)| *former == word) {
-                    self.faults.error_help(start, format!("{word} is no statement"), *help);
+                let is_name = matches!(expression.kind, crate::ast::ExpressionKind::Name(_));
+                // `synthetic` and its like are functions where brackets follow.
+                let is_call = !is_name && STATEMENT_FUNCTIONS.contains(&word.as_str());
+                if let Some(help) = advice(Place::Statement, &word).filter(|_| !is_call) {
+                    self.faults.error_help(start, format!("{word} is no statement"), help);
                     return Err(Stopped);
                 }
-                if !self.at_symbol(";") && matches!(expression.kind, crate::ast::ExpressionKind::Name(_)) {
+                if !self.at_symbol(";") && is_name {
                     let help = match nearest(&word, STATEMENTS) {
                         Some(near) => format!("did you mean {near}?"),
                         None => "statements are set, unset, call, return, if, new and functions".to_owned(),

@@ -8,7 +8,9 @@ use thalweg_http::head::{parse_request, parse_response};
 use thalweg_http::{Limits, RequestHead, ResponseHead};
 use thalweg_policy::source::File;
 use thalweg_policy::task::{Client, Fetch, Geo, Kept, Line, Object, Session, Storage, TcpInfo, Workspace};
-use thalweg_policy::{Action, Connection, Failure, Host, Known, Program, Report, Sub, Task, compile};
+use thalweg_policy::{
+    Action, Connection, Failure, Host, Known, Program, Report, Severity, Sub, Task, compile,
+};
 
 /// A connection without a socket.
 #[derive(Debug, Default)]
@@ -296,4 +298,21 @@ pub fn program(text: &str) -> Program {
         Ok((program, _)) => program,
         Err(report) => panic!("{text}\n{report}"),
     }
+}
+
+/// A line for each fault: place, message, help.
+pub fn told(result: Result<(Program, Report), Report>) -> String {
+    let report = match result {
+        Ok((_, report)) | Err(report) => report,
+    };
+    let mut text = String::new();
+    for fault in &report.faults {
+        let kind = if fault.severity == Severity::Error { "" } else { "warning: " };
+        text.push_str(&format!("{} {kind}{}", fault.place, fault.message));
+        if let Some(help) = &fault.help {
+            text.push_str(&format!(" ({help})"));
+        }
+        text.push('\n');
+    }
+    text
 }

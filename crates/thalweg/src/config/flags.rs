@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
 use super::declare::{Absent, Reader, Section, Setting};
 use super::place::{Fault, Place};
@@ -75,4 +76,47 @@ fn flag(setting: &'static Setting) -> Arg {
         .help(format!("{about}{again}{absent}"))
         .action(if setting.many { ArgAction::Append } else { ArgAction::Set })
         .hide_default_value(true)
+        .value_hint(hint(setting.placeholder))
+        .value_parser(Text { words: words(setting.placeholder) })
+        .hide_possible_values(true)
+}
+
+/// What a shell completes where a value has this placeholder.
+fn hint(placeholder: &str) -> ValueHint {
+    match placeholder {
+        "PATH" => ValueHint::AnyPath,
+        _ if placeholder.starts_with("FILE") => ValueHint::FilePath,
+        _ if placeholder.starts_with("DIR") => ValueHint::DirPath,
+        _ => ValueHint::Other,
+    }
+}
+
+/// The words of `on|off`; of another placeholder none.
+fn words(placeholder: &'static str) -> Option<std::str::Split<'static, char>> {
+    let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let words = placeholder.split('|');
+    words.clone().all(is_word).then_some(words)
+}
+
+/// Takes any text, for the setting's own reader; its words are for completion alone.
+#[derive(Debug, Clone)]
+struct Text {
+    words: Option<std::str::Split<'static, char>>,
+}
+
+impl TypedValueParser for Text {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.words.clone()?.map(PossibleValue::new)))
+    }
 }

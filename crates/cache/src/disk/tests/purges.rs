@@ -319,14 +319,20 @@ fn what_could_not_be_removed_is_tried_again_and_in_the_journal_until_then() {
     cache.stop_disk();
 }
 
+/// Puts something where files are begun; when it is removed, they can be again.
+fn no_file_can_be_written(place: &Place) -> PathBuf {
+    let unfinished = place.0.join("v1/tmp");
+    fs::remove_dir(&unfinished).unwrap();
+    fs::write(&unfinished, b"in the way").unwrap();
+    unfinished
+}
+
 #[test]
 fn a_soft_purge_that_could_not_be_told_to_a_file_is_tried_again() {
     let place = Place::new();
     let cache = place.open(GIB);
     store_tagged(&cache, "h/a", "x");
-    let unfinished = place.0.join("v1/tmp");
-    fs::remove_dir(&unfinished).unwrap();
-    fs::write(&unfinished, b"in the way").unwrap();
+    let unfinished = no_file_can_be_written(&place);
     cache.purge(tag("x"), Some(now_ms())).unwrap();
     lengthen_journal(&cache, &place);
     let errors = stats(&cache).errors;
@@ -351,9 +357,7 @@ fn a_head_that_tells_of_no_purge_is_not_owed_and_of_those_that_do_more_are_left_
     store_tagged(&cache, "h/a", "x");
     let stored = hit(&cache, "h/a");
     let copy = stored.content.copy().unwrap();
-    let unfinished = place.0.join("v1/tmp");
-    fs::remove_dir(&unfinished).unwrap();
-    fs::write(&unfinished, b"in the way").unwrap();
+    let unfinished = no_file_can_be_written(&place);
     tier.write_head(&copy, stored.head.clone(), stored.position());
     assert!(stats(&cache).errors >= 1 && !owes(&cache));
     fs::remove_file(&unfinished).unwrap();

@@ -10,10 +10,13 @@ mod shard;
 pub(crate) use parameters::Changed;
 pub(crate) use shard::Lazy;
 
+use std::any::Any;
+use std::marker::PhantomData;
+
 use super::failed;
-use crate::functions::{Argument, Asked, Call, Class, Default, Director, Function, Instance, Module};
+use crate::functions::{Argument, Asked, Call, Class, Default, Director, Function, Instance, Module, New};
 use crate::functions::{function, needs, with};
-use crate::modules::directors::{Fallback, RoundRobin, Weighted, weighted};
+use crate::modules::directors::{Fallback, InTurn, RoundRobin, Weighted, weighted};
 use crate::step::{Sub, Subs};
 use crate::task::{Backend, Message, Task};
 use crate::types::Type;
@@ -34,59 +37,45 @@ pub(super) const MODULE: Module = Module {
     classes: &[ROUND_ROBIN, FALLBACK, RANDOM, HASH, shard::CLASS, parameters::CLASS],
 };
 
-const ROUND_ROBIN: Class = Class {
-    name: "round_robin",
-    arguments: &[],
-    new: |_| Ok(Box::new(RoundRobin::<Backend>::default()) as Instance),
-    methods: &[
-        function("add_backend", &[BACKEND], Type::Void, INIT, |call| {
-            let backend = added(call)?;
-            call.object_mut::<RoundRobin<Backend>>().add(backend).map_err(failed)?;
-            Ok(Value::Void)
-        }),
-        function("remove_backend", &[BACKEND], Type::Void, INIT, |call| {
-            let backend = backend(call);
-            call.object_mut::<RoundRobin<Backend>>().remove(&backend);
-            Ok(Value::Void)
-        }),
-        LATER,
-    ],
-    ready: None,
-    director: Some(Director {
-        resolve: |asked, task| {
-            let director: &RoundRobin<Backend> = asked.object();
-            director.pick(|member| is_healthy(&asked, task, *member)).copied().unwrap_or_default()
-        },
-        members: |asked| asked.object::<RoundRobin<Backend>>().members().to_vec(),
-    }),
-};
+const ROUND_ROBIN: Class = Row::<RoundRobin<Backend>>::class("round_robin", &[], |_| {
+    Ok(Box::new(RoundRobin::<Backend>::default()) as Instance)
+});
 
-const FALLBACK: Class = Class {
-    name: "fallback",
-    arguments: &[with("sticky", Type::Bool, Default::Bool(false))],
-    new: |call| Ok(Box::new(Fallback::<Backend>::new(call.bool(0) == Some(true))) as Instance),
-    methods: &[
+const FALLBACK: Class = Row::<Fallback<Backend>>::class(
+    "fallback",
+    &[with("sticky", Type::Bool, Default::Bool(false))],
+    |call| Ok(Box::new(Fallback::<Backend>::new(call.bool(0) == Some(true))) as Instance),
+);
+
+/// The class of directors `D`.
+struct Row<D>(PhantomData<D>);
+
+impl<D: InTurn<Backend> + Any> Row<D> {
+    const METHODS: &[Function] = &[
         function("add_backend", &[BACKEND], Type::Void, INIT, |call| {
             let backend = added(call)?;
-            call.object_mut::<Fallback<Backend>>().add(backend).map_err(failed)?;
+            call.object_mut::<D>().add(backend).map_err(failed)?;
             Ok(Value::Void)
         }),
         function("remove_backend", &[BACKEND], Type::Void, INIT, |call| {
             let backend = backend(call);
-            call.object_mut::<Fallback<Backend>>().remove(&backend);
+            call.object_mut::<D>().remove(&backend);
             Ok(Value::Void)
         }),
         LATER,
-    ],
-    ready: None,
-    director: Some(Director {
-        resolve: |asked, task| {
-            let director: &Fallback<Backend> = asked.object();
-            director.pick(|member| is_healthy(&asked, task, *member)).copied().unwrap_or_default()
-        },
-        members: |asked| asked.object::<Fallback<Backend>>().members().to_vec(),
-    }),
-};
+    ];
+
+    const fn class(name: &'static str, arguments: &'static [Argument], new: New) -> Class {
+        let director = Director {
+            resolve: |asked, task| {
+                let director: &D = asked.object();
+                director.pick(|member| is_healthy(&asked, task, *member)).copied().unwrap_or_default()
+            },
+            members: |asked| asked.object::<D>().members().to_vec(),
+        };
+        Class { name, arguments, new, methods: Self::METHODS, ready: None, director: Some(director) }
+    }
+}
 
 const RANDOM: Class = Class {
     name: "random",

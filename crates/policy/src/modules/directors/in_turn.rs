@@ -7,6 +7,24 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::{Error, push};
 
+/// A director whose members stand in a row.
+pub trait InTurn<M> {
+    /// Adds `member` at the end; one that is in already is there twice.
+    ///
+    /// # Errors
+    /// [`Error::Members`], if there is no room.
+    fn add(&mut self, member: M) -> Result<(), Error>;
+
+    /// Removes the first `member`; says whether there was one.
+    fn remove(&mut self, member: &M) -> bool;
+
+    /// The members in order.
+    fn members(&self) -> &[M];
+
+    /// The member to use, `None` if none is healthy.
+    fn pick(&self, is_healthy: impl FnMut(&M) -> bool) -> Option<&M>;
+}
+
 /// Each healthy member in turn.
 #[derive(Debug)]
 pub struct RoundRobin<M> {
@@ -20,25 +38,21 @@ impl<M> Default for RoundRobin<M> {
     }
 }
 
-impl<M: PartialEq> RoundRobin<M> {
-    /// Adds `member` at the end; one that is in already comes up twice.
-    pub fn add(&mut self, member: M) -> Result<(), Error> {
+impl<M: PartialEq> InTurn<M> for RoundRobin<M> {
+    fn add(&mut self, member: M) -> Result<(), Error> {
         push(&mut self.members, member)
     }
 
-    /// Removes the first `member`; says whether there was one.
-    pub fn remove(&mut self, member: &M) -> bool {
+    fn remove(&mut self, member: &M) -> bool {
         let index = self.members.iter().position(|other| other == member);
         index.map(|index| self.members.remove(index)).is_some()
     }
 
-    /// The members in order.
-    pub fn members(&self) -> &[M] {
+    fn members(&self) -> &[M] {
         &self.members
     }
 
-    /// The next healthy member, `None` if there is none.
-    pub fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
+    fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
         let first = self.next.fetch_add(1, Relaxed);
         for skipped in 0..self.members.len() {
             let member = &self.members[first.wrapping_add(skipped) % self.members.len()];
@@ -60,19 +74,20 @@ pub struct Fallback<M> {
     current: AtomicUsize,
 }
 
-impl<M: PartialEq> Fallback<M> {
+impl<M> Fallback<M> {
     /// A director without members.
     pub fn new(sticky: bool) -> Fallback<M> {
         Fallback { members: Vec::new(), sticky, current: AtomicUsize::new(0) }
     }
+}
 
-    /// Adds `member` with the lowest priority.
-    pub fn add(&mut self, member: M) -> Result<(), Error> {
+impl<M: PartialEq> InTurn<M> for Fallback<M> {
+    fn add(&mut self, member: M) -> Result<(), Error> {
         push(&mut self.members, member)
     }
 
-    /// Removes the first `member`; says whether there was one. Who is after it keeps being the one chosen before.
-    pub fn remove(&mut self, member: &M) -> bool {
+    /// Who is after it keeps being the one chosen before.
+    fn remove(&mut self, member: &M) -> bool {
         let Some(index) = self.members.iter().position(|other| other == member) else { return false };
         self.members.remove(index);
         let current = self.current.get_mut();
@@ -82,14 +97,12 @@ impl<M: PartialEq> Fallback<M> {
         true
     }
 
-    /// The members in order.
-    pub fn members(&self) -> &[M] {
+    fn members(&self) -> &[M] {
         &self.members
     }
 
-    /// The member to use, `None` if none is healthy. A sticky one goes on from the one it has, and begins again after the
-    /// last.
-    pub fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
+    /// A sticky one goes on from the one it has, and begins again after the last.
+    fn pick(&self, mut is_healthy: impl FnMut(&M) -> bool) -> Option<&M> {
         let first = if self.sticky { self.current.load(Relaxed) } else { 0 };
         let indexes = (0..self.members.len()).map(|skipped| (first + skipped) % self.members.len());
         for index in indexes {

@@ -12,7 +12,7 @@ pub mod weighted;
 
 use std::fmt;
 
-pub use in_turn::{Fallback, RoundRobin};
+pub use in_turn::{Fallback, InTurn, RoundRobin};
 pub use shard::Shard;
 pub use weighted::Weighted;
 

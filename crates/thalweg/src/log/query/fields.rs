@@ -1,6 +1,7 @@
 //! The fields that an expression can name: those of the record's JSON line (`record::wire`), and the logged lines.
 //!
-//! A name is the JSON line's with a dot for each level, or that without its unit; `tcpi.` is another name for `tcp.`.
+//! A name is the JSON line's with a dot for each level, or that without its unit, or that of the printed column; `tcpi` is
+//! another name for `tcp`. Capitals do not matter, so the tags of lines are names as they are printed.
 
 use serde_json::Value;
 use thalweg_record::{CacheResult, Cut, Decider, LineTag, Protocol};
@@ -25,6 +26,8 @@ pub(super) enum Kind {
     /// RFC 3339, whose order is that of its text.
     Time,
     Truth,
+    /// Has parts, whose names go on after a dot.
+    Parts,
     Count,
     /// In bytes.
     Size,
@@ -47,7 +50,7 @@ const fn field(name: &'static str, kind: Kind) -> Field {
     Field { name, kind }
 }
 
-pub(super) static FIELDS: [Field; 36] = [
+pub(super) static FIELDS: [Field; 39] = [
     field("time", Kind::Time),
     field("client", Kind::Text),
     field("method", Kind::Text),
@@ -62,6 +65,7 @@ pub(super) static FIELDS: [Field; 36] = [
     field("protocol", words!(Protocol)),
     field("complete", Kind::Truth),
     field("cut", words!(Cut)),
+    field("tcp", Kind::Parts),
     field("tcp.congestion_control", Kind::Text),
     field("tcp.congestion_control_start", Kind::Text),
     field("tcp.decider", words!(Decider)),
@@ -72,6 +76,7 @@ pub(super) static FIELDS: [Field; 36] = [
     field("tcp.retransmits", Kind::Count),
     field("tcp.lost", Kind::Count),
     field("tcp.pacing_rate_bytes_per_s", Kind::Rate),
+    field("steered", Kind::Parts),
     field("steered.bundle", Kind::Count),
     field("steered.rule", Kind::Text),
     field("steered.holdout", Kind::Truth),
@@ -82,23 +87,44 @@ pub(super) static FIELDS: [Field; 36] = [
     field("vcl_error", Kind::Lines(Some(LineTag::Error))),
     field("vcl_acl", Kind::Lines(Some(LineTag::Acl))),
     field("timestamp", Kind::Lines(Some(LineTag::Timestamp))),
+    field("fetcherror", Kind::Lines(Some(LineTag::FetchError))),
     field("lines_lost", Kind::Count),
     field("v", Kind::Count),
+];
+
+/// Columns of `record::human` with a name of their own, and whose they are.
+const COLUMNS: [(&str, &str); 10] = [
+    ("st", "status"),
+    ("content", "bytes"),
+    ("total", "duration_us"),
+    ("cc", "tcp.congestion_control"),
+    ("rtt", "tcp.rtt_us"),
+    ("min", "tcp.min_rtt_us"),
+    ("cwnd", "tcp.snd_cwnd"),
+    ("delivery", "tcp.delivery_rate_bytes_per_s"),
+    ("retr", "tcp.retransmits"),
+    ("lost", "tcp.lost"),
 ];
 
 impl Field {
     /// The field that `name` means.
     pub(super) fn find(name: &str) -> Option<&'static Field> {
-        let canonical = name.strip_prefix("tcpi.").map(|rest| format!("tcp.{rest}"));
-        let name = canonical.as_deref().unwrap_or(name);
+        let name = name.to_ascii_lowercase();
+        let column = COLUMNS.iter().find(|(column, _)| *column == name);
+        let name = match (column, name.strip_prefix("tcpi")) {
+            (Some((_, field)), _) => (*field).to_owned(),
+            (None, Some(rest)) => format!("tcp{rest}"),
+            (None, None) => name,
+        };
         FIELDS.iter().find(|field| field.name == name || field.short() == name)
     }
 
     /// The known name that is most like this one.
     pub(super) fn nearest(name: &str) -> Option<String> {
+        let name = name.to_ascii_lowercase();
         let (prefix, name) = match name.strip_prefix("tcpi.") {
             Some(rest) => ("tcpi.", rest),
-            None => ("", name),
+            None => ("", name.as_str()),
         };
         let known = FIELDS.iter().flat_map(|field| [field.short(), field.name]);
         if prefix.is_empty() {
@@ -140,6 +166,7 @@ impl Kind {
     pub(super) fn operators(self) -> &'static [&'static str] {
         match self {
             Kind::Text | Kind::Word(_) | Kind::Lines(_) => &["==", "!=", "~", "!~"],
+            Kind::Parts => &[],
             Kind::Truth => &["==", "!="],
             Kind::Time => &["==", "!=", "<", "<=", ">", ">=", "~", "!~"],
             Kind::Count | Kind::Size | Kind::Span | Kind::Rate => &["==", "!=", "<", "<=", ">", ">="],

@@ -112,6 +112,11 @@ impl<'a> Input<'a> {
             return Ok(Node::Test(field, Test::Present));
         };
         let operators = field.kind.operators();
+        if operators.is_empty() {
+            return Err(
+                self.no_field(place, format!("{name} has parts; alone it asks whether a record has it"))
+            );
+        }
         if !operators.contains(&operator) {
             return Err(self.wrong(&format!("{name} is compared by {}", operators.join(" "))));
         }
@@ -151,6 +156,7 @@ impl<'a> Input<'a> {
             Kind::Text | Kind::Time | Kind::Lines(_) => Ok(Test::Text { is, text }),
             Kind::Word(words) if words().contains(&text.as_str()) => Ok(Test::Text { is, text }),
             Kind::Word(words) => Err(self.error(place, format!("{name} is one of {}", words().join(", ")))),
+            Kind::Parts => unreachable!("it has no operators"),
             Kind::Truth => match text.parse() {
                 Ok(truth) => Ok(Test::Truth { is, truth }),
                 Err(_) => Err(self.error(place, format!("{name} is true or false"))),
@@ -200,7 +206,7 @@ fn example(field: &Field) -> &'static str {
         Kind::Text | Kind::Lines(_) => "a text such as \"^/live/\"",
         Kind::Word(_) => "a word such as hit",
         Kind::Time => "a time such as \"2026-11-20T23:00\"",
-        Kind::Truth => "true or false",
+        Kind::Truth | Kind::Parts => "true or false",
         Kind::Count => "a number such as 404",
         Kind::Size => "a size such as 100kB",
         Kind::Span => "a duration such as 100ms",

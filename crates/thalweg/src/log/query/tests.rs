@@ -13,6 +13,7 @@ fn record() -> Value {
     let mut lines = Lines::default();
     lines.push(LineTag::Log, "tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0".to_owned());
     lines.push(LineTag::Log, "getsockopt() returned: bbr".to_owned());
+    lines.push(LineTag::FetchError, "no route".to_owned());
     lines.push(LineTag::Error, "no such \"thing\"".to_owned());
     let record = ResponseRecord {
         time_unix_us: 1_795_215_600_123_456,
@@ -102,6 +103,9 @@ fn what_holds() {
             "(status >= 500 or status == 200) and bytes > 0",
             "not not not status == 404",
             "path~4s and status>199",
+            "tcp and tcpi and steered and FetchError and VCL_Log ~ bbr and FetchError == \"no route\"",
+            "CC == bbr and RTT == 120ms and MIN == 80ms and CWND == 10 and DELIVERY == 8Mbit/s and RETR == 2 and ST == 200",
+            "CONTENT == 1258291 and TOTAL == 2s and GOODPUT < 8Mbit/s and LOST == 0 and CACHE == hit",
             "steered.holdout and steered.bundle == 42 and steered.arm == as-is and steered.rule ~ /24",
         ],
     );
@@ -112,13 +116,23 @@ fn what_is_absent_is_unequal_and_without_order() {
     hold(
         &bare(),
         &[
-            "not ttfb and not cut and not tcp.decider and not lines",
+            "not ttfb and not cut and not tcp and not tcp.decider and not steered and not lines and not fetcherror",
             "ttfb != 850us and not ttfb == 850us and not ttfb < 1h and not ttfb >= 0",
             r#"cut != client_stalled and not cut ~ "." and cut !~ ".""#,
             r#"vcl_log != "" and vcl_log !~ "." and not vcl_log ~ """#,
             "complete",
         ],
     );
+}
+
+#[test]
+fn every_tag_and_column_of_a_printed_record_can_be_named() {
+    let tags = LineTag::ALL.iter().map(|tag| tag.as_str());
+    let header =
+        thalweg_record::human_header().replace("TIME (UTC)", "TIME").replace("REQUEST", "METHOD HOST PATH");
+    for name in tags.chain(header.split_whitespace()) {
+        Query::parse(name).unwrap_or_else(|error| panic!("{error}"));
+    }
 }
 
 #[test]
@@ -134,6 +148,8 @@ fn every_field_of_the_json_line_can_be_named() {
             _ => into.push(path.to_owned()),
         }
     }
+    // What is not itself a leaf of the line.
+    let is_derived = |kind| matches!(kind, Kind::Parts | Kind::Lines(Some(_)));
     let mut record = record();
     record.as_object_mut().unwrap().insert("lines_lost".to_owned(), 3.into());
     let mut named = Vec::new();
@@ -142,7 +158,7 @@ fn every_field_of_the_json_line_can_be_named() {
     let mut known: Vec<_> = FIELDS.iter().filter(|field| !field.values(&record).is_empty()).collect();
     known.sort_unstable_by_key(|field| field.name);
     let known: Vec<_> =
-        known.iter().map(|field| field.name).filter(|name| !name.starts_with("vcl_")).collect();
+        known.iter().filter(|field| !is_derived(field.kind)).map(|field| field.name).collect();
     assert_eq!(known, named);
 }
 
@@ -159,10 +175,36 @@ fn faults_teach() {
               ^^^^^^^
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
               steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              timestamp fetcherror lines_lost v"#]],
+    );
+    check(
+        "steered == 3",
+        expect![[r#"
+        steered has parts; alone it asks whether a record has it
+          steered == 3
+          ^^^^^^^
+        fields:
+          time client method host path status bytes ttfb duration goodput cache protocol complete cut
+          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
+          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
+          timestamp fetcherror lines_lost v"#]],
+    );
+    check(
+        "FetchEror ~ refused",
+        expect![[r#"
+        no field is named FetchEror; did you mean fetcherror?
+          FetchEror ~ refused
+          ^^^^^^^^^
+        fields:
+          time client method host path status bytes ttfb duration goodput cache protocol complete cut
+          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
+          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
+          timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 and colour",
@@ -172,10 +214,10 @@ fn faults_teach() {
                                 ^^^^^^
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
               steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              timestamp fetcherror lines_lost v"#]],
     );
     check(
         "",
@@ -185,10 +227,10 @@ fn faults_teach() {
               ^
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
               steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 and",
@@ -198,10 +240,10 @@ fn faults_teach() {
                                ^
             fields:
               time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
+              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
+              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
               steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 && bytes > 1",

@@ -1,0 +1,57 @@
+//! `thalweg check FILE…`: each file is read as what it is, and the faults of all of them are told.
+//!
+//! A policy is a file named `.vcl`; a bundle is one named `.json`, or whose text begins with `{`, which no config does; any
+//! other is a config.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+use crate::{bundle, policy, print_or_gone, roles, tell};
+
+/// Some file has a fault; each was told.
+#[derive(Debug)]
+pub(crate) struct Failed;
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not all of it is right")
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// Checks each of `files`, and tells what is wrong.
+///
+/// # Errors
+/// [`Failed`], if anything is.
+pub(crate) fn check(files: &[PathBuf]) -> Result<(), Failed> {
+    let mut has_failed = false;
+    for file in files {
+        match one(file) {
+            Ok(said) => print_or_gone(&format!("{}: {said}\n", file.display())),
+            Err(failure) => {
+                has_failed = true;
+                tell(&failure);
+            }
+        }
+    }
+    if has_failed { Err(Failed) } else { Ok(()) }
+}
+
+/// What a file without a fault is.
+fn one(file: &Path) -> anyhow::Result<String> {
+    let is_named = |extension: &str| file.extension().is_some_and(|found| found == extension);
+    if is_named("vcl") {
+        let (_, warnings) = policy::check(file)?;
+        eprint!("{warnings}");
+        return Ok("no error found".to_owned());
+    }
+    let name = file.display();
+    let text = std::fs::read(file).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    if is_named("json") || text.trim_ascii_start().starts_with(b"{") {
+        return bundle::check(&name.to_string(), &text);
+    }
+    roles::check(&Config::from_file(file)?)?;
+    Ok("no fault found".to_owned())
+}
