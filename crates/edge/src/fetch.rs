@@ -395,13 +395,14 @@ fn take_head(request: &Request, exchange: &Exchange, rules: &Rules, asked_ms: u6
     let length = framing::content_length(&fields).ok().flatten();
     fields.remove_hop_by_hop();
     fields.remove("content-length");
-    let mut status = exchange.head.status;
+    let (mut status, mut reason) = (exchange.head.status, exchange.head.reason.clone());
     if request.slice.is_some() && status == 206 {
         // What is kept is the head of the whole.
-        status = 200;
+        (status, reason) = (200, None);
         fields.remove("content-range");
     }
     let mut head = head_of(&request.head, status, fields, length, rules, asked_ms);
+    head.reason = reason;
     if request.verbatim {
         head.private = Some(Private { reason: "pass", lasting: Lasting::No });
     }
@@ -443,7 +444,20 @@ fn head_of(
         }
         withheld.clear();
     }
-    Head { status, fields, withheld, surrogate, length, freshness, selection, private, sliced: false }
+    let (reason, sliced, is_error) = (None, false, false);
+    Head {
+        status,
+        reason,
+        fields,
+        withheld,
+        surrogate,
+        length,
+        freshness,
+        selection,
+        private,
+        sliced,
+        is_error,
+    }
 }
 
 /// What the response to a HEAD says of what is stored: with the same validators and length it brings that up to date,
@@ -492,7 +506,7 @@ fn brought_up_to_date(
         fields.push(name, value);
     }
     let head = head_of(request, stored.status, fields, stored.length, rules, asked_ms);
-    Head { sliced: stored.sliced, ..head }
+    Head { sliced: stored.sliced, reason: stored.reason.clone(), ..head }
 }
 
 impl From<ConnectError> for Failure {

@@ -237,7 +237,10 @@ fn flow() {
     );
     recv("return (pass(5s));", expect!["Pass - []"]);
     recv("return (vcl(other));", expect![[r#"Vcl("other") - []"#]]);
-    recv("return (fail(\"no\"));", expect![[r#"Fail { reason: Some([110, 111]) } - ["vcl_recv failed: no"]"#]]);
+    recv(
+        "return (fail(\"no\"));",
+        expect![[r#"Fail { reason: Some([110, 111]) } - ["vcl_recv failed: no"]"#]],
+    );
     recv("set req.method = \"POST\";", expect!["Pass - []"]);
     recv(
         "set req.http.host = \"A.B\"; set req.http.X-Seen = req.http.host; unset req.http.host;",

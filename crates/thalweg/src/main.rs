@@ -80,7 +80,9 @@ fn run(command: Command) -> anyhow::Result<()> {
                 return Ok(());
             }
             if file.extension().is_some_and(|extension| extension == "json") {
-                print_or_gone(&bundle::check(&file)?);
+                let (told, warnings) = bundle::check(&file)?;
+                eprint!("{warnings}");
+                print_or_gone(&told);
                 return Ok(());
             }
             roles::check(&Config::from_file(&file)?)?;

@@ -4,12 +4,21 @@
 mod program;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use expect_test::expect;
+use rustix::process::Signal;
 
 use program::{Directory, Running, thalweg};
+
+/// How long what has to come may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A record as the edge writes it, told apart by its status.
 fn record(status: u16) -> String {
@@ -169,4 +178,48 @@ fn no_edge_at_the_admin_address() {
     expect![[r#"
         thalweg: no edge answers at ADDR; --admin says where, or name a log file: Connection refused (os error 111)
     "#]].assert_eq(&said);
+}
+
+/// An edge that answers by itself, its own address and its admin's.
+fn answering(directory: &Directory, admin: &str) -> (Running, String, String) {
+    let text = "vcl 4.1;\nbackend b none;\nsub vcl_recv { return (synth(204)); }\n";
+    let policy = directory.write("a.vcl", text);
+    let flags = ["--listen", "127.0.0.1:0", "--admin", admin, "--policy", policy.to_str().unwrap()];
+    let mut edge = Running::start(thalweg(&[&["edge"][..], &flags].concat()));
+    let address = edge.listening("edge");
+    let admin = edge.listening("admin");
+    (edge, address, admin)
+}
+
+/// Asks for `path` until a record of it is among the lines: whether the log follows by then nobody says.
+fn ask_until_told(address: &str, path: &str, lines: &Receiver<String>) {
+    let begun = Instant::now();
+    loop {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        match lines.recv_timeout(LOOK_EVERY) {
+            Ok(line) if line.contains(&format!("\"path\":\"{path}\"")) => return,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                assert!(begun.elapsed() < PATIENCE, "no record of {path}")
+            }
+            Err(RecvTimeoutError::Disconnected) => panic!("the log has ended"),
+        }
+    }
+}
+
+#[test]
+fn an_edge_that_comes_back_is_followed_again() {
+    let directory = Directory::new();
+    let (edge, address, admin) = answering(&directory, "127.0.0.1:0");
+    let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
+    let lines = log.out_lines();
+    ask_until_told(&address, "/before", &lines);
+    edge.stop(Signal::TERM);
+    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
+    let (edge, address, _) = answering(&directory, &admin);
+    ask_until_told(&address, "/after", &lines);
+    edge.stop(Signal::TERM);
+    // Nothing else was said in between.
+    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
 }

@@ -34,7 +34,19 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     let selection = Selection::default();
     let surrogate = Fields::new();
     let (private, sliced) = (None, false);
-    Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced }
+    Head {
+        status: 200,
+        reason: None,
+        fields,
+        withheld,
+        surrogate,
+        length,
+        freshness,
+        selection,
+        private,
+        sliced,
+        is_error: false,
+    }
 }
 
 fn private(lasting: Lasting) -> Head {

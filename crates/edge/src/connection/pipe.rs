@@ -97,7 +97,7 @@ impl Connection {
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         }
         let (cache, bytes) = (CacheResult::Pipe, progress.from_backend.load(Relaxed));
-        Turn::Sent(Sent { status: 200, cache, bytes, first_byte: None, cut, next: Next::Close })
+        Turn::Sent(Sent { status: 200, cache, detail: None, bytes, first_byte: None, cut, next: Next::Close })
     }
 
     /// The request as `vcl_pipe` gets it.

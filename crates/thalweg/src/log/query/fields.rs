@@ -47,7 +47,7 @@ const fn field(name: &'static str, kind: Kind) -> Field {
     Field { name, kind }
 }
 
-pub(super) static FIELDS: [Field; 36] = [
+pub(super) static FIELDS: [Field; 41] = [
     field("time", Kind::Time),
     field("client", Kind::Text),
     field("method", Kind::Text),
@@ -59,6 +59,8 @@ pub(super) static FIELDS: [Field; 36] = [
     field("duration_us", Kind::Span),
     field("goodput_bytes_per_s", Kind::Rate),
     field("cache", words!(CacheResult)),
+    field("detail", Kind::Text),
+    field("backend", Kind::Text),
     field("protocol", words!(Protocol)),
     field("complete", Kind::Truth),
     field("cut", words!(Cut)),
@@ -77,6 +79,9 @@ pub(super) static FIELDS: [Field; 36] = [
     field("steered.holdout", Kind::Truth),
     field("steered.experiment", Kind::Text),
     field("steered.arm", Kind::Text),
+    field("steered.refused", Kind::Text),
+    field("xid", Kind::Count),
+    field("restarts", Kind::Count),
     field("lines", Kind::Lines(None)),
     field("vcl_log", Kind::Lines(Some(LineTag::Log))),
     field("vcl_error", Kind::Lines(Some(LineTag::Error))),

@@ -25,6 +25,8 @@ fn record() -> Value {
         ttfb_us: Some(850),
         duration_us: 2_000_000,
         cache: CacheResult::Hit,
+        detail: Some("pass".into()),
+        backend: Some("east".to_owned()),
         protocol: Protocol::Http11,
         cut: Some(Cut::ClientStalled),
         tcp: Some(TcpState {
@@ -45,7 +47,10 @@ fn record() -> Value {
             is_holdout: true,
             experiment: Some("live-bbr".to_owned()),
             arm: Some("as-is".to_owned()),
+            refused: Some("not there".to_owned()),
         }),
+        xid: Some(7),
+        restarts: 1,
         lines,
     };
     serde_json::from_str(&record.to_json()).unwrap()
@@ -55,7 +60,7 @@ fn record() -> Value {
 fn bare() -> Value {
     let mut bare = record();
     let fields = bare.as_object_mut().unwrap();
-    for name in ["ttfb_us", "cut", "tcp", "steered", "lines"] {
+    for name in ["ttfb_us", "cut", "tcp", "steered", "lines", "detail", "backend", "xid", "restarts"] {
         fields.remove(name);
     }
     fields.insert("complete".to_owned(), true.into());
@@ -89,6 +94,7 @@ fn what_holds() {
             "tcp.lost == 0 and tcp.retransmits > 1 and tcp.snd_cwnd >= 10",
             "tcp.decider == policy and tcp.congestion_control_start != bbr",
             r#"method == GET and host == "media.example" and client ~ "^127\.""#,
+            "detail == pass and backend == east and xid == 7 and restarts > 0 and steered.refused ~ there",
             "cache == hit and protocol == HTTP/1.1",
             "cut == client_stalled and cut",
             "complete == false and not complete and complete != true",
