@@ -116,11 +116,11 @@ fn an_expression_says_which_records_are_shown() {
           tcpi.rt > 100ms
           ^^^^^^^
         fields:
-          time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
-          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp lines_lost v
+          time client method host path status bytes ttfb duration goodput cache detail backend protocol
+          complete cut tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+          tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate
+          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+          restarts lines vcl_log vcl_error vcl_acl timestamp lines_lost v
 
         For more information, try '--help'.
     "#]].assert_eq(&said);
@@ -158,11 +158,11 @@ fn the_help_of_the_log_teaches_expressions() {
         A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s
         MB/s.
         Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
-          time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
-          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp lines_lost v
+          time client method host path status bytes ttfb duration goodput cache detail backend protocol
+          complete cut tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+          tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate
+          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+          restarts lines vcl_log vcl_error vcl_acl timestamp lines_lost v
         lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl and timestamp
         are those of one tag. Any line may do.
     "#]]

@@ -164,11 +164,11 @@ fn faults_teach() {
               tcpi.rt > 100ms and path ~ ".m4s$"
               ^^^^^^^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp lines_lost v"#]],
     );
     check(
         "status == 200 and colour",
@@ -177,11 +177,11 @@ fn faults_teach() {
               status == 200 and colour
                                 ^^^^^^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp lines_lost v"#]],
     );
     check(
         "",
@@ -190,11 +190,11 @@ fn faults_teach() {
 
               ^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp lines_lost v"#]],
     );
     check(
         "status == 200 and",
@@ -203,11 +203,11 @@ fn faults_teach() {
               status == 200 and
                                ^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp lines_lost v"#]],
     );
     check(
         "status == 200 && bytes > 1",
