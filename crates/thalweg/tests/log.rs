@@ -201,7 +201,7 @@ fn ask_until_told(address: &str, path: &str, lines: &Receiver<String>) {
         match lines.recv_timeout(LOOK_EVERY) {
             Ok(line) if line.contains(&format!("\"path\":\"{path}\"")) => return,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
-                assert!(begun.elapsed() < PATIENCE, "no record of {path}")
+                assert!(begun.elapsed() < PATIENCE, "no record of {path}");
             }
             Err(RecvTimeoutError::Disconnected) => panic!("the log has ended"),
         }

@@ -95,7 +95,7 @@ async fn why_a_response_is_not_stored_is_told() {
         }
     }
     fetched(&backend, &mut client, "/a", CACHED).await;
-    assert_eq!(cache(&*records.recv().await.unwrap()), (CacheResult::Miss, None));
+    assert_eq!(cache(&records.recv().await.unwrap()), (CacheResult::Miss, None));
     edge.stop().await;
 }
 

@@ -337,7 +337,7 @@ async fn a_policy_without_a_backend_needs_one_of_the_edge() {
     let policy = Some(nowhere.0.clone());
     match Edge::bind(Config { policy, backends: Vec::new(), ..config(backend.address) }) {
         Err(BindError::Policy(LoadError::Backends(told))) => {
-            assert!(told.contains("--backend URL"), "{told}")
+            assert!(told.contains("--backend URL"), "{told}");
         }
         other => panic!("{:?}", other.map(|_| ())),
     }
