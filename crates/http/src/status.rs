@@ -5,10 +5,10 @@ pub const REASON_BYTES_MAX: usize = 256;
 /// The reason phrase of a status that has none, as Varnish has it.
 const REASON_UNKNOWN: &str = "Unknown HTTP Status";
 
-/// What is kept of a reason phrase: `None` if it is that of the status, else the phrase up to [`REASON_BYTES_MAX`], with
+/// What is kept of a reason phrase: `None` if it is empty or that of the status, else the phrase up to [`REASON_BYTES_MAX`], with
 /// spaces in place of control characters. It has no meaning to a client (RFC 9112 §4); people read it.
 pub fn unusual_reason(status: u16, phrase: &str) -> Option<Box<str>> {
-    if phrase == reason(status) {
+    if phrase.is_empty() || phrase == reason(status) {
         return None;
     }
     let kept = &phrase[..phrase.floor_char_boundary(REASON_BYTES_MAX)];

@@ -107,6 +107,19 @@ fn rfc9111_4_4_what_is_invalidated_is_gone_also_what_is_being_fetched() {
 }
 
 #[test]
+fn a_reason_phrase_counts_among_the_index() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let bytes = |key: &str, reason: Option<&str>| {
+        let before = cache.index_bytes();
+        let (mut fill, _reader) = miss(&cache, key);
+        fill.begin(Head { reason: reason.map(Into::into), ..head(60, Some(0)) }, 0);
+        fill.complete();
+        cache.index_bytes() - before
+    };
+    assert_eq!(bytes("a", Some("Quite Right")), bytes("b", None) + "Quite Right".len());
+}
+
+#[test]
 fn rfc9111_4_4_a_validation_under_way_does_not_bring_back_what_was_invalidated() {
     let cache = Cache::new(8 * SLAB).unwrap();
     store(&cache, "a", 1, 1);

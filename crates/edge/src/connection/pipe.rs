@@ -81,7 +81,10 @@ impl Connection {
             None => Err(Failure::Backend("no backend is healthy".into())),
         };
         let mut connection = match connected {
-            Ok(connection) => connection,
+            Ok(connection) => {
+                transaction.tell_backend(connection.peer());
+                connection
+            }
             Err(failure) => {
                 let refusal = Refusal::failed(&failure, Forward::Bypass);
                 return self.instead(transaction, refusal.into(), Next::Close, out).await;

@@ -14,7 +14,8 @@ use thalweg_http::{Method, ResponseHead, date, framing, status};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 
-use super::{Request, brought_up_to_date, head_of, invalidate, is_about_another, is_unasked, keep, start};
+use super::head::{brought_up_to_date, head_of};
+use super::{Request, invalidate, is_about_another, is_unasked, keep, start};
 use crate::exchange::Exchange;
 use crate::now_ms;
 use crate::policy::{Fetching, shown};

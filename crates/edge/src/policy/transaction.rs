@@ -128,6 +128,11 @@ impl Transaction {
         (self.received, self.session, self.steering, Box::new(Noted { xid, restarts, notes }))
     }
 
+    /// Notes who was asked.
+    pub(crate) fn tell_backend(&self, backend: &Arc<backend::Backend>) {
+        lock(&self.notes).backend = Some(backend.clone());
+    }
+
     /// Goes on in another policy, as if the request had come there: its backends are others.
     pub(crate) fn enter(&mut self, loaded: Arc<Loaded>) {
         let Client { restarts, xid, time_s, timestamp_s, .. } = self.client;

@@ -53,12 +53,13 @@ async fn a_fetch_that_fails_is_an_error_under_a_policy_as_without_one() {
             assert_eq!(cache(&record), (CacheResult::Error, Some(detail)), "{path}");
         }
     }
+    let mut records = policed.records.follow();
     let mut client = policed.client().await;
     let response = get(&mut client, "/a", "").await;
+    records.recv().await.unwrap();
     assert_eq!((response.status, text(&response)), (503, "sorry"));
     assert_eq!(response.cache_status(), "thalweg; fwd=uri-miss; detail=backend-error");
     // What the policy has stored of it is found like any other, and still says what it is.
-    let mut records = policed.records.follow();
     for cached in [CacheResult::Error, CacheResult::Hit] {
         let record = record(&mut client, &mut records, "/kept").await;
         assert_eq!(cache(&record), (cached, Some("backend-error")));
@@ -169,6 +170,7 @@ async fn a_record_has_the_number_of_the_request_its_restarts_and_the_backend() {
             if (req.url == "/nobody") { set req.backend_hint = nobody; }
             if (req.url == "/again" && req.restarts < 2) { return (restart); }
             if (req.url == "/synth") { return (synth(200)); }
+            if (req.url == "/pipe") { return (pipe); }
         }
         sub vcl_backend_fetch { set bereq.http.Number = bereq.xid; }
         sub vcl_deliver { set resp.http.Number = req.xid; }
@@ -189,6 +191,11 @@ async fn a_record_has_the_number_of_the_request_its_restarts_and_the_backend() {
         assert_eq!(response.field("number"), Some(&*record.xid.unwrap().to_string()), "{path}");
         assert_eq!(record.backend.as_deref(), backend, "{path}");
     }
+    client.request("GET", "/pipe", "").await;
+    backend.fetch().await.respond("200 OK", CACHED, b"").await;
+    client.response().await;
+    drop(client);
+    assert_eq!(records.recv().await.unwrap().backend.as_deref(), Some("default"));
     edge.stop().await;
 }
 

@@ -65,8 +65,7 @@ fn take(
     into.status = response.code.filter(|code| (100..600).contains(code)).ok_or(HeadError::Status)?;
     into.version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
     // The parser gives an empty one where it is not ASCII.
-    let phrase = response.reason.filter(|phrase| !phrase.is_empty());
-    into.reason = phrase.and_then(|phrase| unusual_reason(into.status, phrase));
+    into.reason = unusual_reason(into.status, response.reason.unwrap_or_default());
     into.fields.clear();
     into.fields.reserve(response.headers.len(), head_bytes);
     for line in response.headers.iter() {
