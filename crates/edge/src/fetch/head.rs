@@ -89,7 +89,13 @@ pub(super) fn head_of(
 
 /// What the response to a HEAD says of what is stored: with the same validators and length it brings that up to date,
 /// else what is stored is of something that was replaced, and stale (RFC 9111 §4.3.5).
-pub(super) fn learn(worker: &Worker, request: &RequestHead, known: &Arc<Stored>, news: &Fields, asked_ms: u64) {
+pub(super) fn learn(
+    worker: &Worker,
+    request: &RequestHead,
+    known: &Arc<Stored>,
+    news: &Fields,
+    asked_ms: u64,
+) {
     let Progress::Complete(bytes) = known.content.progress() else { return };
     let same_validators = ["etag", "last-modified"]
         .into_iter()
