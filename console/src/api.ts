@@ -59,11 +59,18 @@ export interface ResponseRecord {
   duration_us: number;
   goodput_bytes_per_s: number;
   cache: CacheResult;
+  /** Why that, in a word or a few. */
+  detail?: string;
+  /** Under a policy: the backend that was asked last. */
+  backend?: string;
   protocol: string;
   complete: boolean;
   /** Why the response was not sent whole. */
   cut?: string;
   tcp?: TcpState;
+  /** Under a policy: the number of the request, and how often it began again. */
+  xid?: number;
+  restarts?: number;
   /** What the policy logged of the request, in order. */
   lines?: { tag: string; text: string }[];
   /** Lines that found no room. */

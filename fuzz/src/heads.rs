@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use thalweg_http::framing::{request_framing, response_framing};
 use thalweg_http::head::{HeadError, is_worth_parsing, parse_request, parse_response};
+use thalweg_http::status::REASON_BYTES_MAX;
 use thalweg_http::write::{write_request_head, write_response_head};
 use thalweg_http::{Limits, Method, RequestHead, ResponseHead, target};
 
@@ -35,6 +36,8 @@ pub(crate) fn request(input: &[u8]) {
 pub(crate) fn response(input: &[u8]) {
     let Some((head, _)) = arriving::<ResponseHead>(input, parse_response) else { return };
     assert!((100..600).contains(&head.status));
+    let kept = head.reason.as_deref().unwrap_or_default();
+    assert!(kept.len() <= REASON_BYTES_MAX && !kept.contains(|c: char| c.is_ascii_control()));
     let _ = response_framing(Method::Get, &head);
     let mut out = Vec::new();
     write_response_head(&mut out, head.status, &head.fields);

@@ -64,6 +64,8 @@ const _: () = assert!(PASS_WINDOW_BYTES < SLAB_BYTES);
 pub struct Head {
     /// Status code.
     pub status: u16,
+    /// The reason phrase, if it is not that of the status.
+    pub reason: Option<Box<str>>,
     /// End-to-end fields, without `Content-Length` and `Age`.
     pub fields: Fields,
     /// Fields for the client that caused the fetch, and no other.
@@ -80,6 +82,8 @@ pub struct Head {
     pub private: Option<Private>,
     /// Its content is kept in slices, each under a key of its own.
     pub sliced: bool,
+    /// It was made in place of a response, as the fetch had failed. The disk tier does not keep that.
+    pub is_error: bool,
 }
 
 /// Why a response is for one client alone.
@@ -442,6 +446,7 @@ impl Stored {
     pub(crate) fn index_bytes(&self) -> usize {
         STORED_BYTES
             + self.key.text.len()
+            + self.head.reason.as_deref().map_or(0, str::len)
             + self.head.fields.text_len()
             + self.head.withheld.text_len()
             + self.head.surrogate.text_len()

@@ -54,7 +54,19 @@ fn head() -> Head {
     let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
     let (withheld, selection) = (Fields::new(), Selection::default());
     let (surrogate, private, sliced) = (Fields::new(), None, false);
-    Head { status: 200, fields, withheld, surrogate, length: None, freshness, selection, private, sliced }
+    Head {
+        status: 200,
+        reason: None,
+        fields,
+        withheld,
+        surrogate,
+        length: None,
+        freshness,
+        selection,
+        private,
+        sliced,
+        is_error: false,
+    }
 }
 
 /// The part of the memory in use that is alive.

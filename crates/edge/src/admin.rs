@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Path as UrlPath, RawQuery, State};
 use axum::http::header::{CONTENT_TYPE, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -74,6 +74,7 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
         .route("/purge", post(purge))
         .route("/bans", get(bans).post(ban))
         .route("/policies", get(policies).post(change_policies))
+        .route("/policies/{name}", get(policy_sources))
         .with_state(told);
     Ok(async move {
         if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop).await {
@@ -166,6 +167,18 @@ async fn policies(State(told): State<Told>) -> Response {
     };
     let policies: Vec<Value> = told.policies.list().into_iter().map(policy).collect();
     json_response(StatusCode::OK, json!({ "policies": policies }).to_string())
+}
+
+/// The files of a policy, as they were when it was loaded.
+async fn policy_sources(State(told): State<Told>, UrlPath(name): UrlPath<String>) -> Response {
+    match told.policies.sources(&name) {
+        Ok(files) => {
+            let file = |(name, text): (String, String)| json!({"name": name, "text": text});
+            let files: Vec<Value> = files.into_iter().map(file).collect();
+            json_response(StatusCode::OK, json!({ "files": files }).to_string())
+        }
+        Err(error) => refused(StatusCode::NOT_FOUND, &error.to_string()),
+    }
 }
 
 /// One of `{"load": NAME, "path": FILE}`, `{"use": NAME}`, `{"discard": NAME}`.

@@ -338,7 +338,8 @@ fn hand_on<'a>(
             Ok(head) => {
                 let forwarded = Forwarded::new(forward, Some(head.status));
                 let found = Found::fetched(head, content, forwarded);
-                Ok(Found { cache: CacheResult::Pass, verbatim: true, ..found })
+                let cache = if found.head.is_error { CacheResult::Error } else { CacheResult::Pass };
+                Ok(Found { cache, verbatim: true, ..found })
             }
             Err(failure) => Err(Refusal::failed(&failure, forward).into()),
         }

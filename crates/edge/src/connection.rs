@@ -14,12 +14,13 @@ use std::time::Instant;
 use thalweg_cache::TooMany;
 use thalweg_http::cache_status::CacheStatus;
 use thalweg_http::{Framing, Method, RequestHead, framing};
-use thalweg_policy::task::{Line, Session};
+use thalweg_policy::task::Session;
 use thalweg_record::CacheResult;
 use tokio::net::TcpStream;
 
 use crate::answer::{Found, Refusal};
 use crate::interim::Asker;
+use crate::policy::Noted;
 use crate::purge::{self, Order};
 use crate::reply::Part;
 use crate::request::{Read, RequestLine, Requests, write_key};
@@ -53,7 +54,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, stream: TcpStream, client: Socket
         stream,
         client,
         steering,
-        lines: Vec::new(),
+        noted: None,
         requests: Requests::default(),
         request: RequestHead::default(),
         key: String::new(),
@@ -68,8 +69,8 @@ struct Connection {
     stream: TcpStream,
     client: SocketAddr,
     steering: Steering,
-    /// What the policy has logged of this request.
-    lines: Vec<Line>,
+    /// What the policy has noted of this request.
+    noted: Option<Box<Noted>>,
     requests: Requests,
     // Kept from request to request for their allocations.
     request: RequestHead,
@@ -224,13 +225,18 @@ impl Connection {
 
     /// `malformed` is what could be read of a request that is none.
     fn record(&mut self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
-        let lines = std::mem::take(&mut self.lines);
+        let noted = self.noted.take();
         if !self.worker.log().is_followed() {
             return;
         }
         let mut record = sent.record(&self.request, self.client, (&self.stream, &self.steering), begun);
-        for line in lines {
-            record.lines.push(steering::tag(line.tag), line.text);
+        if let Some(noted) = noted {
+            let Noted { xid, restarts, notes } = *noted;
+            (record.xid, record.restarts) = (Some(xid), restarts);
+            record.backend = notes.backend.map(|backend| backend.name().to_owned());
+            for line in notes.lines {
+                record.lines.push(steering::tag(line.tag), line.text);
+            }
         }
         if let Some(line) = malformed {
             (record.method, record.path) = (line.method.into(), line.target);

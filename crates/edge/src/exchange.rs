@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{BackendId, Connection, FetchTimeouts};
+use crate::backend::{Backend, BackendId, Connection, FetchTimeouts};
 use crate::config::Config;
 use crate::hops::via;
 use crate::interim::INTERIM_MAX;
@@ -274,6 +275,11 @@ impl Exchange {
             }
             Err(ReadError::Client) => Err(broken_off()),
         }
+    }
+
+    /// The backend itself.
+    pub(crate) fn peer(&self) -> &Arc<Backend> {
+        self.connection.peer()
     }
 
     /// Where it takes place.

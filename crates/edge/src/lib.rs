@@ -60,6 +60,12 @@ pub use thalweg_cache::{Expression, ExpressionError};
 /// The name by which this cache tells of itself in `Via` and `Cache-Status`.
 const CACHE_NAME: &str = "thalweg";
 
+/// Unix seconds, to the microsecond.
+fn now_s() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
 /// Unix milliseconds, as of the kernel's last tick: at most 10 ms ago, for a third of the cost.
 fn now_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

@@ -26,7 +26,7 @@ pub use geo::GeoError;
 pub(crate) use geo::GeoFiles;
 pub(crate) use loaded::{Compiled, Loaded};
 pub use loaded::{LoadError, Policies, Told};
-pub(crate) use transaction::{Heads, Instead, Transaction};
+pub(crate) use transaction::{Heads, Instead, Noted, Transaction, shown};
 
 /// What a run of `sub` in the policy called `name` came to. Whatever went wrong in it is [`Action::Fail`], and told.
 fn settled(result: Result<Action, Failure>, name: &str, sub: Sub) -> Action {

@@ -121,9 +121,8 @@ impl ReplyHead<'_> {
         out.extend_from_slice(b"HTTP/1.1 ");
         number::write(out, u64::from(self.status));
         out.push(b' ');
-        let reason = self.reason.unwrap_or_else(|| status::reason(self.status));
-        // A policy may make it of anything: no line is to end in it.
-        out.extend(reason.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
+        // What was kept has no control characters: no line ends in it.
+        out.extend_from_slice(status::phrase(self.status, self.reason).as_bytes());
         out.extend_from_slice(b"\r\n");
         if self.status == 304 && !self.is_told {
             self.write_fields_of_304(out);

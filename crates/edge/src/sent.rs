@@ -1,5 +1,6 @@
 //! How a response went: what is noted while it is sent, and the record made of it.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ use crate::steering::Steering;
 pub(crate) struct Sent {
     pub(crate) status: u16,
     pub(crate) cache: CacheResult,
+    /// Why that, in a word, as in `Cache-Status`.
+    pub(crate) detail: Option<&'static str>,
     pub(crate) bytes: u64,
     /// When the kernel took the first byte; `None` if it took none.
     pub(crate) first_byte: Option<Instant>,
@@ -55,6 +58,10 @@ impl Sent {
             ttfb_us: self.first_byte.map(|at| micros(at.saturating_duration_since(begun))),
             duration_us: micros(duration),
             cache: self.cache,
+            detail: self.detail.map(Cow::Borrowed),
+            backend: None,
+            xid: None,
+            restarts: 0,
             protocol: match request.version {
                 Version::Http10 => Protocol::Http10,
                 Version::Http11 => Protocol::Http11,

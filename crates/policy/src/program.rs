@@ -10,7 +10,7 @@ use crate::ast::Operator;
 use crate::files::Files;
 use crate::functions::{Class, Function, Instance};
 use crate::regex::Regex;
-use crate::source::{Sources, Span};
+use crate::source::{File, Sources, Span};
 use crate::step::{Action, Sub};
 use crate::task::Message;
 use crate::types::Type;
@@ -285,6 +285,11 @@ impl Program {
     /// Whether it sends requests to the policy called `label`.
     pub fn names(&self, label: &str) -> bool {
         self.labels.iter().any(|name| name == label)
+    }
+
+    /// What it was compiled from: the main file, then what that includes.
+    pub fn files(&self) -> &[File] {
+        self.sources.all().split_last().map_or(&[], |(_builtin, files)| files)
     }
 
     /// The probes.

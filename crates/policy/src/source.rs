@@ -84,6 +84,11 @@ impl Sources {
         u32::try_from(self.files.len()).expect("there are FILES_MAX files and the built-in one")
     }
 
+    /// All, the main one first, the built-in one last.
+    pub(crate) fn all(&self) -> &[File] {
+        &self.files
+    }
+
     pub(crate) fn file(&self, index: u32) -> &File {
         &self.files[index as usize]
     }

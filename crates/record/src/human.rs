@@ -48,8 +48,8 @@ pub fn human_header() -> String {
 impl ResponseRecord {
     /// The record on one line without a newline, under [`human_header`], and below it, indented, a line for each that
     /// was logged. `-` is what the kernel or the edge did not have; rates are bits per second, sizes count in 1,024.
-    /// Where more than the settings decided on the congestion control, it says who, and what it was before; and of a
-    /// bundle which rule and which arm.
+    /// What a policy and the cache have to say of the request comes behind it. Where more than the settings decided on the
+    /// congestion control, it says who, and what it was before if that was another; and of a bundle which rule and which arm.
     pub fn human(&self, colour: Colour) -> String {
         let time = WireTime { unix_us: self.time_unix_us }.to_string();
         let clock = time.split_once('T').map_or(time.as_str(), |(_, clock)| clock.trim_end_matches('Z'));
@@ -63,12 +63,15 @@ impl ResponseRecord {
         tcp_columns(&mut line, self.tcp.as_ref());
         put(&mut line, format_args!(" {:<21} ", self.client.to_string()));
         put(&mut line, format_args!("{} {}{}", Shown(&self.method), Shown(&self.host), Shown(&self.path)));
+        put(&mut line, format_args!("{}", Shown(&self.notes())));
         if let Some(tcp) = &self.tcp
             && let Some(decider) = tcp.decider.filter(|decider| *decider != Decider::Default)
         {
-            let before = Shown(tcp.congestion_control_start.as_deref().unwrap_or("-"));
-            let after = Shown(&tcp.congestion_control);
-            put(&mut line, format_args!(" [{before} to {after} by {decider}]"));
+            let (before, after) = (tcp.congestion_control_start.as_deref(), Shown(&tcp.congestion_control));
+            match before.filter(|before| *before != tcp.congestion_control) {
+                Some(before) => put(&mut line, format_args!(" [{} to {after} by {decider}]", Shown(before))),
+                None => put(&mut line, format_args!(" [{after} by {decider}]")),
+            }
         }
         if let Some(steered) = &self.steered {
             put(&mut line, format_args!(" [{}]", Shown(&steered.human())));
@@ -85,6 +88,18 @@ impl ResponseRecord {
         }
         line
     }
+
+    /// As ` [hit-for-miss, backend default, xid 7, restarts 1]`; nothing where there is nothing to say.
+    fn notes(&self) -> String {
+        let notes = [
+            self.detail.as_deref().map(str::to_owned),
+            self.backend.as_ref().map(|backend| format!("backend {backend}")),
+            self.xid.map(|xid| format!("xid {xid}")),
+            (self.restarts > 0).then(|| format!("restarts {}", self.restarts)),
+        ];
+        let notes: Vec<_> = notes.into_iter().flatten().collect();
+        if notes.is_empty() { String::new() } else { format!(" [{}]", notes.join(", ")) }
+    }
 }
 
 impl Steered {
@@ -99,6 +114,9 @@ impl Steered {
                 &mut text,
                 format_args!("{}{experiment}/{arm}", if self.rule.is_some() { ", " } else { " " }),
             );
+        }
+        if let Some(refused) = &self.refused {
+            put(&mut text, format_args!(", refused: {refused}"));
         }
         text
     }

@@ -48,6 +48,10 @@ pub struct ResponseRecord {
     pub duration_us: u64,
     /// What the cache made of the request.
     pub cache: CacheResult,
+    /// Why that, in a word or a few; absent where there is nothing to say.
+    pub detail: Option<Cow<'static, str>>,
+    /// The name of the backend that was asked last, for this request and no other; absent if none was, or without a policy.
+    pub backend: Option<String>,
     /// The protocol of the response.
     pub protocol: Protocol,
     /// Why the response was not sent whole; absent if it was.
@@ -56,6 +60,10 @@ pub struct ResponseRecord {
     pub tcp: Option<TcpState>,
     /// What a bundle has had to do with the connection; absent if nothing.
     pub steered: Option<Steered>,
+    /// The number of the request, as the policy has it; absent without one.
+    pub xid: Option<u64>,
+    /// How often the policy had the request begin again, under the same number.
+    pub restarts: u32,
     /// What the policy logged of the request.
     pub lines: Lines,
 }
@@ -73,6 +81,8 @@ pub struct Steered {
     pub experiment: Option<String>,
     /// Its arm there.
     pub arm: Option<String>,
+    /// Why the kernel refused what the rule or the arm asks for; absent if it did not.
+    pub refused: Option<String>,
 }
 
 /// The state of the connection when the response ended, as the kernel gave it.

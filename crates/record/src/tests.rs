@@ -20,6 +20,8 @@ fn sample() -> ResponseRecord {
         ttfb_us: Some(850),
         duration_us: 1900,
         cache: CacheResult::Hit,
+        detail: None,
+        backend: None,
         protocol: Protocol::Http11,
         cut: None,
         tcp: Some(TcpState {
@@ -35,6 +37,8 @@ fn sample() -> ResponseRecord {
             pacing_rate_bytes_per_s: Some(99_000_000),
         }),
         steered: None,
+        xid: None,
+        restarts: 0,
         lines: Lines::default(),
     }
 }
@@ -48,6 +52,20 @@ fn steered() -> ResponseRecord {
     ResponseRecord { tcp, lines, ..sample() }
 }
 
+/// A record of a request that a policy had begin again, and fetched without storing what came.
+fn passed() -> ResponseRecord {
+    let tcp = steered().tcp.map(|tcp| TcpState { congestion_control_start: Some("bbr".to_owned()), ..tcp });
+    ResponseRecord {
+        cache: CacheResult::Pass,
+        detail: Some("hit-for-miss".into()),
+        backend: Some("east".to_owned()),
+        xid: Some(7),
+        restarts: 1,
+        tcp,
+        ..sample()
+    }
+}
+
 /// A record of a connection that a bundle has had to do with.
 fn held_out() -> ResponseRecord {
     let steered = Steered {
@@ -56,6 +74,7 @@ fn held_out() -> ResponseRecord {
         is_holdout: true,
         experiment: Some("live-bbr".to_owned()),
         arm: Some("as-is".to_owned()),
+        refused: Some("bbr3 is not there".to_owned()),
     };
     ResponseRecord { steered: Some(steered), ..sample() }
 }
@@ -97,7 +116,13 @@ fn json_line() {
     check(
         held_out(),
         expect![[
-            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is"}}"#
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is","refused":"bbr3 is not there"}}"#
+        ]],
+    );
+    check(
+        passed(),
+        expect![[
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"pass","detail":"hit-for-miss","backend":"east","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"bbr","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"xid":7,"restarts":1}"#
         ]],
     );
     check(
@@ -175,6 +200,7 @@ fn human_lines() {
         sample().human(Colour::Never),
         slow.human(Colour::Never),
         steered().human(Colour::Never),
+        passed().human(Colour::Never),
         held_out().human(Colour::Never),
         bare().human(Colour::Never),
     ];
@@ -185,7 +211,8 @@ fn human_lines() {
         23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [cubic to bbr by policy]
             VCL_Log   tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0
             VCL_Error a\u{1b}[31m\nb
-        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [bundle 42: held out from 203.0.113.0/24, live-bbr/as-is]
+        23:00:00.123 200 pass       1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [hit-for-miss, backend east, xid 7, restarts 1] [bbr by policy]
+        23:00:00.123 200 hit        1.20MiB   850us  1.90ms  5.30Gbit/s bbr     120us    80us    10  98.8Mbit/s     2    1 127.0.0.1:50000       GET 127.0.0.1:8080/vod/sample/v0/1.m4s?a=%20 [bundle 42: held out from 203.0.113.0/24, live-bbr/as-is, refused: bbr3 is not there]
         23:00:00.123 504 error           0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\u{1b}[31m"\u{7f} [cut: client closed]
     "#]].assert_eq(&(lines.join("\n") + "\n"));
     expect![[r#""23:00:00.123 \u{1b}[31m504\u{1b}[0m \u{1b}[31merror    \u{1b}[0m       0B       -     0us      0bit/s -           -       -     -           -     -    - [2001:db8::1]:443     HEAD /live/a\\u{1b}[31m\"\\u{7f} \u{1b}[31m[cut: client closed]\u{1b}[0m""#]].assert_eq(&format!("{:?}", bare().human(Colour::Always)));
@@ -250,9 +277,9 @@ prop_compose! {
 prop_compose! {
     fn bundles()(
         (bundle, is_holdout) in any::<(u64, bool)>(),
-        (rule, experiment, arm) in any::<(Option<String>, Option<String>, Option<String>)>(),
+        (rule, experiment, arm, refused) in any::<[Option<String>; 4]>().prop_map(|[a, b, c, d]| (a, b, c, d)),
     ) -> Steered {
-        Steered { bundle, rule, is_holdout, experiment, arm }
+        Steered { bundle, rule, is_holdout, experiment, arm, refused }
     }
 }
 
@@ -272,16 +299,16 @@ prop_compose! {
         client in any::<SocketAddr>(),
         (method, host, path) in any::<(String, String, String)>(),
         (status, bytes, ttfb_us, duration_us) in any::<(u16, u64, Option<u64>, u64)>(),
-        cache in select(CacheResult::ALL),
+        (cache, detail, backend) in (select(CacheResult::ALL), any::<Option<String>>(), any::<Option<String>>()),
         protocol in select(Protocol::ALL),
         cut in of(select(Cut::ALL)),
         tcp in of(tcp_states()),
         steered in of(bundles()),
-        lines in lines(),
+        (xid, restarts, lines) in (any::<Option<u64>>(), any::<u32>(), lines()),
     ) -> ResponseRecord {
         ResponseRecord {
             time_unix_us: time_unix_ms * 1000, client: without_scope(client), method: Cow::Owned(method), host, path, status, bytes,
-            ttfb_us, duration_us, cache, protocol, cut, tcp, steered, lines,
+            ttfb_us, duration_us, cache, detail: detail.map(Cow::Owned), backend, protocol, cut, tcp, steered, xid, restarts, lines,
         }
     }
 }

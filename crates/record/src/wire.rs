@@ -68,6 +68,10 @@ struct WireRecord<'a> {
     #[serde(skip_deserializing)]
     goodput_bytes_per_s: u64,
     cache: CacheResult,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    detail: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    backend: Option<Cow<'a, str>>,
     protocol: Protocol,
     complete: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,6 +80,10 @@ struct WireRecord<'a> {
     tcp: Option<WireTcp<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     steered: Option<WireSteered<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    xid: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    restarts: u32,
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     lines: Vec<WireLine<'a>>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -104,6 +112,8 @@ struct WireSteered<'a> {
     experiment: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     arm: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    refused: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -141,11 +151,15 @@ impl Serialize for ResponseRecord {
             duration_us: self.duration_us,
             goodput_bytes_per_s: self.goodput_bytes_per_s(),
             cache: self.cache,
+            detail: self.detail.as_deref().map(Cow::Borrowed),
+            backend: self.backend.as_deref().map(Cow::Borrowed),
             protocol: self.protocol,
             complete: self.cut.is_none(),
             cut: self.cut,
             tcp: self.tcp.as_ref().map(WireTcp::from),
             steered: self.steered.as_ref().map(WireSteered::from),
+            xid: self.xid,
+            restarts: self.restarts,
             lines: self.lines.iter().map(WireLine::from).collect(),
             lines_lost: self.lines.lost(),
         }
@@ -173,10 +187,14 @@ impl<'de> Deserialize<'de> for ResponseRecord {
             ttfb_us: wire.ttfb_us,
             duration_us: wire.duration_us,
             cache: wire.cache,
+            detail: wire.detail.map(|detail| Cow::Owned(detail.into_owned())),
+            backend: wire.backend.map(Cow::into_owned),
             protocol: wire.protocol,
             cut: wire.cut,
             tcp: wire.tcp.map(TcpState::from),
             steered: wire.steered.map(Steered::from),
+            xid: wire.xid,
+            restarts: wire.restarts,
             lines: Lines::read(wire.lines.into_iter().map(Line::from).collect(), wire.lines_lost),
         })
     }
@@ -224,6 +242,7 @@ impl<'a> From<&'a Steered> for WireSteered<'a> {
             holdout: steered.is_holdout,
             experiment: steered.experiment.as_deref().map(Cow::Borrowed),
             arm: steered.arm.as_deref().map(Cow::Borrowed),
+            refused: steered.refused.as_deref().map(Cow::Borrowed),
         }
     }
 }
@@ -236,6 +255,7 @@ impl From<WireSteered<'_>> for Steered {
             is_holdout: wire.holdout,
             experiment: wire.experiment.map(Cow::into_owned),
             arm: wire.arm.map(Cow::into_owned),
+            refused: wire.refused.map(Cow::into_owned),
         }
     }
 }

@@ -50,7 +50,9 @@ fn one(file: &Path) -> anyhow::Result<String> {
     let name = file.display();
     let text = std::fs::read(file).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     if is_named("json") || text.trim_ascii_start().starts_with(b"{") {
-        return bundle::check(&name.to_string(), &text);
+        let (said, warnings) = bundle::check(&name.to_string(), &text)?;
+        eprint!("{warnings}");
+        return Ok(said);
     }
     roles::check(&Config::from_file(file)?)?;
     Ok("no fault found".to_owned())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use thalweg_edge::{Expression, ExpressionError};
+use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
 
 use crate::config::{Edge, Flags, IngestUrl, Origin, Value};
 use crate::log::{Query, reference};
@@ -162,7 +162,7 @@ regular expressions, ~ !~; obj.status and obj.age with == != < > <= >=. An age i
         admin: std::net::SocketAddr,
     },
 
-    /// List, load, use or discard the policies of a running edge
+    /// List, show, load, use or discard the policies of a running edge
     #[command(
         subcommand,
         after_help = "\
@@ -171,7 +171,9 @@ A request, and the fetch it causes, keep the policy that was in use when the req
 Examples:
   thalweg policy load evening live.vcl
   thalweg policy use evening
-  thalweg policy discard boot"
+  thalweg policy discard boot
+  thalweg policy load --use night vod.vcl    both at once
+  thalweg policy show evening                its files as they were loaded"
     )]
     Policy(PolicyCommand),
 
@@ -262,6 +264,11 @@ fn expression(text: &str) -> Result<String, ExpressionError> {
     Expression::parse(text).map(|_| text.to_owned())
 }
 
+/// The name of a policy, if it can be one.
+fn policy_name(text: &str) -> Result<String, LoadError> {
+    Policies::check_name(text).map(|()| text.to_owned())
+}
+
 /// What is done with the policies of a running edge.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum PolicyCommand {
@@ -271,9 +278,22 @@ pub(crate) enum PolicyCommand {
         #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
         admin: std::net::SocketAddr,
     },
+    /// Print a policy as it was loaded: each file under its name
+    Show {
+        /// The name
+        #[arg(value_parser = policy_name)]
+        name: String,
+        /// The edge's admin address
+        #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
+        admin: std::net::SocketAddr,
+    },
     /// Compile a file and keep it under a name; requests do not run through it yet
     Load {
-        /// The name
+        /// Have new requests run through it at once
+        #[arg(long = "use")]
+        use_it: bool,
+        /// The name: a letter, then letters, digits, _ and -
+        #[arg(value_parser = policy_name)]
         name: String,
         /// The file, as the edge can read it
         #[arg(value_name = "FILE.vcl")]

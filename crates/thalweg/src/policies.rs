@@ -1,6 +1,7 @@
 //! `thalweg policy`: the policies of a running edge, over its admin interface.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use anyhow::Context;
 use hyper::Request;
@@ -20,7 +21,11 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<()> {
             let answer = ask(admin, Request::get("/policies"), String::new())?;
             print_or_gone(&table(&answer));
         }
-        PolicyCommand::Load { name, file, admin } => {
+        PolicyCommand::Show { name, admin } => {
+            let answer = ask(admin, Request::get(format!("/policies/{name}")), String::new())?;
+            print_or_gone(&sources(&answer));
+        }
+        PolicyCommand::Load { use_it, name, file, admin } => {
             // The edge may have been started elsewhere.
             let file =
                 std::path::absolute(&file).with_context(|| format!("{} is no path", file.display()))?;
@@ -28,17 +33,34 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<()> {
             let answer = ask(admin, Request::post("/policies"), order.to_string())?;
             print_or_gone(answer["warnings"].as_str().unwrap_or_default());
             print_or_gone(&format!("{name} loaded\n"));
+            if use_it {
+                activate(admin, &name)?;
+            }
         }
-        PolicyCommand::Use { name, admin } => {
-            ask(admin, Request::post("/policies"), json!({ "use": name }).to_string())?;
-            print_or_gone(&format!("new requests run through {name}\n"));
-        }
+        PolicyCommand::Use { name, admin } => activate(admin, &name)?,
         PolicyCommand::Discard { name, admin } => {
             ask(admin, Request::post("/policies"), json!({ "discard": name }).to_string())?;
             print_or_gone(&format!("{name} discarded\n"));
         }
     }
     Ok(())
+}
+
+fn activate(admin: SocketAddr, name: &str) -> anyhow::Result<()> {
+    ask(admin, Request::post("/policies"), json!({ "use": name }).to_string())?;
+    print_or_gone(&format!("new requests run through {name}\n"));
+    Ok(())
+}
+
+/// Each file under a line of VCL's own comment that names it.
+fn sources(answer: &Value) -> String {
+    let mut text = String::new();
+    for file in answer["files"].as_array().into_iter().flatten() {
+        let word = |name: &str| file[name].as_str().unwrap_or_default();
+        writeln!(text, "// {}\n{}", word("name"), word("text").trim_end())
+            .expect("a String takes every write");
+    }
+    text
 }
 
 fn table(answer: &Value) -> String {

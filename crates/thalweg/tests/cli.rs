@@ -246,7 +246,7 @@ fn help_teaches() {
               purge        Take URLs or tags out of a running edge's cache
               ban          Take out of a running edge's cache all that an expression holds for
               bans         List the bans that a running edge has not tested everything against yet
-              policy       List, load, use or discard the policies of a running edge
+              policy       List, show, load, use or discard the policies of a running edge
               backends     List the backends of a running edge, or take one out or in
               completions  Print a completion script for a shell
               help         Print this message or the help of the given subcommand(s)
@@ -385,4 +385,30 @@ fn a_bundle_is_checked() {
             right.json: no fault found: bundle 1, rules: 1, experiments: 0
         "#]],
     );
+}
+
+#[test]
+fn a_bundle_that_asks_for_what_the_kernel_lacks_is_a_warning() {
+    let directory = Directory::new();
+    let check = |checksum: &str| {
+        let document = format!(
+            r#"{{"format": 1, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+                 "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "cubic", "holdout": 0.1, "reason": ""}}],
+                 "experiments": [{{"name": "live", "hosts": ["live.example"], "salt": "a", "unit": "client", "arms": [
+                    {{"name": "as-is", "share": 0.5}}, {{"name": "new", "share": 0.5, "congestion_control": "nosuch"}}]}}]}}"#
+        );
+        directory.write("a.json", &document);
+        let output = thalweg(&["check", "a.json"]).current_dir(directory.path()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (_, _, error) = check("");
+    let (status, out, error) = check(error.trim_end().rsplit_once(' ').unwrap().1);
+    assert_eq!(
+        (status, &*out),
+        (Some(0), "a.json: no fault found: bundle 1, rules: 1, experiments: 1\n"),
+        "{error}"
+    );
+    let warning = "a.json: warning: arm live/new: this kernel has no congestion control \"nosuch\"; it has ";
+    assert!(error.starts_with(warning) && error.lines().count() == 1, "{error}");
 }

@@ -4,12 +4,21 @@
 mod program;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use expect_test::expect;
+use rustix::process::Signal;
 
 use program::{Directory, Running, thalweg};
+
+/// How long what has to come may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A record as the edge writes it, told apart by its status.
 fn record(status: u16) -> String {
@@ -107,11 +116,11 @@ fn an_expression_says_which_records_are_shown() {
           tcpi.rt > 100ms
           ^^^^^^^
         fields:
-          time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp fetcherror lines_lost v
+          time client method host path status bytes ttfb duration goodput cache detail backend protocol
+          complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+          tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+          restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v
 
         For more information, try '--help'.
     "#]].assert_eq(&said);
@@ -149,11 +158,11 @@ fn the_help_of_the_log_teaches_expressions() {
         A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s
         MB/s.
         Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
-          time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp fetcherror lines_lost v
+          time client method host path status bytes ttfb duration goodput cache detail backend protocol
+          complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+          tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+          restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v
         lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl, timestamp and
         fetcherror are those of one tag. Any line may do. Capitals do not matter, and the columns that are
         printed are names too: CC == bbr.
@@ -170,4 +179,48 @@ fn no_edge_at_the_admin_address() {
     expect![[r#"
         thalweg: no edge answers at ADDR; --admin says where, or name a log file: Connection refused (os error 111)
     "#]].assert_eq(&said);
+}
+
+/// An edge that answers by itself, its own address and its admin's.
+fn answering(directory: &Directory, admin: &str) -> (Running, String, String) {
+    let text = "vcl 4.1;\nbackend b none;\nsub vcl_recv { return (synth(204)); }\n";
+    let policy = directory.write("a.vcl", text);
+    let flags = ["--listen", "127.0.0.1:0", "--admin", admin, "--policy", policy.to_str().unwrap()];
+    let mut edge = Running::start(thalweg(&[&["edge"][..], &flags].concat()));
+    let address = edge.listening("edge");
+    let admin = edge.listening("admin");
+    (edge, address, admin)
+}
+
+/// Asks for `path` until a record of it is among the lines: whether the log follows by then nobody says.
+fn ask_until_told(address: &str, path: &str, lines: &Receiver<String>) {
+    let begun = Instant::now();
+    loop {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        match lines.recv_timeout(LOOK_EVERY) {
+            Ok(line) if line.contains(&format!("\"path\":\"{path}\"")) => return,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                assert!(begun.elapsed() < PATIENCE, "no record of {path}");
+            }
+            Err(RecvTimeoutError::Disconnected) => panic!("the log has ended"),
+        }
+    }
+}
+
+#[test]
+fn an_edge_that_comes_back_is_followed_again() {
+    let directory = Directory::new();
+    let (edge, address, admin) = answering(&directory, "127.0.0.1:0");
+    let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
+    let lines = log.out_lines();
+    ask_until_told(&address, "/before", &lines);
+    edge.stop(Signal::TERM);
+    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
+    let (edge, address, _) = answering(&directory, &admin);
+    ask_until_told(&address, "/after", &lines);
+    edge.stop(Signal::TERM);
+    // Nothing else was said in between.
+    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
 }

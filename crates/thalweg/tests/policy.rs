@@ -3,6 +3,9 @@
 
 mod program;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use expect_test::{Expect, expect};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -230,4 +233,84 @@ fn a_warning_at_the_start_is_one_line_with_its_place() {
         let line = edge.err_line();
         assert!(line.contains(said) && line.contains(place), "{line}");
     }
+}
+
+/// An edge whose policy is `text`, and its admin address.
+fn edge(directory: &Directory, text: &str) -> (Running, String) {
+    let file = directory.write("boot.vcl", text);
+    let policy = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--policy", file.to_str().unwrap()];
+    let mut edge = Running::start(thalweg(&[&["edge"][..], &policy].concat()));
+    edge.listening("edge");
+    let admin = edge.listening("admin");
+    (edge, admin)
+}
+
+#[test]
+fn a_policy_is_shown_as_it_was_loaded_and_loaded_and_used_at_once() {
+    let directory = Directory::new();
+    let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
+    let main = directory.write("main.vcl", "vcl 4.1;\ninclude \"part.vcl\";\nbackend b none;\n\n");
+    let part = directory.write("part.vcl", "sub vcl_recv { return (synth(204)); }\n");
+    let ask = |args: &[&str]| {
+        let output = thalweg(&[&["policy"], args, &["--admin", &admin]].concat()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (status, out, error) = ask(&["load", "--use", "next-1_a", main.to_str().unwrap()]);
+    assert_eq!((status, &*out), (Some(0), "next-1_a loaded\nnew requests run through next-1_a\n"), "{error}");
+    // What has become of the files since does not count.
+    std::fs::remove_file(&part).unwrap();
+    let (status, out, error) = ask(&["show", "next-1_a"]);
+    let expected = format!(
+        "// {}\nvcl 4.1;\ninclude \"part.vcl\";\nbackend b none;\n// {}\nsub vcl_recv {{ return (synth(204)); }}\n",
+        main.display(),
+        part.display()
+    );
+    assert_eq!((status, out), (Some(0), expected), "{error}");
+    assert_eq!(
+        ask(&["show", "nosuch"]),
+        (Some(1), String::new(), "thalweg: there is no policy \"nosuch\"\n".into())
+    );
+    let (_, list, _) = ask(&["list"]);
+    let state = |name: &str| {
+        list.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .split_whitespace()
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!((state("next-1_a"), state("boot")), ("active".into(), "loaded".into()));
+}
+
+#[test]
+fn a_name_that_no_policy_may_have_is_refused_with_what_it_may_be() {
+    let directory = Directory::new();
+    let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
+    let may_be = "a letter, then letters, digits, _ and -, 64 at most";
+    for name in ["bad name", "", "1st", "a.b", "\u{e9}", &"a".repeat(65)] {
+        let output = thalweg(&["policy", "load", name, "a.vcl", "--admin", &admin]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("{name:?} cannot be a policy's name: that is {may_be}")), "{error}");
+        // The edge says the same to others.
+        let order = format!("{{\"load\":{name:?},\"path\":\"/a.vcl\"}}").replace("\\u{e9}", "\u{e9}");
+        let answer = post(&admin, &order);
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(may_be), "{answer}");
+    }
+}
+
+/// The answer to `order`, its head too.
+fn post(admin: &str, order: &str) -> String {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    let length = order.len();
+    write!(
+        stream,
+        "POST /policies HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{order}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

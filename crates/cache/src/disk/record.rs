@@ -12,6 +12,7 @@
 //!                                            7 surrogate lines of name and value, if there is one
 //!                                            8 purges    number, u64 stale since, if either is set
 //!                                            9 sliced    u64 bytes of the whole, if it is in slices
+//!                                           10 reason    text, if it is not that of the status
 //! ```
 //!
 //! Numbers are little endian. After the last section come zeros up to a multiple of [`HEADER_ALIGN`]; there the content
@@ -25,6 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use thalweg_http::Fields;
+use thalweg_http::status::unusual_reason;
 use thalweg_http::token::is_token;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
@@ -128,6 +130,7 @@ mod tag {
     pub(super) const SURROGATE: u16 = 7;
     pub(super) const PURGES: u16 = 8;
     pub(super) const SLICED: u16 = 9;
+    pub(super) const REASON: u16 = 10;
 }
 
 impl Record {
@@ -164,6 +167,9 @@ impl Record {
         }
         if let Some(length) = self.head.length.filter(|_| self.head.sliced) {
             section(&mut out, tag::SLICED, |out| out.extend_from_slice(&length.to_le_bytes()));
+        }
+        if let Some(reason) = &self.head.reason {
+            section(&mut out, tag::REASON, |out| out.extend_from_slice(reason.as_bytes()));
         }
         out.resize(out.len().next_multiple_of(HEADER_ALIGN), 0);
         if out.len() > HEADER_BYTES_MAX {
@@ -219,6 +225,7 @@ struct Parts<'a> {
     surrogate: Fields,
     position: Position,
     sliced: Option<u64>,
+    reason: Option<&'a str>,
 }
 
 impl<'a> Parts<'a> {
@@ -272,6 +279,10 @@ impl<'a> Parts<'a> {
                 self.position = position.ok_or(Fault::Malformed("purges"))?;
             }
             tag::SLICED => self.sliced = Some(cursor.u64().ok_or(Fault::Malformed("sliced"))?),
+            tag::REASON => {
+                let reason = str::from_utf8(cursor.rest());
+                self.reason = Some(reason.map_err(|_| Fault::Malformed("reason"))?);
+            }
             _ => return Err(Fault::Malformed("a section that is not known")),
         }
         if cursor.0.is_empty() { Ok(()) } else { Err(Fault::Malformed("length of a section")) }
@@ -285,8 +296,13 @@ impl<'a> Parts<'a> {
         if self.sliced.is_some() && content_bytes > 0 {
             return Err(Fault::Malformed("sliced"));
         }
+        let reason = self.reason.and_then(|text| unusual_reason(status, text));
+        if reason.as_deref() != self.reason {
+            return Err(Fault::Malformed("reason"));
+        }
         let head = Head {
             status,
+            reason,
             fields: self.fields,
             withheld: Fields::new(),
             surrogate: self.surrogate,
@@ -295,6 +311,7 @@ impl<'a> Parts<'a> {
             selection: Selection::from_lines(self.selection),
             private: None,
             sliced: self.sliced.is_some(),
+            is_error: false,
         };
         let key = self.key.ok_or(Fault::Malformed("key"))?.into();
         let (head, position) = (Arc::new(head), self.position);

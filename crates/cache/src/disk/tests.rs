@@ -118,6 +118,7 @@ fn head(length: usize, fields: &[(&str, &str)]) -> Head {
     let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     Head {
         status: 200,
+        reason: None,
         fields: fields.iter().copied().collect(),
         withheld: Fields::new(),
         surrogate: Fields::new(),
@@ -126,6 +127,7 @@ fn head(length: usize, fields: &[(&str, &str)]) -> Head {
         selection: Selection::default(),
         private: None,
         sliced: false,
+        is_error: false,
     }
 }
 

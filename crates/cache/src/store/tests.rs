@@ -34,7 +34,19 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     let selection = Selection::default();
     let surrogate = Fields::new();
     let (private, sliced) = (None, false);
-    Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced }
+    Head {
+        status: 200,
+        reason: None,
+        fields,
+        withheld,
+        surrogate,
+        length,
+        freshness,
+        selection,
+        private,
+        sliced,
+        is_error: false,
+    }
 }
 
 fn private(lasting: Lasting) -> Head {
@@ -92,6 +104,19 @@ fn rfc9111_4_4_what_is_invalidated_is_gone_also_what_is_being_fetched() {
     assert_eq!(reader.try_next(9).unwrap().unwrap().unwrap().len(), 1, "who caused the fetch has it");
     assert!(matches!(look_up(&cache, "c", 0), Lookup::Wait(..)), "the later fetch is the one awaited");
     assert_eq!(cache.stored(), 1);
+}
+
+#[test]
+fn a_reason_phrase_counts_among_the_index() {
+    let cache = Cache::new(8 * SLAB).unwrap();
+    let bytes = |key: &str, reason: Option<&str>| {
+        let before = cache.index_bytes();
+        let (mut fill, _reader) = miss(&cache, key);
+        fill.begin(Head { reason: reason.map(Into::into), ..head(60, Some(0)) }, 0);
+        fill.complete();
+        cache.index_bytes() - before
+    };
+    assert_eq!(bytes("a", Some("Quite Right")), bytes("b", None) + "Quite Right".len());
 }
 
 #[test]

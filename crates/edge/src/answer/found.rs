@@ -28,11 +28,9 @@ pub(crate) struct Found {
     pub(super) forwarded: Option<Forwarded>,
 }
 
-/// What a policy has made of a head beside its status and fields.
+/// What a policy has made of a head, beside what is in it.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// The reason phrase, if it is not that of the status.
-    pub(crate) reason: Option<String>,
     /// The connection ends with the response.
     pub(crate) closes: bool,
     /// The head as it was.
@@ -102,8 +100,14 @@ impl Found {
         Self { forwarded, ..Self::stored(stored, CacheResult::Join) }
     }
 
-    pub(super) fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, forwarded: Forwarded) -> Self {
-        let cache = if head.private.is_some() { CacheResult::Pass } else { CacheResult::Miss };
+    pub(super) fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, mut forwarded: Forwarded) -> Self {
+        let cache = match head.private {
+            _ if head.is_error => CacheResult::Error,
+            Some(_) => CacheResult::Pass,
+            None => CacheResult::Miss,
+        };
+        // It is not what a backend has answered with.
+        forwarded.status = forwarded.status.filter(|_| !head.is_error);
         let (freshness, content) = (head.freshness, Content::Fill(content));
         Self {
             head,
@@ -149,8 +153,14 @@ impl Found {
             stored: forwarded.is_some_and(|forwarded| forwarded.stored),
             collapsed: forwarded.is_some_and(|forwarded| forwarded.collapsed),
             key: None,
-            detail: self.head.private.map(|private| private.reason),
+            detail: self.detail(),
         }
+    }
+
+    /// Why it is for one client alone, or no response, in a word.
+    pub(crate) fn detail(&self) -> Option<&'static str> {
+        let private = self.head.private.map(|private| private.reason);
+        if self.head.is_error { Some("backend-error") } else { private }
     }
 
     /// How long it may be reused.

@@ -41,6 +41,11 @@ impl Connection {
         self.backend.id
     }
 
+    /// The backend itself.
+    pub(crate) fn peer(&self) -> &Arc<Backend> {
+        &self.backend
+    }
+
     /// The backend gave the head of a response.
     pub(crate) fn answered(&self) {
         self.backend.avoid_until_ms.store(0, Relaxed);

@@ -17,7 +17,7 @@ use crate::sent::Sent;
 pub(super) struct Own {
     pub(super) status: u16,
     /// If it is not that of the status.
-    pub(super) reason: Option<String>,
+    pub(super) reason: Option<Box<str>>,
     pub(super) fields: Fields,
     /// A policy has made them: they are all that the client is told.
     pub(super) is_told: bool,
@@ -51,6 +51,7 @@ impl Connection {
 
     pub(super) async fn send_own(&self, own: Own, next: Next, out: &mut Vec<u8>) -> Sent {
         let Own { status, reason, fields, is_told, content, cache_status } = own;
+        let detail = cache_status.as_ref().and_then(|status| status.detail);
         let has_content = self.request.method != Method::Head && !status::is_bodyless(status);
         let head = ReplyHead {
             status,
@@ -79,6 +80,7 @@ impl Connection {
         Sent {
             status,
             cache: CacheResult::Error,
+            detail,
             bytes: if has_content && cut.is_none() { content.len() as u64 } else { 0 },
             first_byte: sender.first_byte(),
             next: if cut.is_none() { next } else { Next::Close },

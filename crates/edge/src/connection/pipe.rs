@@ -81,7 +81,10 @@ impl Connection {
             None => Err(Failure::Backend("no backend is healthy".into())),
         };
         let mut connection = match connected {
-            Ok(connection) => connection,
+            Ok(connection) => {
+                transaction.tell_backend(connection.peer());
+                connection
+            }
             Err(failure) => {
                 let refusal = Refusal::failed(&failure, Forward::Bypass);
                 return self.instead(transaction, refusal.into(), Next::Close, out).await;
@@ -97,7 +100,7 @@ impl Connection {
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         }
         let (cache, bytes) = (CacheResult::Pipe, progress.from_backend.load(Relaxed));
-        Turn::Sent(Sent { status: 200, cache, bytes, first_byte: None, cut, next: Next::Close })
+        Turn::Sent(Sent { status: 200, cache, detail: None, bytes, first_byte: None, cut, next: Next::Close })
     }
 
     /// The request as `vcl_pipe` gets it.

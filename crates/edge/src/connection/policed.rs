@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thalweg_cache::{Failure, Head};
 use thalweg_http::cache_status::Forward;
-use thalweg_http::{Fields, Framing, ResponseHead, Version, date, framing};
+use thalweg_http::{Fields, Framing, ResponseHead, Version, date, framing, status};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 use thalweg_policy::task::Session;
@@ -25,7 +25,7 @@ use super::{Connection, Next, is_read};
 use crate::CACHE_NAME;
 use crate::answer::{Ask, Found, Policed, Refusal, Told, answer, pass};
 use crate::now_ms;
-use crate::policy::{Heads, Instead, Loaded, Transaction};
+use crate::policy::{Heads, Instead, Loaded, Transaction, shown};
 use crate::purge::Order;
 use crate::reply::{Part, part};
 use crate::sent::Sent;
@@ -63,8 +63,9 @@ impl Connection {
                 }
             }
         };
-        let (received, session, steering, lines) = transaction.end();
-        (self.request, self.session, self.steering, self.lines) = (received, Some(session), steering, lines);
+        let (received, session, steering, noted) = transaction.end();
+        (self.request, self.session, self.steering, self.noted) =
+            (received, Some(session), steering, Some(noted));
         sent
     }
 
@@ -208,15 +209,11 @@ impl Connection {
             return Ok(());
         }
         transaction.delivers(found.freshness(), found.head.private.is_some());
-        let obj = ResponseHead {
-            status: found.head.status,
-            version: Version::Http11,
-            fields: found.head.fields.clone(),
-        };
-        let mut resp = shown(found);
+        let obj = shown(&found.head);
+        let mut resp = told(found);
         let heads = Heads { obj: Some(&obj), resp: Some(&mut resp), ..Heads::default() };
         match self.run(transaction, Sub::Deliver, heads) {
-            Action::Deliver => found.tell(resp, transaction.client.reason.take()),
+            Action::Deliver => found.tell(resp),
             action => return Err(Instead::Action(action)),
         }
         Ok(())
@@ -247,11 +244,11 @@ impl Connection {
         after: Next,
         out: &mut Vec<u8>,
     ) -> Turn {
-        let mut resp = ResponseHead { status, version: Version::Http11, fields: Fields::new() };
+        let reason =
+            reason.and_then(|text| status::unusual_reason(status % 1000, &String::from_utf8_lossy(&text)));
+        let mut resp = ResponseHead { status, reason, ..ResponseHead::default() };
         resp.fields.push("Date", date::format(now_ms() / 1000));
-        let client = &mut transaction.client;
-        client.reason = reason.map(|text| String::from_utf8_lossy(&text).into_owned());
-        client.body = None;
+        transaction.client.body = None;
         let heads = Heads { resp: Some(&mut resp), ..Heads::default() };
         match self.run(transaction, Sub::Synth, heads) {
             Action::Deliver => {}
@@ -263,7 +260,7 @@ impl Connection {
         resp.fields.remove_hop_by_hop();
         let own = Own {
             status: resp.status % 1000,
-            reason: transaction.client.reason.take(),
+            reason: resp.reason,
             fields: resp.fields,
             is_told: true,
             content: transaction.client.body.take().unwrap_or_default(),
@@ -275,9 +272,10 @@ impl Connection {
 }
 
 /// What was found, as the client would get all of it.
-fn shown(found: &Found) -> ResponseHead {
+fn told(found: &Found) -> ResponseHead {
     let now_ms = now_ms();
-    let mut fields = found.head.fields.clone();
+    let mut resp = shown(&found.head);
+    let fields = &mut resp.fields;
     if found.own {
         for (name, value) in found.head.withheld.iter() {
             fields.push(name, value);
@@ -286,19 +284,20 @@ fn shown(found: &Found) -> ResponseHead {
     if let Some(age_s) = found.age_s(now_ms) {
         fields.push_number("Age", age_s);
     }
-    found.status(now_ms).append_to(CACHE_NAME, &mut fields);
-    ResponseHead { status: found.head.status, version: Version::Http11, fields }
+    found.status(now_ms).append_to(CACHE_NAME, fields);
+    resp
 }
 
 impl Found {
     /// What the policy has made of the head: all that the client is told of it.
-    fn tell(&mut self, resp: ResponseHead, reason: Option<String>) {
-        let ResponseHead { status, mut fields, .. } = resp;
+    fn tell(&mut self, resp: ResponseHead) {
+        let ResponseHead { status, reason, mut fields, .. } = resp;
         let closes = !framing::keep_alive(Version::Http11, &fields);
         fields.remove("content-length");
         fields.remove_hop_by_hop();
-        let head = Head { status: status % 1000, fields, withheld: Fields::new(), ..Head::clone(&self.head) };
+        let withheld = Fields::new();
+        let head = Head { status: status % 1000, reason, fields, withheld, ..Head::clone(&self.head) };
         let before = std::mem::replace(&mut self.head, Arc::new(head));
-        self.told = Some(Told { reason, closes, before });
+        self.told = Some(Told { closes, before });
     }
 }

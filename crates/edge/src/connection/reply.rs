@@ -110,7 +110,8 @@ impl Connection {
         let next = if delimited == Delimited::Close || closes { Next::Close } else { after };
         self.write_head(&found, &selected, (delimited, next), out);
         let (status, content) = (selected.status, selected.content);
-        let mut sent = Sent { status, cache: found.cache, bytes: 0, first_byte: None, cut: None, next };
+        let (cache, detail) = (found.cache, found.detail());
+        let mut sent = Sent { status, cache, detail, bytes: 0, first_byte: None, cut: None, next };
         if delimited == Delimited::Close {
             self.set_reset_on_close(true);
         }
@@ -158,9 +159,7 @@ impl Connection {
         let told = found.told.as_ref();
         let head = ReplyHead {
             status: selected.status,
-            reason: told
-                .and_then(|told| told.reason.as_deref())
-                .filter(|_| selected.status == found.head.status),
+            reason: found.head.reason.as_deref().filter(|_| selected.status == found.head.status),
             fields: selected.fields.as_ref().unwrap_or(&found.head.fields),
             is_told: told.is_some(),
             own: found.own.then_some(&found.head.withheld),

@@ -1,4 +1,4 @@
-//! The head that is kept: of a response as it came, and of one that a 304 or a HEAD says something new of.
+//! The head that is kept of a response: judged by its fields, or brought up to date by what a later one says.
 
 use std::sync::Arc;
 
@@ -22,13 +22,14 @@ pub(super) fn take_head(request: &Request, exchange: &Exchange, rules: &Rules, a
     let length = framing::content_length(&fields).ok().flatten();
     fields.remove_hop_by_hop();
     fields.remove("content-length");
-    let mut status = exchange.head.status;
+    let (mut status, mut reason) = (exchange.head.status, exchange.head.reason.clone());
     if request.slice.is_some() && status == 206 {
         // What is kept is the head of the whole.
-        status = 200;
+        (status, reason) = (200, None);
         fields.remove("content-range");
     }
     let mut head = head_of(&request.head, status, fields, length, rules, asked_ms);
+    head.reason = reason;
     if request.verbatim {
         head.private = Some(Private { reason: "pass", lasting: Lasting::No });
     }
@@ -70,7 +71,20 @@ pub(super) fn head_of(
         }
         withheld.clear();
     }
-    Head { status, fields, withheld, surrogate, length, freshness, selection, private, sliced: false }
+    let (reason, sliced, is_error) = (None, false, false);
+    Head {
+        status,
+        reason,
+        fields,
+        withheld,
+        surrogate,
+        length,
+        freshness,
+        selection,
+        private,
+        sliced,
+        is_error,
+    }
 }
 
 /// What the response to a HEAD says of what is stored: with the same validators and length it brings that up to date,
@@ -125,5 +139,5 @@ pub(super) fn brought_up_to_date(
         fields.push(name, value);
     }
     let head = head_of(request, stored.status, fields, stored.length, rules, asked_ms);
-    Head { sliced: stored.sliced, ..head }
+    Head { sliced: stored.sliced, reason: stored.reason.clone(), ..head }
 }

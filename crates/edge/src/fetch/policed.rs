@@ -10,7 +10,7 @@ use bytes::Bytes;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::tags::{SURROGATE_KEY, has_too_many_tags};
 use thalweg_cache::{Failure, Fill, Head, Lasting, Private, Stored};
-use thalweg_http::{Fields, Method, ResponseHead, Version, date, framing, status};
+use thalweg_http::{Method, ResponseHead, date, framing, status};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 
@@ -18,7 +18,7 @@ use super::head::{brought_up_to_date, head_of};
 use super::{Request, invalidate, is_about_another, is_unasked, keep, start};
 use crate::exchange::Exchange;
 use crate::now_ms;
-use crate::policy::Fetching;
+use crate::policy::{Fetching, shown};
 use crate::worker::Worker;
 
 /// Lifetime, grace and keep that an error begins with for which others wait, in seconds, as Varnish has them.
@@ -99,7 +99,10 @@ async fn attempt(
         started = start(worker, request, client).await;
     }
     let exchange = match started {
-        Ok(exchange) => exchange,
+        Ok(exchange) => {
+            policy.tell_backend(exchange.peer());
+            exchange
+        }
         Err(failure) => {
             let failed = failed(policy, failure.to_string());
             return make(worker, fill, request, policy, failed);
@@ -195,7 +198,7 @@ fn as_it_came(
     let rules = &worker.config().rules;
     if let Some(stale) = asked_about(request, head.status) {
         let head = brought_up_to_date(&request.head, &stale.head, &head.fields, rules, asked_ms);
-        return (response(&head), head.freshness, stale.head.length);
+        return (shown_to_backend(&head), head.freshness, stale.head.length);
     }
     let length = match request.head.method {
         // The policy has made it a HEAD: there is no content, whatever it would have been.
@@ -205,7 +208,7 @@ fn as_it_came(
     let mut beresp = head.clone();
     if request.is_slice() && beresp.status == 206 {
         // What is kept is the head of the whole.
-        beresp.status = 200;
+        (beresp.status, beresp.reason) = (200, None);
         beresp.fields.remove("content-range");
     }
     beresp.fields.remove_hop_by_hop();
@@ -222,7 +225,9 @@ fn make(
     (status, reason): (u16, Option<Vec<u8>>),
 ) -> Brought {
     let now_ms = now_ms();
-    let mut beresp = ResponseHead { status, version: Version::Http11, fields: Fields::new() };
+    let reason =
+        reason.and_then(|text| status::unusual_reason(status % 1000, &String::from_utf8_lossy(&text)));
+    let mut beresp = ResponseHead { status, reason, ..ResponseHead::default() };
     beresp.fields.push("Date", date::format(now_ms / 1000));
     // Who waits for it gets it too, as on Varnish: else each would try the backend by itself, all at once.
     // Not in place of what is stale: that has its grace, and its validator.
@@ -231,8 +236,6 @@ fn make(
     (fetch.ttl_s, fetch.grace_s, fetch.keep_s) = if is_awaited { AWAITED_ERROR_S } else { (0.0, 0.0, 0.0) };
     fetch.age_s = 0.0;
     (fetch.uncacheable, fetch.was_304, fetch.body) = (fetch.is_pass, false, None);
-    let reason = reason.map(|text| String::from_utf8_lossy(&text).into_owned());
-    fetch.reason = Some(reason.unwrap_or_else(|| status::reason(status).to_owned()));
     match policy.run(Sub::BackendError, &mut request.head, Some(&mut beresp), worker.cache()) {
         Action::Deliver => {}
         Action::Retry => return Brought::Again,
@@ -243,7 +246,7 @@ fn make(
     let lifetime_ms = ms(policy.fetch.ttl_s);
     let freshness = Freshness { lifetime_ms, born_ms: now_ms, ..Freshness::default() };
     let head = head_to_keep(worker, request, policy, beresp, (length, freshness), (now_ms, false));
-    Brought::Made(head, content)
+    Brought::Made(Head { is_error: true, ..head }, content)
 }
 
 /// The head to keep, with what the policy has said of it.
@@ -255,10 +258,11 @@ fn head_to_keep(
     (length, freshness): (Option<u64>, Freshness),
     (asked_ms, is_hit_for_pass): (u64, bool),
 ) -> Head {
-    let ResponseHead { status, mut fields, .. } = beresp;
+    let ResponseHead { status, reason, mut fields, .. } = beresp;
     fields.remove("content-length");
     let rules = &worker.config().rules;
     let mut head = head_of(&request.head, status, fields, length, rules, asked_ms);
+    head.reason = reason;
     for (name, value) in std::mem::take(&mut head.withheld).iter() {
         head.fields.push(name, value);
     }
@@ -274,7 +278,8 @@ fn head_to_keep(
     };
     let until_ms = |lasts_s: f64| now_ms().saturating_add(ms(lasts_s));
     head.private = if fetch.is_pass {
-        Some(Private { reason: "pass", lasting: Lasting::No })
+        let reason = if fetch.is_hitpass { "hit-for-pass" } else { "pass" };
+        Some(Private { reason, lasting: Lasting::No })
     } else if fetch.uncacheable {
         let lasting = match is_hit_for_pass {
             _ if fetch.ttl_s <= 0.0 => Lasting::No,
@@ -284,7 +289,8 @@ fn head_to_keep(
                 until_ms: until_ms(fetch.ttl_s + fetch.grace_s.max(0.0) + fetch.keep_s.max(0.0)),
             },
         };
-        Some(Private { reason: "policy", lasting })
+        let reason = if fetch.is_hitmiss { "hit-for-miss" } else { "policy" };
+        Some(Private { reason, lasting })
     } else if request.head.method != Method::Get && !fetch.was_304 {
         // The next request for it may be for what this method does not bring.
         Some(Private { reason: "method", lasting: Lasting::No })
@@ -311,11 +317,11 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
 
-/// A stored head as a response: with the fields that are for this cache.
-fn response(head: &Head) -> ResponseHead {
-    let mut fields = head.fields.clone();
+/// A stored head as `vcl_backend_response` sees it: with the fields that are for this cache.
+fn shown_to_backend(head: &Head) -> ResponseHead {
+    let mut beresp = shown(head);
     for (_, value) in head.surrogate.iter() {
-        fields.push(SURROGATE_KEY, value);
+        beresp.fields.push(SURROGATE_KEY, value);
     }
-    ResponseHead { status: head.status, version: Version::Http11, fields }
+    beresp
 }

@@ -11,10 +11,10 @@ use thalweg_policy::{Sub, Task};
 
 use super::host::Process;
 use super::socket::NoConnection;
-use super::transaction::{Lines, lock};
+use super::transaction::{SharedNotes, lock};
 use super::{Loaded, settled};
-use crate::backend::{Ends, Route, Target, duration};
-use crate::now_ms;
+use crate::backend::{self, Ends, Route, Target, duration};
+use crate::{now_ms, now_s};
 
 /// Retries of one fetch, as Varnish has it.
 const RETRIES_MAX: u32 = 4;
@@ -28,7 +28,7 @@ pub(crate) struct Fetching {
     session: Box<Session>,
     /// The request to the backend before `vcl_backend_fetch` had it.
     original: Option<RequestHead>,
-    lines: Lines,
+    notes: SharedNotes,
     /// What modules keep; of `vcl_pipe` it is that of the client's side.
     pub(super) kept: Kept,
     workspace: Workspace,
@@ -46,7 +46,7 @@ impl Fetching {
         loaded: Arc<Loaded>,
         client: Client,
         session: Box<Session>,
-        lines: Lines,
+        notes: SharedNotes,
         is_pass: bool,
     ) -> Self {
         let fetch = Fetch {
@@ -54,13 +54,13 @@ impl Fetching {
             is_pass,
             is_hitmiss: client.is_hitmiss,
             is_hitpass: client.is_hitpass,
-            time_s: now_ms() as f64 / 1e3,
+            time_s: now_s(),
             xid: client.xid,
             ..Fetch::default()
         };
         let random = now_ms() ^ client.xid.rotate_left(33);
         let (kept, workspace) = (Kept::default(), Workspace::default());
-        Self { loaded, fetch, client, session, original: None, lines, kept, workspace, random }
+        Self { loaded, fetch, client, session, original: None, notes, kept, workspace, random }
     }
 
     /// Nobody waits for it.
@@ -71,7 +71,14 @@ impl Fetching {
 
     /// Logs why the fetch has failed.
     pub(crate) fn tell_failure(&self, text: String) {
-        lock(&self.lines).push(Line { tag: Tag::FetchError, text });
+        lock(&self.notes).lines.push(Line { tag: Tag::FetchError, text });
+    }
+
+    /// Notes who was asked, unless the client does not wait for it.
+    pub(crate) fn tell_backend(&self, backend: &Arc<backend::Backend>) {
+        if !self.fetch.is_bgfetch {
+            lock(&self.notes).backend = Some(backend.clone());
+        }
     }
 
     /// Counts a retry, unless it is one too many.
@@ -93,7 +100,9 @@ impl Fetching {
                 let index =
                     self.with_task(bereq, None, cache, |task| loaded.program.resolve(backend, task))?;
                 self.fetch.answered = Backend::Declared(index);
-                Target::One(loaded.backends.get(index)?.clone())
+                let backend = loaded.backends.get(index)?;
+                self.tell_backend(backend);
+                Target::One(backend.clone())
             }
         };
         let Fetch { connect_timeout_s, first_byte_timeout_s, between_bytes_timeout_s, .. } = self.fetch;
@@ -132,9 +141,9 @@ impl Fetching {
         cache: &Arc<Cache>,
         work: impl FnOnce(&mut Task<'_>) -> T,
     ) -> T {
-        let Self { loaded, fetch, client, session, original, lines, kept, workspace, random } = self;
+        let Self { loaded, fetch, client, session, original, notes, kept, workspace, random } = self;
         work(&mut Task {
-            now_s: now_ms() as f64 / 1e3,
+            now_s: now_s(),
             original: original.as_ref(),
             req: None,
             bereq: Some(bereq),
@@ -147,7 +156,7 @@ impl Fetching {
             session,
             connection: &mut NoConnection,
             host: &Process { cache, loaded, bundles: None },
-            log: &mut lock(lines),
+            log: &mut lock(notes).lines,
             kept,
             workspace,
             random,

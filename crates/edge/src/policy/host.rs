@@ -13,7 +13,7 @@ use thalweg_policy::task::{Geo, Host, Storage};
 
 use super::Loaded;
 use crate::bundle::Bundles;
-use crate::now_ms;
+use crate::{now_ms, now_s};
 
 /// Bytes of a file that a policy reads.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -29,6 +29,10 @@ pub(super) struct Process<'a> {
 }
 
 impl Host for Process<'_> {
+    fn now_s(&self) -> Option<f64> {
+        Some(now_s())
+    }
+
     fn is_healthy(&self, backend: u32) -> bool {
         self.loaded.backends.is_healthy(backend)
     }

@@ -15,10 +15,13 @@ use thalweg_policy::{Action, File, Known, Program, Report, Sub, Task};
 use super::geo::{GeoError, GeoFiles, Geography};
 use super::socket::NoConnection;
 use crate::backend::{Backends, PolicyBackends};
-use crate::now_ms;
+use crate::{now_ms, now_s};
 
 /// Policies that are loaded at a time.
 const LOADED_MAX: usize = 100;
+
+/// Bytes of a policy's name.
+const NAME_BYTES_MAX: usize = 64;
 
 /// A policy that was compiled and has begun.
 #[derive(Debug)]
@@ -67,6 +70,8 @@ pub struct Told {
 /// Why a policy was not loaded, used or discarded.
 #[derive(Debug)]
 pub enum LoadError {
+    /// This is no name.
+    Name(String),
     /// The file cannot be read.
     Read(PathBuf, io::Error),
     /// The faults in it.
@@ -92,6 +97,10 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Name(name) => write!(
+                f,
+                "{name:?} cannot be a policy's name: that is a letter, then letters, digits, _ and -, {NAME_BYTES_MAX} at most"
+            ),
             Self::Read(path, error) => write!(f, "cannot read the policy {}: {error}", path.display()),
             Self::Faults(report) => report.fmt(f),
             Self::Init(reason) => write!(f, "vcl_init failed: {reason}"),
@@ -190,7 +199,7 @@ impl Drop for Loaded {
 fn outside_of_requests<T>(sub: Sub, work: impl FnOnce(&mut Task<'_>) -> T) -> T {
     let mut log = Vec::new();
     let result = work(&mut Task {
-        now_s: now_ms() as f64 / 1e3,
+        now_s: now_s(),
         original: None,
         req: None,
         bereq: None,
@@ -229,12 +238,25 @@ impl Policies {
         self.all().get(name).cloned()
     }
 
+    /// Whether a policy may have this name: `return (vcl(NAME))` has to be able to name it.
+    ///
+    /// # Errors
+    /// What a name may be.
+    pub fn check_name(name: &str) -> Result<(), LoadError> {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        let is_name = name.len() <= NAME_BYTES_MAX
+            && name.starts_with(|first: char| first.is_ascii_alphabetic())
+            && name.bytes().all(is_of_name);
+        if is_name { Ok(()) } else { Err(LoadError::Name(name.into())) }
+    }
+
     /// Compiles a policy and looks its backends up, so that requests can run through it; they do not yet. With the
     /// warnings.
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
     pub async fn load(&self, name: &str, path: &Path) -> Result<Report, LoadError> {
+        Self::check_name(name)?;
         let labels: Vec<_> = self.all().keys().cloned().collect();
         let (path, geo) = (path.to_owned(), self.geo.clone());
         let compiled =
@@ -304,6 +326,17 @@ impl Policies {
         // Workers wait for the list: `vcl_fini` and what else its end takes comes after.
         drop(all);
         removed.map(drop).ok_or_else(|| LoadError::Unknown(name.into()))
+    }
+
+    /// The files of a policy as they were when it was loaded: name and text, the main one first, the built-in one not among
+    /// them.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn sources(&self, name: &str) -> Result<Vec<(String, String)>, LoadError> {
+        let loaded = self.labelled(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
+        let files = loaded.program.files().iter();
+        Ok(files.map(|file| (file.name.clone(), file.text.clone())).collect())
     }
 
     /// All that are loaded, by name.

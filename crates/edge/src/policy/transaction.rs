@@ -4,8 +4,8 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_cache::Stored;
 use thalweg_cache::freshness::Freshness;
+use thalweg_cache::{Head, Stored};
 use thalweg_http::{RequestHead, ResponseHead, Version};
 use thalweg_policy::step::Action;
 use thalweg_policy::task::{Backend, Client, Fetch, Kept, Line, Object, Session, Tag, Workspace};
@@ -15,11 +15,11 @@ use tokio::net::TcpStream;
 use super::host::Process;
 use super::{Fetching, Loaded, settled};
 use crate::answer::Refusal;
-use crate::backend::Route;
-use crate::now_ms;
+use crate::backend::{self, Route};
 use crate::request::write_key;
 use crate::steering::{Response, Socket, Steering};
 use crate::worker::Worker;
+use crate::{now_ms, now_s};
 
 /// Restarts of one request, as Varnish has it.
 const RESTARTS_MAX: u32 = 4;
@@ -40,11 +40,28 @@ impl From<Refusal> for Instead {
     }
 }
 
-/// Lines of a request and of the fetches it causes, in the order in which they were logged.
-pub(super) type Lines = Arc<Mutex<Vec<Line>>>;
+/// What a request and the fetches it causes leave for its record.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// In the order in which they were logged.
+    pub(crate) lines: Vec<Line>,
+    /// The last one that was asked.
+    pub(crate) backend: Option<Arc<backend::Backend>>,
+}
 
-pub(super) fn lock(lines: &Lines) -> MutexGuard<'_, Vec<Line>> {
-    lines.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) type SharedNotes = Arc<Mutex<Notes>>;
+
+pub(super) fn lock(notes: &SharedNotes) -> MutexGuard<'_, Notes> {
+    notes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a request's record has of the policy that it ran through.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    /// `req.xid`.
+    pub(crate) xid: u64,
+    pub(crate) restarts: u32,
+    pub(crate) notes: Notes,
 }
 
 /// The messages of a step beside the request.
@@ -67,7 +84,7 @@ pub(crate) struct Transaction {
     object: Object,
     session: Box<Session>,
     steering: Steering,
-    lines: Lines,
+    notes: SharedNotes,
     kept: Kept,
     workspace: Workspace,
     random: u64,
@@ -87,8 +104,7 @@ impl Transaction {
         (session, steering): (Box<Session>, Steering),
         xid: u64,
     ) -> Self {
-        let now_s = now_ms() as f64 / 1e3;
-        let client = Client { time_s: now_s, xid, backend_hint: hint(&loaded), ..Client::default() };
+        let client = Client { time_s: now_s(), xid, backend_hint: hint(&loaded), ..Client::default() };
         Self {
             loaded,
             req: received.clone(),
@@ -98,23 +114,30 @@ impl Transaction {
             object: Object::default(),
             session,
             steering,
-            lines: Lines::default(),
+            notes: SharedNotes::default(),
             kept: Kept::default(),
             workspace: Workspace::default(),
             random: now_ms() ^ xid.rotate_left(32),
         }
     }
 
-    /// The request as it came, the connection's part, and what was logged.
-    pub(crate) fn end(self) -> (RequestHead, Box<Session>, Steering, Vec<Line>) {
-        let lines = std::mem::take(&mut *lock(&self.lines));
-        (self.received, self.session, self.steering, lines)
+    /// The request as it came, the connection's part, and what goes into the record.
+    pub(crate) fn end(self) -> (RequestHead, Box<Session>, Steering, Box<Noted>) {
+        let Client { xid, restarts, .. } = self.client;
+        let notes = std::mem::take(&mut *lock(&self.notes));
+        (self.received, self.session, self.steering, Box::new(Noted { xid, restarts, notes }))
+    }
+
+    /// Notes who was asked.
+    pub(crate) fn tell_backend(&self, backend: &Arc<backend::Backend>) {
+        lock(&self.notes).backend = Some(backend.clone());
     }
 
     /// Goes on in another policy, as if the request had come there: its backends are others.
     pub(crate) fn enter(&mut self, loaded: Arc<Loaded>) {
-        let Client { restarts, xid, time_s, .. } = self.client;
-        self.client = Client { restarts, xid, time_s, backend_hint: hint(&loaded), ..Client::default() };
+        let Client { restarts, xid, time_s, timestamp_s, .. } = self.client;
+        let backend_hint = hint(&loaded);
+        self.client = Client { restarts, xid, time_s, timestamp_s, backend_hint, ..Client::default() };
         self.req.clone_from(&self.received);
         // What modules keep is by objects of the policy left.
         self.kept = Kept::default();
@@ -137,7 +160,7 @@ impl Transaction {
             object,
             session,
             steering,
-            lines,
+            notes,
             kept,
             workspace,
             random,
@@ -145,7 +168,7 @@ impl Transaction {
         let result = loaded.program.run(
             sub,
             &mut Task {
-                now_s: now_ms() as f64 / 1e3,
+                now_s: now_s(),
                 original: heads.bereq.is_none().then_some(received),
                 req: Some(req),
                 bereq: heads.bereq,
@@ -158,7 +181,7 @@ impl Transaction {
                 session,
                 connection: &mut Socket { stream, steering, common: worker.steering() },
                 host: &Process { cache: worker.cache(), loaded, bundles: Some(worker.bundles()) },
-                log: &mut lock(lines),
+                log: &mut lock(notes).lines,
                 kept,
                 workspace,
                 random,
@@ -185,11 +208,7 @@ impl Transaction {
         if !self.says(Sub::Hit) {
             return Action::Deliver;
         }
-        let obj = ResponseHead {
-            status: stored.head.status,
-            version: Version::Http11,
-            fields: stored.head.fields.clone(),
-        };
+        let obj = shown(&stored.head);
         self.run(Sub::Hit, Heads { obj: Some(&obj), ..Heads::default() }, stream, worker)
     }
 
@@ -219,13 +238,13 @@ impl Transaction {
         let client = &mut self.client;
         client.restarts += 1;
         client.hash_data.clear();
-        (client.reason, client.body, client.filters) = (None, None, None);
+        (client.body, client.filters) = (None, None);
         (client.is_hitmiss, client.is_hitpass) = (false, false);
         let restarts = client.restarts;
         self.object = Object::default();
         if restarts > RESTARTS_MAX {
             let text = format!("more than {RESTARTS_MAX} restarts");
-            lock(&self.lines).push(Line { tag: Tag::Error, text });
+            lock(&self.notes).lines.push(Line { tag: Tag::Error, text });
         }
         restarts <= RESTARTS_MAX
     }
@@ -260,7 +279,7 @@ impl Transaction {
             self.loaded.clone(),
             client,
             self.session.clone(),
-            self.lines.clone(),
+            self.notes.clone(),
             is_pass,
         ))
     }
@@ -288,6 +307,16 @@ impl Transaction {
                 _ => key.push_str(&format!("%{byte:02x}")),
             }
         }
+    }
+}
+
+/// A stored head as a policy reads it.
+pub(crate) fn shown(head: &Head) -> ResponseHead {
+    ResponseHead {
+        status: head.status,
+        version: Version::Http11,
+        reason: head.reason.clone(),
+        fields: head.fields.clone(),
     }
 }
 

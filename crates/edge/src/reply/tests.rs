@@ -26,7 +26,19 @@ fn head(length: Option<u64>) -> Head {
     let freshness = Freshness { lifetime_ms: 60_000, ..Freshness::default() };
     let (withheld, selection) = (Fields::new(), Selection::default());
     let (surrogate, private, sliced) = (Fields::new(), None, false);
-    Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced }
+    Head {
+        status: 200,
+        reason: None,
+        fields,
+        withheld,
+        surrogate,
+        length,
+        freshness,
+        selection,
+        private,
+        sliced,
+        is_error: false,
+    }
 }
 
 fn check(request: &[(&str, &str)], length: Option<u64>, progress: Progress, expect: Expect) {

@@ -68,7 +68,19 @@ fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
     let (withheld, surrogate, selection) = (Fields::new(), Fields::new(), Selection::default());
     let (length, private, sliced) = (Some(LENGTH as u64), None, false);
     fill.begin(
-        Head { status: 200, fields, withheld, surrogate, length, freshness, selection, private, sliced },
+        Head {
+            status: 200,
+            reason: None,
+            fields,
+            withheld,
+            surrogate,
+            length,
+            freshness,
+            selection,
+            private,
+            sliced,
+            is_error: false,
+        },
         0,
     );
     fill.append(Bytes::from(content()), 0).unwrap();

@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use thalweg_bundle::Bundle;
 use thalweg_record::{Decider, Steered};
 
-use super::{Common, Steering, Wish};
+use super::{Common, Steering, Wish, chain};
 
 /// The response that a bundle is asked about.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ impl Steering {
         }
     }
 
-    /// Whether it was due, whatever came of it.
+    /// Whether it was due, whatever came of it; a refusal is noted.
     fn wish_of_bundle(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -88,6 +88,12 @@ impl Steering {
         let algorithm = algorithm.and_then(|name| name.parse().ok());
         let size_bytes_min = size_bytes_min.unwrap_or(common.size_bytes_min);
         let wish = Wish { by, algorithm, response_bytes, size_bytes_min };
-        self.grant(fd, wish, common).unwrap_or(true)
+        match self.grant(fd, wish, common) {
+            Ok(is_due) => is_due,
+            Err(error) => {
+                self.steered.get_or_insert_default().refused = Some(chain(&error));
+                true
+            }
+        }
     }
 }

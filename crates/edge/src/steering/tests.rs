@@ -67,6 +67,7 @@ impl Accepted {
         let sent = Sent {
             status: 200,
             cache: CacheResult::Hit,
+            detail: None,
             bytes: 0,
             first_byte: None,
             cut: None,

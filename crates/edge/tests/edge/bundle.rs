@@ -216,6 +216,25 @@ async fn connections_that_are_held_out_stay_on_the_default() {
 }
 
 #[tokio::test]
+async fn what_the_kernel_refuses_is_in_the_record() {
+    let rule = Rule { congestion_control: "nosuch".into(), ..rule(0.0) };
+    let mut it = Bundled::with(&document(7, vec![rule], Vec::new()), None).await;
+    let mut client = it.client(STEERED).await;
+    for _ in 0..2 {
+        let record = it.get(&mut client, "/large").await;
+        assert_eq!(decided(&record), ("reno", Decider::Default));
+        let steered = record.steered.clone().unwrap();
+        let refused = steered.refused.as_deref().unwrap();
+        assert!(
+            refused.starts_with("this kernel has no congestion control \"nosuch\"; it has "),
+            "{refused}"
+        );
+        assert_eq!(Steered { refused: None, ..steered }, by_rule(7, false));
+    }
+    it.edge.stop().await;
+}
+
+#[tokio::test]
 async fn the_policy_beats_the_experiment_beats_the_rule() {
     let [bbr, cubic] = algorithms();
     let both = document(7, vec![rule(0.0)], vec![experiment(Some(cubic))]);

@@ -15,6 +15,7 @@ mod interim;
 mod methods;
 mod policy;
 mod policy_caching;
+mod policy_told;
 mod policy_ways;
 mod purge;
 mod ranges;

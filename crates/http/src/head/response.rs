@@ -4,15 +4,18 @@ use std::mem::MaybeUninit;
 
 use super::error::from_field_section;
 use super::{FIELDS_CAPACITY, HeadError, Limits};
+use crate::status::unusual_reason;
 use crate::{Fields, Version};
 
-/// A response without its content. The reason phrase is not kept: it means nothing (RFC 9112 §4).
+/// A response without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status code, 100 to 599.
     pub status: u16,
     /// The version of the status line.
     pub version: Version,
+    /// The reason phrase, if it is not that of the status; see [`unusual_reason`].
+    pub reason: Option<Box<str>>,
     /// The field lines.
     pub fields: Fields,
 }
@@ -20,7 +23,7 @@ pub struct ResponseHead {
 impl Default for ResponseHead {
     /// `200` without fields.
     fn default() -> ResponseHead {
-        ResponseHead { status: 200, version: Version::Http11, fields: Fields::new() }
+        ResponseHead { status: 200, version: Version::Http11, reason: None, fields: Fields::new() }
     }
 }
 
@@ -61,6 +64,8 @@ fn take(
 ) -> Result<(), HeadError> {
     into.status = response.code.filter(|code| (100..600).contains(code)).ok_or(HeadError::Status)?;
     into.version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    // The parser gives an empty one where it is not ASCII.
+    into.reason = unusual_reason(into.status, response.reason.unwrap_or_default());
     into.fields.clear();
     into.fields.reserve(response.headers.len(), head_bytes);
     for line in response.headers.iter() {

@@ -5,7 +5,7 @@ use thalweg_http::framing::{keep_alive, request_framing, response_framing};
 use thalweg_http::{Fields, Method, RequestHead, ResponseHead, Version};
 
 fn check(method: Method, status: u16, version: Version, lines: &[(&str, &str)], expect: Expect) {
-    let head = ResponseHead { status, version, fields: lines.iter().copied().collect() };
+    let head = ResponseHead { status, version, reason: None, fields: lines.iter().copied().collect() };
     expect.assert_eq(&match response_framing(method, &head) {
         Ok(framing) => format!("{framing:?}"),
         Err(error) => error.to_string(),

@@ -3,6 +3,7 @@
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use thalweg_http::head::{HeadError, is_worth_parsing, parse_request, parse_response};
+use thalweg_http::status::{REASON_BYTES_MAX, unusual_reason};
 use thalweg_http::write::{write_request_head, write_response_head};
 use thalweg_http::{Fields, Limits, Method, RequestHead, ResponseHead, Version};
 
@@ -37,7 +38,13 @@ fn check_response(text: &str, expect: Expect) {
         Ok(None) => "incomplete".into(),
         Ok(Some(bytes)) => {
             let version = head.version.as_str();
-            format!("{bytes} of {}: {version} {} {}", text.len(), head.status, shown(head.fields.text()))
+            let reason = head.reason.map(|reason| format!(" {reason:?}")).unwrap_or_default();
+            format!(
+                "{bytes} of {}: {version} {}{reason} {}",
+                text.len(),
+                head.status,
+                shown(head.fields.text())
+            )
         }
         Err(error) => error.to_string(),
     });
@@ -183,6 +190,11 @@ fn rfc9112_4_status_lines() {
     check_response("HTTP/1.0 404\r\n\r\n", expect!["16 of 16: HTTP/1.0 404 "]);
     check_response("HTTP/1.1 100 \r\n\r\n", expect!["17 of 17: HTTP/1.1 100 "]);
     check_response("HTTP/1.1 200 OK\nA: b\n\n", expect![[r#"22 of 22: HTTP/1.1 200 A: b\r\n"#]]);
+    check_response(
+        "HTTP/1.1 418 I'm a\tteapot\r\n\r\n",
+        expect![[r#"29 of 29: HTTP/1.1 418 "I'm a teapot" "#]],
+    );
+    check_response("HTTP/1.1 200 Tr\u{e8}s bien\r\n\r\n", expect!["27 of 27: HTTP/1.1 200 "]);
     check_response("HTTP/1.1 200 OK\r\n", expect!["incomplete"]);
     check_response("HTTP/1.1 099 \r\n\r\n", expect!["status code is not between 100 and 599"]);
     check_response("HTTP/1.1 600 \r\n\r\n", expect!["status code is not between 100 and 599"]);
@@ -190,6 +202,15 @@ fn rfc9112_4_status_lines() {
     check_response("\r\nHTTP/1.1 200 OK\r\n\r\n", expect!["too many empty lines before the start line"]);
     check_response("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", expect!["malformed field line"]);
     check_response("ICY 200 OK\r\n\r\n", expect!["version is neither http/1.0 nor http/1.1"]);
+}
+
+#[test]
+fn of_a_reason_phrase_is_kept_what_is_not_the_usual_one_bounded_and_without_line_ends() {
+    assert_eq!(unusual_reason(404, "Not Found"), None);
+    assert_eq!(unusual_reason(404, "a\r\nSet-Cookie: b\0").as_deref(), Some("a  Set-Cookie: b "));
+    assert_eq!(unusual_reason(299, &"\u{e8}".repeat(200)).map(|kept| kept.len()), Some(REASON_BYTES_MAX));
+    assert_eq!(unusual_reason(299, &format!("a{}", "\u{e8}".repeat(200))).map(|kept| kept.len()), Some(255));
+    assert_eq!((unusual_reason(200, ""), unusual_reason(299, "")), (None, None));
 }
 
 #[test]
@@ -245,6 +266,6 @@ proptest! {
         write_response_head(&mut out, status, &fields);
         let mut head = ResponseHead::default();
         prop_assert_eq!(parse_response(&out, &mut head, &Limits::default()), Ok(Some(out.len())));
-        prop_assert_eq!(head, ResponseHead { status, version: Version::Http11, fields });
+        prop_assert_eq!(head, ResponseHead { status, version: Version::Http11, reason: None, fields });
     }
 }

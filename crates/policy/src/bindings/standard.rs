@@ -241,9 +241,7 @@ const FUNCTIONS: &[Function] = &[
         Subs::ALL,
         |call| tell(call, Tag::Log, 1),
     ),
-    function("timestamp", &[needs("s", Type::String)], Type::Void, Subs::REQUEST, |call| {
-        tell(call, Tag::Timestamp, 0)
-    }),
+    function("timestamp", &[needs("s", Type::String)], Type::Void, Subs::REQUEST, timestamp),
     function("syntax", &[needs("version", Type::Real)], Type::Bool, Subs::ALL, |call| {
         Ok(Value::Bool(crate::modules::standard::syntax(call.real(0).unwrap_or(0.0), call.program.version)))
     }),
@@ -333,6 +331,24 @@ fn read_file(call: &mut Call<'_, '_>) -> Option<Vec<u8>> {
             None
         }
     }
+}
+
+/// As Varnish's record `Timestamp`: the label, unix seconds, those since the request or the fetch began, and those since the
+/// timestamp before.
+fn timestamp(call: &mut Call<'_, '_>) -> Given {
+    let label = call.str(0).into_owned();
+    let task = &mut *call.task;
+    let now_s = task.host.now_s().unwrap_or(task.now_s);
+    let (began_s, last_s) = match task.req {
+        Some(_) => (task.client.time_s, &mut task.client.timestamp_s),
+        None => (task.fetch.time_s, &mut task.fetch.timestamp_s),
+    };
+    let before_s = if *last_s == 0.0 { began_s } else { *last_s };
+    *last_s = now_s;
+    // A clock may be set back.
+    let since = |then_s: f64| (now_s - then_s).max(0.0);
+    task.tell(Tag::Timestamp, format!("{label}: {now_s:.6} {:.6} {:.6}", since(began_s), since(before_s)));
+    Ok(Value::Void)
 }
 
 fn tell(call: &mut Call<'_, '_>, tag: Tag, index: usize) -> Given {

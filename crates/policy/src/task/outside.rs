@@ -87,6 +87,10 @@ pub struct Storage {
 
 /// What the process knows and a policy may ask. A host that does not know says so by default.
 pub trait Host {
+    /// The time at this very moment, unix seconds, where it is known better than by [`Task::now_s`](super::Task::now_s).
+    fn now_s(&self) -> Option<f64> {
+        None
+    }
     /// Whether a backend, by its index, may be asked now.
     fn is_healthy(&self, _backend: u32) -> bool {
         true

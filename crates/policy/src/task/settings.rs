@@ -36,12 +36,12 @@ pub struct Client {
     pub storage: Option<String>,
     /// `req.time`, unix seconds.
     pub time_s: f64,
+    /// When `std.timestamp` was last called, unix seconds; 0 before.
+    pub timestamp_s: f64,
     /// `req.xid`.
     pub xid: u64,
     /// What `hash_data` was given, each followed by a NUL. Empty until then.
     pub hash_data: Vec<u8>,
-    /// `resp.reason`, if it is not that of the status.
-    pub reason: Option<String>,
     /// `resp.do_esi`.
     pub do_esi: bool,
     /// `resp.filters`, if set.
@@ -82,6 +82,8 @@ pub struct Fetch {
     pub retries: u32,
     /// `bereq.time`, unix seconds.
     pub time_s: f64,
+    /// When `std.timestamp` was last called, unix seconds; 0 before.
+    pub timestamp_s: f64,
     /// `bereq.uncacheable`.
     pub is_pass: bool,
     /// `bereq.xid`.
@@ -118,8 +120,6 @@ pub struct Fetch {
     pub response_time_s: f64,
     /// `beresp.was_304`.
     pub was_304: bool,
-    /// `beresp.reason`, if it is not that of the status.
-    pub reason: Option<String>,
     /// `beresp.body`, if the policy has made one.
     pub body: Option<Vec<u8>>,
 }
@@ -137,6 +137,7 @@ impl Default for Fetch {
             is_hitpass: false,
             retries: 0,
             time_s: 0.0,
+            timestamp_s: 0.0,
             is_pass: false,
             xid: 0,
             drop_body: false,
@@ -155,7 +156,6 @@ impl Default for Fetch {
             storage: None,
             response_time_s: 0.0,
             was_304: false,
-            reason: None,
             body: None,
         }
     }

@@ -45,21 +45,12 @@ pub(super) static TABLE: [Variable; 46] = [
     plain!("beresp.keep", Duration, RESPONSE, RESPONSE, fetch.keep_s),
     Variable::new("beresp.proto", Type::String, RESPONSE, |task| proto(task, Message::Beresp))
         .set_40(RESPONSE, |task, value| set_proto(task, Message::Beresp, value)),
-    Variable::new("beresp.reason", Type::String, RESPONSE, |task| {
-        reason(task, Message::Beresp, task.fetch.reason.as_deref())
-    })
-    .set(RESPONSE, |task, value| {
-        task.fetch.reason = Some(string(value));
-        Ok(())
-    }),
+    Variable::new("beresp.reason", Type::String, RESPONSE, |task| reason(task, Message::Beresp))
+        .set(RESPONSE, |task, value| set_reason(task, Message::Beresp, value)),
     Variable::new("beresp.status", Type::Int, RESPONSE, |task| {
         Ok(count(task.response(Message::Beresp)?.status))
     })
-    .set(RESPONSE, |task, value| {
-        set_status(task, Message::Beresp, value)?;
-        task.fetch.reason = None;
-        Ok(())
-    }),
+    .set(RESPONSE, |task, value| set_status(task, Message::Beresp, value)),
     Variable::new("beresp.storage", Type::Stevedore, RESPONSE, |task| {
         Ok(Value::Storage(task.fetch.storage.as_deref().map(Into::into)))
     })
@@ -95,7 +86,7 @@ pub(super) static TABLE: [Variable; 46] = [
     Variable::headers("obj.http.*", Message::Obj, HIT, Subs::NONE),
     plain!("obj.keep", Duration, OBJECT, object.keep_s),
     Variable::new("obj.proto", Type::String, HIT, |task| proto(task, Message::Obj)),
-    Variable::new("obj.reason", Type::String, HIT, |task| reason(task, Message::Obj, None)),
+    Variable::new("obj.reason", Type::String, HIT, |task| reason(task, Message::Obj)),
     Variable::new("obj.status", Type::Int, HIT, |task| Ok(count(task.response(Message::Obj)?.status))),
     Variable::new("obj.storage", Type::Stevedore, OBJECT, |task| {
         Ok(Value::Storage(task.object.storage.as_deref().map(Into::into)))
@@ -123,19 +114,10 @@ pub(super) static TABLE: [Variable; 46] = [
     plain!("resp.is_streaming", Bool, REPLY, client.is_streaming),
     Variable::new("resp.proto", Type::String, REPLY, |task| proto(task, Message::Resp))
         .set_40(REPLY, |task, value| set_proto(task, Message::Resp, value)),
-    Variable::new("resp.reason", Type::String, REPLY, |task| {
-        reason(task, Message::Resp, task.client.reason.as_deref())
-    })
-    .set(REPLY, |task, value| {
-        task.client.reason = Some(string(value));
-        Ok(())
-    }),
+    Variable::new("resp.reason", Type::String, REPLY, |task| reason(task, Message::Resp))
+        .set(REPLY, |task, value| set_reason(task, Message::Resp, value)),
     Variable::new("resp.status", Type::Int, REPLY, |task| Ok(count(task.response(Message::Resp)?.status)))
-        .set(REPLY, |task, value| {
-            set_status(task, Message::Resp, value)?;
-            task.client.reason = None;
-            Ok(())
-        }),
+        .set(REPLY, |task, value| set_status(task, Message::Resp, value)),
     plain!("resp.time", Time, REPLY, client.response_time_s),
 ];
 
@@ -156,17 +138,21 @@ fn set_proto(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<
     Ok(())
 }
 
-/// The phrase that was set, else that of the status.
-fn reason<'t>(task: &'t Task<'_>, message: Message, set: Option<&'t str>) -> Result<Value<'t>, Failure> {
-    let status = task.response(message)?.status;
-    Ok(Value::text(set.unwrap_or_else(|| match status::reason(status % 1000) {
-        "" => "Unknown HTTP Status",
-        known => known,
-    })))
+/// Its own phrase, else that of the status.
+fn reason<'t>(task: &'t Task<'_>, message: Message) -> Result<Value<'t>, Failure> {
+    let response = task.response(message)?;
+    Ok(Value::text(status::phrase(response.status % 1000, response.reason.as_deref())))
+}
+
+fn set_reason(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
+    let response = task.response_mut(message)?;
+    response.reason = status::unusual_reason(response.status % 1000, &string(value));
+    Ok(())
 }
 
 fn set_status(task: &mut Task<'_>, message: Message, value: Value<'_>) -> Result<(), Failure> {
     let Value::Int(status) = value else { return Ok(()) };
-    task.response_mut(message)?.status = final_status(status)?;
+    let response = task.response_mut(message)?;
+    (response.status, response.reason) = (final_status(status)?, None);
     Ok(())
 }

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use http_body_util::BodyExt;
 use hyper::Request;
+use hyper::body::Incoming;
 use hyper::header::ACCEPT;
 
 use super::printer::Printer;
@@ -14,23 +16,56 @@ use crate::admin;
 /// The longest line of the stream; a record is far shorter.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Prints records as they happen, until the edge ends the stream.
+/// The first pause before an edge that has gone is looked for again; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Prints records as they happen, over restarts of the edge.
+///
+/// # Errors
+/// When no edge answers the first time, or what answers is none, or the output cannot be written.
 pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(stream(addr, printer))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let hint = || format!("no edge answers at {addr}; --admin says where, or name a log file");
+        let mut body = connect(addr).await.with_context(hint)??;
+        loop {
+            read(body, printer).await?;
+            eprintln!("thalweg: the edge at {addr} has ended the stream; waiting for it");
+            body = connect_again(addr).await?;
+        }
+    })
 }
 
-async fn stream(addr: SocketAddr, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
-    let hint = || format!("no edge answers at {addr}; --admin says where, or name a log file");
+/// The stream of records. The outer error says that nobody answers, the inner one that it is no edge.
+async fn connect(addr: SocketAddr) -> anyhow::Result<anyhow::Result<Incoming>> {
     let request = Request::get("/records").header(ACCEPT, "text/event-stream");
-    let response = admin::send(addr, request, String::new()).await.with_context(hint)?;
-    if !response.status().is_success() {
-        bail!("{addr} answered {} to /records: it is not an edge's admin address", response.status());
+    let response = admin::send(addr, request, String::new()).await?;
+    let status = response.status();
+    Ok(if status.is_success() {
+        Ok(response.into_body())
+    } else {
+        Err(anyhow!("{addr} answered {status} to /records: it is not an edge's admin address"))
+    })
+}
+
+/// The stream of an edge that was there before, once it is there again.
+async fn connect_again(addr: SocketAddr) -> anyhow::Result<Incoming> {
+    let mut pause = PAUSE_MIN;
+    loop {
+        tokio::time::sleep(pause).await;
+        match connect(addr).await {
+            Ok(answered) => return answered,
+            Err(_) => pause = (pause * 2).min(PAUSE_MAX),
+        }
     }
+}
+
+/// Prints what comes, until the stream ends or breaks off.
+async fn read(mut body: Incoming, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
     let mut events = Events::default();
-    let mut body = response.into_body();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.context("the stream broke off")?;
+    while let Some(Ok(frame)) = body.frame().await {
         let Some(bytes) = frame.data_ref() else { continue };
         events.push(bytes);
         while let Some(event) = events.next()? {
@@ -38,7 +73,7 @@ async fn stream(addr: SocketAddr, printer: &mut Printer<impl io::Write>) -> anyh
         }
         printer.flush()?;
     }
-    bail!("the edge ended the stream")
+    Ok(())
 }
 
 fn print(event: &Event, printer: &mut Printer<impl io::Write>) -> io::Result<()> {

@@ -1,11 +1,13 @@
 //! The program under test: run to its end, or followed line by line.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -38,6 +40,16 @@ impl Running {
     /// The next line on standard output, without its end.
     pub(crate) fn out_line(&mut self) -> String {
         line(&mut self.out)
+    }
+
+    /// The lines on standard output from here on, as they come; read nothing of it in another way.
+    pub(crate) fn out_lines(&self) -> Receiver<String> {
+        let out = File::from(self.out.get_ref().as_fd().try_clone_to_owned().unwrap());
+        let (tell, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+        });
+        lines
     }
 
     /// The next line on standard error, without its end.

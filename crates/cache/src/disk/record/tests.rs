@@ -25,6 +25,7 @@ fn record() -> Record {
         key: "media.example/a?b".into(),
         head: Arc::new(Head {
             status: 200,
+            reason: None,
             fields,
             withheld: Fields::new(),
             surrogate: Fields::new(),
@@ -33,6 +34,7 @@ fn record() -> Record {
             selection,
             private: None,
             sliced: false,
+            is_error: false,
         }),
         position: Position::default(),
         content_bytes: 300_000,
@@ -40,18 +42,20 @@ fn record() -> Record {
     }
 }
 
-/// One that was purged softly, with tags.
+/// One that was purged softly, with tags and a reason phrase of its own.
 fn purged() -> Record {
     let surrogate = [("Surrogate-Key", "a b")].into_iter().collect();
-    let head = Arc::new(Head { surrogate, ..Head::clone(&record().head) });
+    let reason = Some("Fine".into());
+    let head = Arc::new(Head { surrogate, reason, ..Head::clone(&record().head) });
     Record { head, position: Position { number: 9, stale_ms: Some(u64::MAX - 1) }, ..record() }
 }
 
 /// All that a record says; a head cannot be compared.
 fn said(record: &Record) -> impl PartialEq + std::fmt::Debug + use<> {
-    let Head { status, fields, surrogate, length, freshness, selection, sliced, .. } = (*record.head).clone();
+    let Head { status, reason, fields, surrogate, length, freshness, selection, sliced, .. } =
+        (*record.head).clone();
     let rest = (record.number, record.key.clone(), record.content_bytes, record.sums.clone());
-    (status, fields, surrogate, (length, sliced), freshness, selection, record.position, rest)
+    ((status, reason), fields, surrogate, (length, sliced), freshness, selection, record.position, rest)
 }
 
 #[test]
@@ -151,10 +155,13 @@ fn any_fields() -> impl Strategy<Value = Fields> {
 fn any_record() -> impl Strategy<Value = Record> {
     let freshness = (any::<[u64; 4]>(), any::<bool>(), any::<bool>());
     let selection = prop::collection::vec(("[a-z-]{1,12}", prop::collection::vec(any::<u8>(), 0..40)), 0..5);
+    let status = (200..600_u16, proptest::option::of(".{0,300}"));
     let content = (any::<u64>(), 0..8 * BLOCK_BYTES as u64, any::<[u64; 8]>());
     let purges = (any_fields(), any::<u64>(), proptest::option::of(0..u64::MAX));
-    (".{0,5000}", 200..600_u16, any_fields(), selection, freshness, content, purges).prop_map(
+    (".{0,5000}", status, any_fields(), selection, freshness, content, purges).prop_map(
         |(key, status, fields, selection, freshness, (number, content_bytes, mut sums), purges)| {
+            let (status, reason) = status;
+            let reason = reason.and_then(|text| unusual_reason(status, &text));
             let (surrogate, purge, stale_ms) = purges;
             let sliced = content_bytes % 4 == 0;
             let (length, content_bytes) = (content_bytes, if sliced { 0 } else { content_bytes });
@@ -164,6 +171,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             let lines = selection.into_iter().map(|(name, value)| (name.into(), value)).collect();
             let head = Head {
                 status,
+                reason,
                 fields,
                 withheld: Fields::new(),
                 surrogate,
@@ -179,6 +187,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 selection: Selection::from_lines(lines),
                 private: None,
                 sliced,
+                is_error: false,
             };
             let sums = sums[..blocks(content_bytes) as usize].to_vec();
             let position = Position { number: purge, stale_ms };

@@ -50,7 +50,7 @@ const fn field(name: &'static str, kind: Kind) -> Field {
     Field { name, kind }
 }
 
-pub(super) static FIELDS: [Field; 39] = [
+pub(super) static FIELDS: [Field; 44] = [
     field("time", Kind::Time),
     field("client", Kind::Text),
     field("method", Kind::Text),
@@ -62,6 +62,8 @@ pub(super) static FIELDS: [Field; 39] = [
     field("duration_us", Kind::Span),
     field("goodput_bytes_per_s", Kind::Rate),
     field("cache", words!(CacheResult)),
+    field("detail", Kind::Text),
+    field("backend", Kind::Text),
     field("protocol", words!(Protocol)),
     field("complete", Kind::Truth),
     field("cut", words!(Cut)),
@@ -82,6 +84,9 @@ pub(super) static FIELDS: [Field; 39] = [
     field("steered.holdout", Kind::Truth),
     field("steered.experiment", Kind::Text),
     field("steered.arm", Kind::Text),
+    field("steered.refused", Kind::Text),
+    field("xid", Kind::Count),
+    field("restarts", Kind::Count),
     field("lines", Kind::Lines(None)),
     field("vcl_log", Kind::Lines(Some(LineTag::Log))),
     field("vcl_error", Kind::Lines(Some(LineTag::Error))),

@@ -26,6 +26,8 @@ fn record() -> Value {
         ttfb_us: Some(850),
         duration_us: 2_000_000,
         cache: CacheResult::Hit,
+        detail: Some("pass".into()),
+        backend: Some("east".to_owned()),
         protocol: Protocol::Http11,
         cut: Some(Cut::ClientStalled),
         tcp: Some(TcpState {
@@ -46,7 +48,10 @@ fn record() -> Value {
             is_holdout: true,
             experiment: Some("live-bbr".to_owned()),
             arm: Some("as-is".to_owned()),
+            refused: Some("not there".to_owned()),
         }),
+        xid: Some(7),
+        restarts: 1,
         lines,
     };
     serde_json::from_str(&record.to_json()).unwrap()
@@ -56,7 +61,7 @@ fn record() -> Value {
 fn bare() -> Value {
     let mut bare = record();
     let fields = bare.as_object_mut().unwrap();
-    for name in ["ttfb_us", "cut", "tcp", "steered", "lines"] {
+    for name in ["ttfb_us", "cut", "tcp", "steered", "lines", "detail", "backend", "xid", "restarts"] {
         fields.remove(name);
     }
     fields.insert("complete".to_owned(), true.into());
@@ -90,6 +95,7 @@ fn what_holds() {
             "tcp.lost == 0 and tcp.retransmits > 1 and tcp.snd_cwnd >= 10",
             "tcp.decider == policy and tcp.congestion_control_start != bbr",
             r#"method == GET and host == "media.example" and client ~ "^127\.""#,
+            "detail == pass and backend == east and xid == 7 and restarts > 0 and steered.refused ~ there",
             "cache == hit and protocol == HTTP/1.1",
             "cut == client_stalled and cut",
             "complete == false and not complete and complete != true",
@@ -174,37 +180,37 @@ fn faults_teach() {
               tcpi.rt > 100ms and path ~ ".m4s$"
               ^^^^^^^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp fetcherror lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "steered == 3",
         expect![[r#"
-        steered has parts; alone it asks whether a record has it
-          steered == 3
-          ^^^^^^^
-        fields:
-          time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp fetcherror lines_lost v"#]],
+            steered has parts; alone it asks whether a record has it
+              steered == 3
+              ^^^^^^^
+            fields:
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "FetchEror ~ refused",
         expect![[r#"
-        no field is named FetchEror; did you mean fetcherror?
-          FetchEror ~ refused
-          ^^^^^^^^^
-        fields:
-          time client method host path status bytes ttfb duration goodput cache protocol complete cut
-          tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-          tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-          steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-          timestamp fetcherror lines_lost v"#]],
+            no field is named FetchEror; did you mean fetcherror?
+              FetchEror ~ refused
+              ^^^^^^^^^
+            fields:
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 and colour",
@@ -213,11 +219,11 @@ fn faults_teach() {
               status == 200 and colour
                                 ^^^^^^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp fetcherror lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "",
@@ -226,11 +232,11 @@ fn faults_teach() {
 
               ^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp fetcherror lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 and",
@@ -239,11 +245,11 @@ fn faults_teach() {
               status == 200 and
                                ^
             fields:
-              time client method host path status bytes ttfb duration goodput cache protocol complete cut
-              tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt tcp.min_rtt
-              tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered steered.bundle
-              steered.rule steered.holdout steered.experiment steered.arm lines vcl_log vcl_error vcl_acl
-              timestamp fetcherror lines_lost v"#]],
+              time client method host path status bytes ttfb duration goodput cache detail backend protocol
+              complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
+              tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
+              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 && bytes > 1",
