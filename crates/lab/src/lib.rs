@@ -3,9 +3,14 @@
 //! - [`scenario`]: what is asked for, read from text; pure.
 //! - [`emulation`]: the same as it runs, between network namespaces.
 //! - [`check`]: whether it is what was asked for.
+//! - [`cc`]: algorithms of congestion control, compared over such paths.
+//! - [`report`]: charts and pages of results.
 //!
 //! It knows the delivery program as a process alone.
 
+pub mod cc;
 pub mod check;
 pub mod emulation;
+mod process;
+pub mod report;
 pub mod scenario;

@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong use or a machine that cannot; that of the command for `paths run`.
 
+mod compare;
 mod paths;
 
 use std::io::{IsTerminal, stderr};
@@ -31,6 +32,8 @@ enum Command {
     /// Emulated network paths between clients and a server
     #[command(subcommand)]
     Paths(paths::Command),
+    /// Compare algorithms of congestion control: time to fetch from a real edge over emulated paths
+    Cc(compare::Compare),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     start_logging();
     let done = match command {
         Command::Paths(command) => paths::run(command),
+        Command::Cc(asked) => compare::compare(asked),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");

@@ -107,7 +107,7 @@ fn print_or_gone(text: &str) {
 }
 
 /// All these in one; all named paths if there are none.
-fn read_all(files: &[PathBuf]) -> anyhow::Result<Scenario> {
+pub(crate) fn read_all(files: &[PathBuf]) -> anyhow::Result<Scenario> {
     let names: Vec<PathBuf> = library().iter().map(|path| path.name.into()).collect();
     let files = if files.is_empty() { &names } else { files };
     let mut all = read(&files[0])?;

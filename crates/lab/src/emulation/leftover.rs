@@ -30,11 +30,23 @@ impl Note {
     }
 }
 
+impl Note {
+    /// Its file.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 impl Drop for Note {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-        let _ = fs::remove_dir(NOTES); // if it was the last
+        remove(&self.0);
     }
+}
+
+/// Removes a note.
+pub(super) fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+    let _ = fs::remove_dir(NOTES); // if it was the last
 }
 
 /// Ends what killed runs have left, and says how many processes that were.

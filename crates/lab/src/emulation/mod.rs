@@ -17,8 +17,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,7 @@ use rattan_core::metal::io::af_packet::AfPacketDriver;
 use rattan_core::radix::RattanRadix;
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::gettid;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::scenario::{Alteration, Direction, Scenario};
 use bottleneck::Bottleneck;
@@ -103,16 +105,16 @@ pub struct Way {
 
 /// A scenario that runs until it is dropped.
 pub struct Emulation {
-    /// Dropped first: nothing is under way then.
-    radix: Option<RattanRadix<AfPacketDriver>>,
+    /// Dropped first: nothing is under way then. Nobody locks it; it lets threads share the rest.
+    radix: Mutex<Option<RattanRadix<AfPacketDriver>>>,
     clients: Namespace,
     server: Namespace,
     /// Of each path, in the scenario's order: down and up.
     ways: Vec<[Way; 2]>,
     started: Instant,
     scenario: Scenario,
-    _note: leftover::Note,
-    _mounts: Mounts,
+    note: leftover::Note,
+    mounts: Mounts,
 }
 
 impl Emulation {
@@ -152,16 +154,7 @@ impl Emulation {
         radix.start_rattan().map_err(Error::Emulator)?;
         let scenario = scenario.clone();
         let started = CALIBRATED_START_INSTANT.get().map_or_else(Instant::now, |started| started.into_std());
-        Ok(Self {
-            radix: Some(radix),
-            clients,
-            server,
-            ways,
-            started,
-            scenario,
-            _note: note,
-            _mounts: mounts,
-        })
+        Ok(Self { radix: Mutex::new(Some(radix)), clients, server, ways, started, scenario, note, mounts })
     }
 
     /// What runs.
@@ -191,6 +184,11 @@ impl Emulation {
         &self.namespace(side).path
     }
 
+    /// A directory that only this process and its children see, and that goes with them.
+    pub fn scratch(&self) -> &'static Path {
+        Path::new(namespace::SCRATCH)
+    }
+
     /// Runs `work` on a thread of its own on one side. Sockets made there are that side's.
     ///
     /// # Errors
@@ -208,14 +206,46 @@ impl Emulation {
     }
 }
 
+impl Emulation {
+    /// Has SIGINT and SIGTERM end this process, and what runs in its namespaces with it: for those who have nothing else to see
+    /// to. Namespaces and devices go with the processes.
+    ///
+    /// # Errors
+    /// If the signals cannot be had.
+    pub fn end_on_signals(&self) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (inodes, note, mounts) = (self.inodes(), self.note.path().to_owned(), self.mounts.made());
+        let [mut interrupts, mut terminations] = {
+            let _within = runtime.enter();
+            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+        };
+        thread::spawn(move || {
+            let signal = runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupts.recv() => SignalKind::interrupt(),
+                    _ = terminations.recv() => SignalKind::terminate(),
+                }
+            });
+            leftover::end_within(&inodes);
+            leftover::remove(&note);
+            namespace::remove(&mounts);
+            std::process::exit(128 + signal.as_raw_value());
+        });
+        Ok(())
+    }
+
+    /// By which the system knows both namespaces.
+    fn inodes(&self) -> Vec<u64> {
+        [&self.clients, &self.server].iter().filter_map(|side| side.inode().ok()).collect()
+    }
+}
+
 impl Drop for Emulation {
     fn drop(&mut self) {
         // What the commands have left there would keep the namespaces.
-        let inodes: Vec<u64> =
-            [&self.clients, &self.server].iter().filter_map(|side| side.inode().ok()).collect();
-        leftover::end_within(&inodes);
+        leftover::end_within(&self.inodes());
         // Before the namespaces' files are closed and the mounts go.
-        drop(self.radix.take());
+        drop(self.radix.get_mut().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 

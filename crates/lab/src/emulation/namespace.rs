@@ -11,15 +11,15 @@ use std::path::Path;
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, unmount};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Error;
 
 /// Where network namespaces have their names.
 const NAMES: &str = "/run/netns";
-/// Where rattan notes addresses in use.
-const RATTAN: &str = "/tmp/rattan";
+/// Where rattan notes addresses in use, and files of one run have their place.
+pub(super) const SCRATCH: &str = "/tmp/rattan";
 
 /// The mounts that only this process sees, and its children.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Mounts {
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
             .map_err(|error| denied(error.into()))?;
         let mut mounts = Self { made: Vec::new() };
-        for directory in [NAMES, RATTAN] {
+        for directory in [NAMES, SCRATCH] {
             if !Path::new(directory).exists() {
                 fs::create_dir_all(directory).map_err(denied)?;
                 mounts.made.push(directory);
@@ -57,13 +57,24 @@ impl Mounts {
     }
 }
 
+impl Mounts {
+    /// Directories that were made to mount on.
+    pub(super) fn made(&self) -> Vec<&'static str> {
+        self.made.clone()
+    }
+}
+
 impl Drop for Mounts {
     fn drop(&mut self) {
-        for directory in &self.made {
-            // A child that is still there keeps it.
-            let _ = unmount(*directory, rustix::mount::UnmountFlags::DETACH);
-            let _ = fs::remove_dir(directory);
-        }
+        remove(&self.made);
+    }
+}
+
+/// Removes directories that were made to mount on. A child that is still there keeps its mounts.
+pub(super) fn remove(made: &[&str]) {
+    for directory in made {
+        let _ = unmount(*directory, UnmountFlags::DETACH);
+        let _ = fs::remove_dir(directory);
     }
 }
 

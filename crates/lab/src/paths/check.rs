@@ -11,6 +11,7 @@ use thalweg_lab::scenario::{PATHS_MAX, Scenario};
 pub(super) fn run(scenario: &Scenario) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(scenario.paths.len() <= PATHS_MAX, "{} paths: at most {PATHS_MAX}", scenario.paths.len());
     let emulation = Emulation::start(scenario)?;
+    emulation.end_on_signals()?;
     println!("{:<14}{:<6}{:<12}{:>20}{:>16}", "path", "way", "", "asked", "measured");
     let mut is_met = true;
     for (index, path) in scenario.paths.iter().enumerate() {

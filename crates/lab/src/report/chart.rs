@@ -1,0 +1,163 @@
+//! Charts, drawn by plotters as SVG: lines with bands around them.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::super::cc::statistics::of_sorted;
+
+/// Size of a chart, in CSS pixels.
+const SIZE: (u32, u32) = (900, 380);
+/// Colours of lines, told apart also by those who see few of them (Okabe and Ito).
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
+
+/// A point of a line, with the band around it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// Lower and upper end of the band.
+    pub(super) band: (f64, f64),
+}
+
+/// A line with its name.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<Point>,
+}
+
+/// What stands at the axes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Axes<'a> {
+    pub(super) title: &'a str,
+    pub(super) x: &'a str,
+    pub(super) y: &'a str,
+}
+
+/// Why there is no chart: plotters said so.
+type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+
+/// Draws lines with their bands; the axes begin at zero.
+pub(super) fn lines(axes: Axes<'_>, lines: &[Line]) -> String {
+    let mut svg = String::new();
+    let drawn = draw(SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), axes, lines);
+    match drawn {
+        Ok(()) => svg,
+        // A page without one chart is of more use than none.
+        Err(error) => format!("<!-- {} -->", error.to_string().replace("--", "- -")),
+    }
+}
+
+fn draw<'a>(
+    area: DrawingArea<SVGBackend<'a>, Shift>,
+    axes: Axes<'_>,
+    lines: &[Line],
+) -> Result<(), Failed<'a>> {
+    area.fill(&WHITE)?;
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let most = |of: fn(&Point) -> f64| points().map(of).fold(0.0_f64, f64::max).max(f64::MIN_POSITIVE);
+    let (x_max, y_max) = (most(|point| point.x), most(|point| point.y.max(point.band.1)));
+    let mut chart = ChartBuilder::on(&area)
+        .caption(axes.title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(42)
+        .y_label_area_size(60)
+        .build_cartesian_2d(0.0..x_max * 1.02, 0.0..y_max * 1.05)?;
+    chart
+        .configure_mesh()
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(226, 230, 234))
+        .axis_style(RGBColor(120, 130, 140))
+        .draw()?;
+    for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
+        let (points, colour) = (&line.points, *colour);
+        let lower = points.iter().rev().map(|point| (point.x, point.band.0));
+        let band: Vec<_> = points.iter().map(|point| (point.x, point.band.1)).chain(lower).collect();
+        chart.draw_series(std::iter::once(Polygon::new(band, colour.mix(0.15).filled())))?;
+        chart
+            .draw_series(LineSeries::new(
+                points.iter().map(|point| (point.x, point.y)),
+                colour.stroke_width(2),
+            ))?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3)));
+    }
+    chart
+        .configure_series_labels()
+        .background_style(WHITE.mix(0.85))
+        .border_style(RGBColor(200, 206, 212))
+        .position(SeriesLabelPosition::LowerRight)
+        .draw()?;
+    area.present()
+}
+
+/// The share of samples that are no more than each value, with the band in which the whole line lies with 95 % confidence
+/// (Dvoretzky, Kiefer and Wolfowitz).
+pub(super) fn cumulative(name: &str, samples: &[f64]) -> Line {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let count = sorted.len() as f64;
+    let margin = ((2.0 / 0.05_f64).ln() / (2.0 * count)).sqrt();
+    let point = |x: f64, share: f64| Point {
+        x,
+        y: share,
+        band: ((share - margin).max(0.0), (share + margin).min(1.0)),
+    };
+    let steps = sorted.iter().zip(0..).flat_map(|(value, number)| {
+        let number = f64::from(number);
+        [point(*value, number / count), point(*value, (number + 1.0) / count)]
+    });
+    Line { name: name.to_owned(), points: steps.collect() }
+}
+
+/// The median of several series at each place, with the band between the lower and the upper quartile.
+pub(super) fn medians(name: &str, step: f64, series: &[Vec<f64>]) -> Line {
+    let length = series.iter().map(Vec::len).max().unwrap_or_default();
+    let points = (0..length).map(|place| {
+        let mut values: Vec<f64> =
+            series.iter().map(|one| one.get(place).copied().unwrap_or_default()).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let at = |quantile| of_sorted(&values, quantile);
+        Point { x: step * (place + 1) as f64, y: at(0.5), band: (at(0.25), at(0.75)) }
+    });
+    Line { name: name.to_owned(), points: points.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_has_its_lines_and_names() {
+        let all = [cumulative("bbr", &[1.0, 2.0, 3.0]), cumulative("cubic", &[2.0, 4.0])];
+        let svg = lines(Axes { title: "t", x: "seconds", y: "share" }, &all);
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(["bbr", "cubic", "seconds", "share"].iter().all(|word| svg.contains(word)), "{svg}");
+        assert_eq!(svg.matches("<polygon").count(), 2, "a band each");
+        assert!(lines(Axes { title: "", x: "", y: "" }, &[]).starts_with("<svg"), "also without any");
+    }
+
+    #[test]
+    fn the_share_reaches_one_at_the_last() {
+        let line = cumulative("", &[3.0, 1.0]);
+        let points: Vec<_> = line.points.iter().map(|point| (point.x, point.y)).collect();
+        assert_eq!(points, [(1.0, 0.0), (1.0, 0.5), (3.0, 0.5), (3.0, 1.0)]);
+        assert_eq!(line.points[3].band.1, 1.0);
+    }
+
+    #[test]
+    fn medians_are_of_all_series_also_of_those_that_have_ended() {
+        let line = medians("", 0.5, &[vec![1.0, 5.0], vec![3.0], vec![2.0]]);
+        assert_eq!(line.points[0], Point { x: 0.5, y: 2.0, band: (1.5, 2.5) });
+        assert_eq!(line.points[1].y, 0.0);
+    }
+}
