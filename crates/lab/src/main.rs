@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong use or a machine that cannot; that of the command for `paths run`.
 
+mod load_command;
 mod paths;
 
 use std::io::{IsTerminal, stderr};
@@ -31,6 +32,8 @@ enum Command {
     /// Emulated network paths between clients and a server
     #[command(subcommand)]
     Paths(paths::Command),
+    /// Load on a server, and what its clients measure
+    Load(Box<load_command::Load>),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     start_logging();
     let done = match command {
         Command::Paths(command) => paths::run(command),
+        Command::Load(load) => load_command::run(&load),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");
