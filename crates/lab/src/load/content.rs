@@ -47,10 +47,9 @@ impl Content {
         for (at, byte) in (offset..).zip(before) {
             *byte = self.byte(at);
         }
-        let mut index = offset.div_ceil(WORD_BYTES);
-        for chunk in words.chunks_mut(WORD_BYTES as usize) {
+        let first = offset.div_ceil(WORD_BYTES);
+        for (index, chunk) in (first..).zip(words.chunks_mut(WORD_BYTES as usize)) {
             chunk.copy_from_slice(&self.word(index)[..chunk.len()]);
-            index += 1;
         }
     }
 

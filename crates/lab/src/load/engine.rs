@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
@@ -65,8 +66,10 @@ pub struct Moment {
 pub fn run(load: &Load, look: impl FnMut(&Moment)) -> anyhow::Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        // From here on nothing ends it without its figures.
+        let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         probe(load).await?;
-        Run::start(load)?.attend(load, look).await
+        Run::start(load)?.attend(load, signals, look).await
     })
 }
 
@@ -88,7 +91,7 @@ struct Run {
     from: Instant,
     workers: Vec<Worker>,
     starter: Starter,
-    running: Arc<AtomicU64>,
+    running: Arc<Running>,
     stop: watch::Sender<bool>,
     ended: mpsc::Receiver<()>,
 }
@@ -109,7 +112,7 @@ impl Run {
         let (stop, stopped) = watch::channel(false);
         // Nothing is sent: it closes when the last thread has dropped its end.
         let (ending, ended) = mpsc::channel(1);
-        let running = Arc::new(AtomicU64::new(0));
+        let running = Arc::new(Running::default());
         let pacer = load.rate.map(|rate| Arc::new(Pacer::new(rate, begun)));
         if let Some(pacer) = pacer.clone() {
             spawn("pacer".to_owned(), move || pacer.run())?;
@@ -137,9 +140,12 @@ impl Run {
         Ok(Self { begun, begun_at, from, workers, starter, running, stop, ended })
     }
 
-    async fn attend(mut self, load: &Load, mut look: impl FnMut(&Moment)) -> anyhow::Result<Figures> {
-        let mut interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-        let mut terminations = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    async fn attend(
+        mut self,
+        load: &Load,
+        (mut interrupts, mut terminations): (Signal, Signal),
+        mut look: impl FnMut(&Moment),
+    ) -> anyhow::Result<Figures> {
         let mut ticks = interval_at((self.begun + LOOK_EVERY).into(), LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = load.duration.map(|duration| self.begun + duration);
@@ -166,7 +172,7 @@ impl Run {
         let _ = self.stop.send(true);
         let mut figures = Figures {
             processes: 1,
-            clients: looks.clients_most,
+            clients: self.running.most.load(Relaxed),
             cpu_us,
             seconds: looks.seconds,
             ..Figures::default()
@@ -188,6 +194,13 @@ impl Run {
     }
 }
 
+/// How many clients there are.
+#[derive(Debug, Default)]
+struct Running {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
 /// One thread's share.
 struct Share {
     /// Their indexes and when they start.
@@ -196,7 +209,7 @@ struct Share {
     starter: Starter,
     recorder: Recorder,
     begun: Instant,
-    running: Arc<AtomicU64>,
+    running: Arc<Running>,
 }
 
 impl Share {
@@ -221,9 +234,9 @@ impl Share {
             let client = Client::new(*index, &self.plan, &self.starter, &self.recorder);
             let running = Arc::clone(&self.running);
             clients.spawn(async move {
-                running.fetch_add(1, Relaxed);
+                running.most.fetch_max(running.now.fetch_add(1, Relaxed) + 1, Relaxed);
                 client.run().await;
-                running.fetch_sub(1, Relaxed);
+                running.now.fetch_sub(1, Relaxed);
             });
         }
         while clients.join_next().await.is_some() {}
@@ -251,7 +264,6 @@ struct Looks {
     content_bytes: u64,
     errors: u64,
     ttlb: Option<Histogram<u64>>,
-    clients_most: u64,
     seconds: std::collections::BTreeMap<u64, Second>,
 }
 
@@ -263,7 +275,6 @@ impl Looks {
             content_bytes: 0,
             errors: 0,
             ttlb: None,
-            clients_most: 0,
             seconds: std::collections::BTreeMap::new(),
         }
     }
@@ -288,12 +299,11 @@ impl Looks {
             requests: requests - self.requests,
             content_bytes: content_bytes - self.content_bytes,
             errors: errors - self.errors,
-            clients: run.running.load(Relaxed),
+            clients: run.running.now.load(Relaxed),
         };
         let since = difference(ttlb.as_ref(), self.ttlb.as_ref());
         let span_s = now.saturating_duration_since(self.at).as_secs_f64();
         let is_counted = now > run.from;
-        self.clients_most = self.clients_most.max(counts.clients);
         if is_counted {
             let unix_s = unix_us(run.begun_at + self.at.duration_since(run.begun)) / 1_000_000;
             let second = self.seconds.entry(unix_s).or_default();

@@ -82,7 +82,7 @@ impl Script {
         match name {
             "bytes" => self.length = number()?,
             "chunk" => {
-                self.chunk_bytes = Some(value.parse::<Size>().ok().filter(|size| size.bytes > 0)?.bytes)
+                self.chunk_bytes = Some(value.parse::<Size>().ok().filter(|size| size.bytes > 0)?.bytes);
             }
             "every" => self.every = span()?,
             "wait" => self.wait = span()?,
