@@ -152,6 +152,22 @@ impl Decoder {
         Ok(Step::Done { consumed: at })
     }
 
+    /// The bytes of the current chunk's data that are still to come; 0 between two chunks.
+    pub fn data_left(&self) -> u64 {
+        if let State::Data { left } = self.state { left } else { 0 }
+    }
+
+    /// Counts `bytes` of the current chunk's data as dealt with, by who has seen to them without a look at them.
+    ///
+    /// # Panics
+    /// If that is more than [`data_left`](Self::data_left).
+    pub fn skip_data(&mut self, bytes: u64) {
+        let left = self.data_left().checked_sub(bytes).expect("no more is skipped than is left");
+        if matches!(self.state, State::Data { .. }) {
+            self.state = if left == 0 { State::DataReturn } else { State::Data { left } };
+        }
+    }
+
     fn take_data(&mut self, left: u64, start: usize, input_bytes: usize) -> Step {
         let available = input_bytes - start;
         // Whatever does not fit into `usize` is more than the input has.

@@ -4,6 +4,7 @@
 //! - [`emulation`]: the same as it runs, between network namespaces.
 //! - [`check`]: whether it is what was asked for.
 //! - [`cc`]: algorithms of congestion control, compared over such paths.
+//! - [`load`]: what many clients ask of a server, and what they measure.
 //! - [`report`]: charts and pages of results.
 //!
 //! It knows the delivery program as a process alone.
@@ -11,6 +12,7 @@
 pub mod cc;
 pub mod check;
 pub mod emulation;
+pub mod load;
 mod process;
 pub mod report;
 pub mod scenario;

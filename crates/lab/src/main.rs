@@ -3,6 +3,7 @@
 //! Exit status: 0 done, 1 failed, 2 wrong use or a machine that cannot; that of the command for `paths run`.
 
 mod compare;
+mod load_command;
 mod paths;
 
 use std::io::{IsTerminal, stderr};
@@ -34,6 +35,8 @@ enum Command {
     Paths(paths::Command),
     /// Compare algorithms of congestion control: time to fetch from a real edge over emulated paths
     Cc(compare::Compare),
+    /// Load on a server, and what its clients measure
+    Load(Box<load_command::Load>),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Paths(command) => paths::run(command),
         Command::Cc(asked) => compare::compare(asked),
+        Command::Load(load) => load_command::run(&load),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");

@@ -1,0 +1,295 @@
+//! One client: asks for one thing after another, over a connection that it keeps or a new one each time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng};
+use thalweg_http::ResponseHead;
+use thalweg_http::range::{ContentRange, parse_content_range};
+
+use super::cmcd::{Cmcd, ObjectType};
+use super::connection::{Broken, Connection, Exchange, Timeouts};
+use super::content::Content;
+use super::figures::Time;
+use super::pacer::Pacer;
+use super::recorder::{Counted, Recorder};
+use super::response::Sink;
+use super::sources::Sources;
+use super::target::Target;
+use super::{ErrorKind, Failure};
+
+/// A client that cannot connect waits so long before it tries again, unless a rate says when it does.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all clients do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What is asked for, at least one.
+    pub targets: Vec<Target>,
+    /// At random from this seed; else in turn, each client beginning at another.
+    pub random: Option<u64>,
+    /// Ranges of so many bytes, one after the other, until the content's end; else all of it.
+    pub range_bytes: Option<u64>,
+    /// A new connection for each request.
+    pub is_fresh: bool,
+    /// Whether every byte is compared with [`Content`].
+    pub verify: bool,
+    /// Whether requests carry CMCD, and with which bitrate in kbit/s.
+    pub cmcd: Option<Option<u64>>,
+    /// How long what may take.
+    pub timeouts: Timeouts,
+    /// Where clients connect from.
+    pub sources: Sources,
+}
+
+/// What lets a client begin a request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Starter {
+    /// Requests that may still be begun, in all threads; else any number.
+    pub(super) budget: Option<Arc<AtomicU64>>,
+    /// When they are due; else as soon as the one before has ended.
+    pub(super) pacer: Option<Arc<Pacer>>,
+}
+
+/// A client.
+pub(super) struct Client {
+    index: usize,
+    plan: Arc<Plan>,
+    starter: Starter,
+    recorder: Recorder,
+    random: Option<StdRng>,
+    connection: Option<(usize, Connection)>,
+    target: usize,
+    /// Where the next range begins; 0 if another target is due.
+    offset: u64,
+    request: Vec<u8>,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, plan: &Arc<Plan>, starter: &Starter, recorder: &Recorder) -> Self {
+        let random = plan.random.map(|seed| StdRng::seed_from_u64(seed ^ (index as u64).rotate_left(32)));
+        Self {
+            index,
+            plan: Arc::clone(plan),
+            starter: starter.clone(),
+            recorder: recorder.clone(),
+            random,
+            connection: None,
+            // The first step goes to the target of its own index.
+            target: (index + plan.targets.len() - 1) % plan.targets.len(),
+            offset: 0,
+            request: Vec::new(),
+        }
+    }
+
+    /// Asks until nothing more may be begun.
+    pub(super) async fn run(mut self) {
+        loop {
+            let due = match &self.starter.pacer {
+                Some(pacer) => Some(pacer.take().await),
+                None => None,
+            };
+            if !self.may_begin() {
+                return;
+            }
+            self.step();
+            let is_connected = self.ask(due).await;
+            if !is_connected && due.is_none() {
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+
+    fn may_begin(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        self.starter
+            .budget
+            .as_ref()
+            .is_none_or(|budget| budget.fetch_update(Relaxed, Relaxed, one_less).is_ok())
+    }
+
+    /// On to the next target, unless there is more of this one.
+    fn step(&mut self) {
+        if self.offset == 0 {
+            let count = self.plan.targets.len();
+            self.target = match &mut self.random {
+                Some(random) => random.random_range(0..count),
+                None => (self.target + 1) % count,
+            };
+        }
+    }
+
+    /// One request, counted from when it was due; whether there was a connection for it.
+    async fn ask(&mut self, due: Option<Instant>) -> bool {
+        let plan = Arc::clone(&self.plan);
+        let target = &plan.targets[self.target];
+        let begun = Instant::now();
+        let counted = self.recorder.begin(due.unwrap_or(begun));
+        self.write_request(target);
+        let mut taker = Taker::new(self, target, counted);
+        let mut is_second = false;
+        let (failure, status) = loop {
+            let mut connection = match self.connect(target, counted).await {
+                Ok(connection) => connection,
+                Err(failure) => {
+                    self.recorder.end(counted, None, &[], Some(&failure));
+                    return false;
+                }
+            };
+            match connection.exchange(&self.request, &mut taker).await {
+                Ok(exchange) => {
+                    let failure = refuse(exchange.status, target);
+                    if exchange.is_kept_alive && !plan.is_fresh {
+                        self.connection = Some((self.target, connection));
+                    }
+                    let ttfb_from = due.unwrap_or(exchange.sent);
+                    let times = [
+                        (Time::Ttfb, exchange.first_byte.saturating_duration_since(ttfb_from)),
+                        (Time::Ttlb, exchange.last_byte.saturating_duration_since(due.unwrap_or(begun))),
+                    ];
+                    self.advance(&exchange, taker.complete_length);
+                    self.recorder.end(counted, Some(exchange.status), &times, failure.as_ref());
+                    return true;
+                }
+                Err(Broken { is_idle_close: true, .. }) if !is_second => {
+                    is_second = true;
+                    self.recorder.reconnect(counted);
+                }
+                Err(broken) => break (broken.failure, taker.status),
+            }
+        };
+        self.offset = 0;
+        let failure = Failure::new(failure.kind, format!("{}: {failure}", target.url));
+        self.recorder.end(counted, status, &[], Some(&failure));
+        true
+    }
+
+    fn write_request(&mut self, target: &Target) {
+        let range = self.plan.range_bytes.map(|bytes| (self.offset, self.offset + bytes - 1));
+        let more = self.plan.cmcd.map(|bitrate_kbit_per_s| {
+            let path = target.target.split_once('?').map_or(&*target.target, |(path, _)| path);
+            let content = path.rsplit_once('/').map_or(path, |(directory, _)| directory);
+            let session = format!("{:016x}-{}", self.recorder.session(), self.index);
+            Cmcd { session: &session, content, object: ObjectType::of(path), bitrate_kbit_per_s }.fields()
+        });
+        target.write_request(range, more.as_deref().unwrap_or_default(), &mut self.request);
+    }
+
+    /// The connection that is there, if it leads to where the target is, or a new one.
+    async fn connect(&mut self, target: &Target, counted: Counted) -> Result<Connection, Failure> {
+        if let Some((of, connection)) = self.connection.take()
+            && self.plan.targets[of].address == target.address
+        {
+            return Ok(connection);
+        }
+        let begun = Instant::now();
+        let source = self.plan.sources.of(self.index);
+        let connection = Connection::open(target.address, source, self.plan.timeouts).await?;
+        self.recorder.time(counted, Time::Connect, begun.elapsed());
+        Ok(connection)
+    }
+
+    /// Where the next range begins.
+    fn advance(&mut self, exchange: &Exchange, complete_length: Option<u64>) {
+        let next = self.offset + exchange.content_bytes;
+        let is_more = exchange.status == 206 && complete_length.is_none_or(|length| next < length);
+        self.offset = if is_more { next } else { 0 };
+    }
+}
+
+/// A status that is an error.
+fn refuse(status: u16, target: &Target) -> Option<Failure> {
+    let kind = match status {
+        400..500 => ErrorKind::Status4xx,
+        500.. => ErrorKind::Status5xx,
+        _ => return None,
+    };
+    Some(Failure::new(kind, format!("{}: answered with {status}", target.url)))
+}
+
+/// What takes one response: counts it, and compares it with what it should be.
+struct Taker {
+    recorder: Recorder,
+    counted: Counted,
+    /// The range asked for.
+    range: Option<(u64, u64)>,
+    verify: Option<Content>,
+    /// Of the next byte.
+    offset: u64,
+    status: Option<u16>,
+    complete_length: Option<u64>,
+    last_chunk: Option<Instant>,
+}
+
+impl Taker {
+    fn new(client: &Client, target: &Target, counted: Counted) -> Self {
+        let range = client.plan.range_bytes.map(|bytes| (client.offset, client.offset + bytes - 1));
+        Self {
+            recorder: client.recorder.clone(),
+            counted,
+            range,
+            verify: client.plan.verify.then_some(target.content),
+            offset: client.offset,
+            status: None,
+            complete_length: None,
+            last_chunk: None,
+        }
+    }
+}
+
+impl Sink for Taker {
+    fn head(&mut self, head: &ResponseHead) -> Result<(), Failure> {
+        self.status = Some(head.status);
+        if head.status >= 300 {
+            // Content of another kind.
+            self.verify = None;
+            return Ok(());
+        }
+        let Some((first, last)) = self.range else { return Ok(()) };
+        let told = head.fields.get("content-range").and_then(parse_content_range);
+        match (head.status, told) {
+            (206, Some(ContentRange { range: Some(range), length })) => {
+                let end = length.map_or(last + 1, |length| length.min(last + 1));
+                if (range.start, range.end) == (first, end) {
+                    self.complete_length = length;
+                    return Ok(());
+                }
+                let got =
+                    format!("asked for bytes {first} to {last} and got {} to {}", range.start, range.end - 1);
+                Err(Failure::new(ErrorKind::Range, got))
+            }
+            (status, _) => {
+                let got = format!("asked for bytes {first} to {last} and got {status} without a range");
+                Err(Failure::new(ErrorKind::Range, got))
+            }
+        }
+    }
+
+    fn is_reading(&self) -> bool {
+        self.verify.is_some()
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(content) = self.verify else { return Ok(()) };
+        if let Some(at) = content.find_difference(self.offset, bytes) {
+            return Err(Failure::new(
+                ErrorKind::Content,
+                format!("byte {at} is not what path and offset say"),
+            ));
+        }
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn arrived(&mut self, at: Instant, bytes: u64) {
+        self.recorder.content(at, bytes);
+    }
+
+    fn chunk(&mut self, at: Instant) {
+        if let Some(before) = self.last_chunk.replace(at) {
+            self.recorder.time(self.counted, Time::ChunkGap, at.saturating_duration_since(before));
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The load generator: many clients, what they ask for and when, and what they measured.
+//!
+//! Pure, without socket or clock:
+//! - [`figures`]: what was measured, merged exactly; [`report`] is its text.
+//! - [`schedule`]: when clients start and requests are due.
+//! - [`content`]: content derived from path and offset, so that every byte can be verified.
+//! - [`response`]: one response as its bytes arrive.
+//! - [`target`], [`sources`], [`cmcd`]: what is asked for, from which addresses, and what is said of the player.
+//!
+//! Over sockets: [`connection`], [`client`], [`engine`]; and [`serve`], a server whose content and misbehaviour are known.
+
+pub mod client;
+pub mod cmcd;
+pub mod connection;
+pub mod content;
+pub mod engine;
+mod failure;
+pub mod figures;
+mod pacer;
+mod recorder;
+pub mod report;
+pub mod response;
+pub mod schedule;
+pub mod serve;
+pub mod sources;
+pub mod target;
+
+pub use failure::{ErrorKind, Failure};
+pub use recorder::Recorder;

@@ -1,0 +1,69 @@
+//! Lets requests begin when they are due, whether or not earlier ones have ended: the open model.
+//!
+//! Clients that are free wait for a ticket. Each ticket's time is known beforehand, so a client that takes one late, since none was
+//! free, counts from when it was due. A thread of its own sleeps until the next ticket is due: that is exact to some ten
+//! microseconds, a runtime's own timer only to a millisecond.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::set_current_timer_slack;
+use tokio::sync::Semaphore;
+
+use super::schedule::Rate;
+
+/// The thread looks so often whether it is to end.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+/// The tickets of a run.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    rate: Rate,
+    begun: Instant,
+    due: Semaphore,
+    taken: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Pacer {
+    pub(super) fn new(rate: Rate, begun: Instant) -> Self {
+        let (taken, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { rate, begun, due: Semaphore::new(0), taken, is_over }
+    }
+
+    /// Waits until the next request that nobody has taken is due; says when it was.
+    pub(super) async fn take(&self) -> Instant {
+        self.due.acquire().await.expect("it is never closed").forget();
+        self.time_of(self.taken.fetch_add(1, Relaxed))
+    }
+
+    /// How many were due from `from` to `end` and nobody has taken.
+    pub(super) fn unsent(&self, from: Instant, end: Instant) -> u64 {
+        let before = |at: Instant| self.rate.due_before(at.saturating_duration_since(self.begun));
+        before(end).saturating_sub(self.taken.load(Relaxed).max(before(from)))
+    }
+
+    /// Makes tickets due in time, until [`end`](Self::end).
+    pub(super) fn run(&self) {
+        // Without it the kernel is late by 50 us, to wake several threads at once (prctl(2)).
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        let mut made = 0;
+        while !self.is_over.load(Relaxed) {
+            // The one whose time is now is due as well.
+            let due = self.rate.due_before(self.begun.elapsed() + Duration::from_nanos(1));
+            self.due.add_permits(usize::try_from(due - made).unwrap_or(usize::MAX));
+            made = due;
+            thread::sleep(self.time_of(made).saturating_duration_since(Instant::now()).min(SLEEP_MAX));
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Relaxed);
+    }
+
+    fn time_of(&self, ticket: u64) -> Instant {
+        self.begun + self.rate.due(ticket)
+    }
+}

@@ -1,0 +1,283 @@
+//! Figures as text: JSON, which is read back exactly; CSV of percentiles; a table for people.
+//!
+//! The JSON is a wire format: [`VERSION`] counts up with each change that an older reader would get wrong. Percentiles in it are
+//! for other programs; reading takes the histograms, which are in the V2 encoding of HdrHistogram, without deflate, in base64.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Cursor;
+
+use anyhow::{Context, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
+use serde::{Deserialize, Serialize};
+
+use super::ErrorKind;
+use super::figures::{Figures, Period, SIGNIFICANT_DIGITS, Second, TIME_US_MAX, Time};
+
+/// Of the JSON.
+pub const VERSION: u32 = 1;
+/// The quantiles that are told, with their names.
+pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// Figures as they stand in JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    thalweg_lab_load: u32,
+    period: Option<Period>,
+    processes: u64,
+    clients: u64,
+    begun: u64,
+    requests: u64,
+    unsent: u64,
+    reconnects: u64,
+    content_bytes: u64,
+    cpu_us: u64,
+    statuses: BTreeMap<u16, u64>,
+    errors: BTreeMap<ErrorKind, WireError>,
+    times: BTreeMap<Time, WireTimes>,
+    seconds: Vec<WireSecond>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireError {
+    count: u64,
+    first_us: u64,
+    first: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireTimes {
+    count: u64,
+    mean_us: f64,
+    p50_us: u64,
+    p95_us: u64,
+    p99_us: u64,
+    #[serde(rename = "p99.9_us")]
+    p999_us: u64,
+    max_us: u64,
+    histogram: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireSecond {
+    unix_s: u64,
+    #[serde(flatten)]
+    counts: Second,
+}
+
+/// The figures as JSON, ended by a line feed.
+pub fn to_json(figures: &Figures) -> String {
+    let wire = Wire {
+        thalweg_lab_load: VERSION,
+        period: figures.period,
+        processes: figures.processes,
+        clients: figures.clients,
+        begun: figures.begun,
+        requests: figures.requests,
+        unsent: figures.unsent,
+        reconnects: figures.reconnects,
+        content_bytes: figures.content_bytes,
+        cpu_us: figures.cpu_us,
+        statuses: figures.statuses.clone(),
+        errors: figures
+            .errors
+            .iter()
+            .map(|(kind, count)| (*kind, wire_error(figures, *kind, *count)))
+            .collect(),
+        times: figures.times.iter().map(|(time, histogram)| (*time, wire_times(histogram))).collect(),
+        seconds: figures
+            .seconds
+            .iter()
+            .map(|(unix_s, counts)| WireSecond { unix_s: *unix_s, counts: *counts })
+            .collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&wire).expect("all keys are texts and all numbers finite");
+    text.push('\n');
+    text
+}
+
+fn wire_error(figures: &Figures, kind: ErrorKind, count: u64) -> WireError {
+    let (first_us, first) = figures.examples.get(&kind).cloned().unwrap_or_default();
+    WireError { count, first_us, first }
+}
+
+fn wire_times(histogram: &Histogram<u64>) -> WireTimes {
+    let mut bytes = Vec::new();
+    V2Serializer::new().serialize(histogram, &mut bytes).expect("a vector takes everything");
+    let [p50_us, p95_us, p99_us, p999_us] =
+        QUANTILES.map(|(_, quantile)| histogram.value_at_quantile(quantile));
+    WireTimes {
+        count: histogram.len(),
+        mean_us: histogram.mean(),
+        p50_us,
+        p95_us,
+        p99_us,
+        p999_us,
+        max_us: histogram.max(),
+        histogram: STANDARD.encode(bytes),
+    }
+}
+
+/// Reads what [`to_json`] has written.
+pub fn from_json(text: &str) -> anyhow::Result<Figures> {
+    #[derive(Deserialize)]
+    struct Version {
+        thalweg_lab_load: u32,
+    }
+    let version: Version = serde_json::from_str(text).context("not figures of thalweg-lab load")?;
+    if version.thalweg_lab_load != VERSION {
+        bail!("figures of version {}, and this program reads {VERSION}", version.thalweg_lab_load);
+    }
+    let wire: Wire = serde_json::from_str(text)?;
+    let mut figures = Figures {
+        period: wire.period,
+        processes: wire.processes,
+        clients: wire.clients,
+        begun: wire.begun,
+        requests: wire.requests,
+        unsent: wire.unsent,
+        reconnects: wire.reconnects,
+        content_bytes: wire.content_bytes,
+        cpu_us: wire.cpu_us,
+        statuses: wire.statuses,
+        seconds: wire.seconds.iter().map(|second| (second.unix_s, second.counts)).collect(),
+        ..Figures::default()
+    };
+    for (kind, error) in wire.errors {
+        figures.errors.insert(kind, error.count);
+        figures.examples.insert(kind, (error.first_us, error.first));
+    }
+    for (time, times) in wire.times {
+        let histogram = read_histogram(&times.histogram).with_context(|| format!("times.{}", time.name()))?;
+        figures.times.insert(time, histogram);
+    }
+    Ok(figures)
+}
+
+fn read_histogram(text: &str) -> anyhow::Result<Histogram<u64>> {
+    let bytes = STANDARD.decode(text).context("histogram is not base64")?;
+    let histogram: Histogram<u64> = Deserializer::new()
+        .deserialize(&mut Cursor::new(bytes))
+        .map_err(|error| anyhow::anyhow!("histogram is not in the V2 encoding: {error}"))?;
+    if (histogram.low(), histogram.high(), histogram.sigfig()) != (1, TIME_US_MAX, SIGNIFICANT_DIGITS) {
+        bail!("histogram has other bounds than 1 to {TIME_US_MAX} with {SIGNIFICANT_DIGITS} digits");
+    }
+    Ok(histogram)
+}
+
+/// One line for each kind of time: its count, mean, percentiles and greatest, in microseconds.
+pub fn to_csv(figures: &Figures) -> String {
+    let mut text = "time,count,mean_us,p50_us,p95_us,p99_us,p99.9_us,max_us\n".to_owned();
+    for (time, histogram) in &figures.times {
+        let _ = write!(text, "{},{},{:.1}", time.name(), histogram.len(), histogram.mean());
+        for (_, quantile) in QUANTILES {
+            let _ = write!(text, ",{}", histogram.value_at_quantile(quantile));
+        }
+        let _ = writeln!(text, ",{}", histogram.max());
+    }
+    text
+}
+
+/// For people.
+pub fn to_table(figures: &Figures) -> String {
+    let mut text = String::new();
+    let (seconds, requests) = (figures.measured_s(), figures.requests);
+    // Nothing was measured in no time.
+    let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let _ = writeln!(
+        text,
+        "{requests} requests in {seconds:.2}s by {} clients: {:.1}/s, {} of content, {}",
+        figures.clients,
+        per_s(requests),
+        bytes(figures.content_bytes),
+        bit_rate(per_s(figures.content_bytes) * 8.0),
+    );
+    if requests > 0 {
+        let cpu_s = figures.cpu_us as f64 / 1e6;
+        let _ = writeln!(
+            text,
+            "{cpu_s:.2}s of processor time here: {:.2}us a request",
+            figures.cpu_us as f64 / requests as f64
+        );
+    }
+    let open = figures.begun.saturating_sub(figures.requests);
+    for (count, what) in [
+        (open, "requests were under way when time was up"),
+        (
+            figures.unsent,
+            "requests were due and no client was free for them: the server, or --clients, is too small",
+        ),
+        (figures.reconnects, "requests were sent again, since the server had closed their idle connection"),
+    ] {
+        if count > 0 {
+            let _ = writeln!(text, "{count} {what}");
+        }
+    }
+    push_times(&mut text, figures);
+    push_errors(&mut text, figures);
+    text
+}
+
+fn push_times(text: &mut String, figures: &Figures) {
+    if figures.times.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n{:<14}{:>10}{:>10}", "", "count", "mean");
+    for (name, _) in QUANTILES {
+        let _ = write!(text, "{name:>10}");
+    }
+    let _ = writeln!(text, "{:>10}", "max");
+    for (time, histogram) in &figures.times {
+        let _ = write!(text, "{:<14}{:>10}{:>10}", time.name(), histogram.len(), time_text(histogram.mean()));
+        for (_, quantile) in QUANTILES {
+            let _ = write!(text, "{:>10}", time_text(histogram.value_at_quantile(quantile) as f64));
+        }
+        let _ = writeln!(text, "{:>10}", time_text(histogram.max() as f64));
+    }
+}
+
+fn push_errors(text: &mut String, figures: &Figures) {
+    let statuses: Vec<String> =
+        figures.statuses.iter().map(|(status, count)| format!("{count} of {status}")).collect();
+    if !statuses.is_empty() {
+        let _ = writeln!(text, "\nresponses: {}", statuses.join(", "));
+    }
+    for (kind, count) in &figures.errors {
+        let first = figures.examples.get(kind).map_or("", |(_, first)| first);
+        let _ = writeln!(text, "errors: {count} {:<18}{first}", kind.name());
+    }
+}
+
+/// A time for people, in the unit that gives three to four digits.
+pub fn time_text(value_us: f64) -> String {
+    match value_us {
+        us if us < 1e3 => format!("{us:.0}us"),
+        us if us < 1e6 => format!("{:.2}ms", us / 1e3),
+        us => format!("{:.2}s", us / 1e6),
+    }
+}
+
+/// A rate of bits for people.
+pub fn bit_rate(bits_per_s: f64) -> String {
+    match bits_per_s {
+        rate if rate < 1e9 => format!("{:.2}Mbit/s", rate / 1e6),
+        rate => format!("{:.2}Gbit/s", rate / 1e9),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    match count as f64 {
+        count if count < 1e6 => format!("{:.1}kB", count / 1e3),
+        count if count < 1e9 => format!("{:.1}MB", count / 1e6),
+        count => format!("{:.2}GB", count / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests;

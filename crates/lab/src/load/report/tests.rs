@@ -1,0 +1,137 @@
+//! Merges are exact and the JSON loses nothing, whatever was measured.
+
+use expect_test::expect;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Something that a run measures.
+#[derive(Debug, Clone)]
+enum Measured {
+    Time(Time, u64),
+    Error(ErrorKind, u64, String),
+    Request(u16, u64, u64),
+    Process(u64, u64),
+}
+
+fn measured() -> impl Strategy<Value = Measured> {
+    let time = (prop::sample::select(&Time::ALL[..]), 0..2 * TIME_US_MAX);
+    let error = (prop::sample::select(&ErrorKind::ALL[..]), 0u64..5, "[a-z\"\\\\é]{0,3}");
+    let request = (100u16..600, 0u64..u64::from(u32::MAX), 0u64..9);
+    prop_oneof![
+        time.prop_map(|(time, value_us)| Measured::Time(time, value_us)),
+        error.prop_map(|(kind, at_us, detail)| Measured::Error(kind, at_us, detail)),
+        request.prop_map(|(status, bytes, second)| Measured::Request(status, bytes, second)),
+        (0u64..1000, 0u64..1000).prop_map(|(begin_us, spent_us)| Measured::Process(begin_us, spent_us)),
+    ]
+}
+
+fn take(figures: &mut Figures, measured: &Measured) {
+    match measured {
+        Measured::Time(time, value_us) => figures.record(*time, *value_us),
+        Measured::Error(kind, at_us, detail) => figures.fail(*kind, *at_us, detail),
+        Measured::Request(status, bytes, second) => {
+            *figures.statuses.entry(*status).or_default() += 1;
+            figures.begun += 2;
+            figures.requests += 1;
+            figures.content_bytes += bytes;
+            let second = figures.seconds.entry(*second).or_default();
+            second.requests += 1;
+            second.content_bytes += bytes;
+        }
+        Measured::Process(begin_us, spent_us) => {
+            let period = Period { begin_us: *begin_us, end_us: begin_us + spent_us };
+            figures.merge(&Figures { period: Some(period), ..Figures::default() });
+            figures.processes += 1;
+            figures.clients += 3;
+            figures.unsent += 1;
+            figures.reconnects += 1;
+            figures.cpu_us += spent_us;
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn merged_are_those_of_one_process(
+        all in prop::collection::vec((measured(), 0usize..4), 0..60),
+        backwards in any::<bool>(),
+    ) {
+        let mut one = Figures::default();
+        let mut parts = vec![Figures::default(); 4];
+        for (measured, part) in &all {
+            take(&mut one, measured);
+            take(&mut parts[*part], measured);
+        }
+        if backwards {
+            parts.reverse();
+        }
+        let mut merged = Figures::default();
+        for part in &parts {
+            merged.merge(&from_json(&to_json(part)).unwrap());
+        }
+        prop_assert_eq!(&merged, &one);
+        prop_assert_eq!(to_json(&merged), to_json(&one));
+        prop_assert_eq!(to_csv(&merged), to_csv(&one));
+        prop_assert_eq!(to_table(&merged), to_table(&one));
+        prop_assert_eq!(from_json(&to_json(&one)).unwrap(), one);
+    }
+}
+
+fn sample() -> Figures {
+    let mut figures = Figures {
+        period: Some(Period { begin_us: 1_000_000, end_us: 3_500_000 }),
+        processes: 1,
+        clients: 2,
+        begun: 1002,
+        requests: 1000,
+        content_bytes: 1_000_000,
+        cpu_us: 50_000,
+        ..Figures::default()
+    };
+    (1..=1000).for_each(|value_us| figures.record(Time::Ttfb, value_us));
+    figures.record(Time::Connect, 1500);
+    figures.statuses.insert(200, 999);
+    figures.statuses.insert(503, 1);
+    figures.fail(ErrorKind::Status5xx, 7, "503 of /a");
+    figures
+}
+
+#[test]
+fn table_and_csv() {
+    expect![[r#"
+        1000 requests in 2.50s by 2 clients: 400.0/s, 1.0MB of content, 3.20Mbit/s
+        0.05s of processor time here: 50.00us a request
+        2 requests were under way when time was up
+
+                           count      mean       p50       p95       p99     p99.9       max
+        connect                1    1.50ms    1.50ms    1.50ms    1.50ms    1.50ms    1.50ms
+        ttfb                1000     500us     500us     950us     990us     999us    1.00ms
+
+        responses: 999 of 200, 1 of 503
+        errors: 1 status5xx         503 of /a
+    "#]]
+    .assert_eq(&to_table(&sample()));
+    expect![[r#"
+        time,count,mean_us,p50_us,p95_us,p99_us,p99.9_us,max_us
+        connect,1,1500.0,1500,1500,1500,1500,1500
+        ttfb,1000,500.5,500,950,990,999,1000
+    "#]]
+    .assert_eq(&to_csv(&sample()));
+}
+
+#[test]
+fn what_is_not_ours_is_told() {
+    let told = |text: &str| format!("{:#}", from_json(text).unwrap_err());
+    expect!["not figures of thalweg-lab load: missing field `thalweg_lab_load` at line 1 column 2"]
+        .assert_eq(&told("{}"));
+    let json = to_json(&sample());
+    expect!["figures of version 2, and this program reads 1"]
+        .assert_eq(&told(&json.replacen(": 1,", ": 2,", 1)));
+    let histogram = wire_times(sample().time(Time::Connect).unwrap()).histogram;
+    expect!["times.connect: histogram is not base64: Invalid symbol 33, offset 0."]
+        .assert_eq(&told(&json.replace(&histogram, "!")));
+    let foreign = wire_times(&Histogram::new(2).unwrap()).histogram;
+    expect!["times.connect: histogram has other bounds than 1 to 3600000000 with 3 digits"]
+        .assert_eq(&told(&json.replace(&histogram, &foreign)));
+}

@@ -1,0 +1,114 @@
+//! Responses in any pieces come to the same, read or discarded.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    is_reading: bool,
+    content: Vec<u8>,
+    arrived: u64,
+    chunks: usize,
+}
+
+impl Sink for Seen {
+    fn head(&mut self, _: &ResponseHead) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn is_reading(&self) -> bool {
+        self.is_reading
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.content.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn arrived(&mut self, _: Instant, bytes: u64) {
+        self.arrived += bytes;
+    }
+
+    fn chunk(&mut self, _: Instant) {
+        self.chunks += 1;
+    }
+}
+
+/// Gives `bytes` to a response in pieces of these lengths, over and over, then closes.
+fn run(bytes: &[u8], lengths: &[usize], is_reading: bool) -> (Result<u16, ErrorKind>, Seen) {
+    let mut seen = Seen { is_reading, ..Seen::default() };
+    let mut response = Response::default();
+    let (at, mut scratch) = (Instant::now(), ResponseHead::default());
+    let mut lengths = lengths.iter().cycle();
+    let mut rest = bytes;
+    let mut give = || -> Result<(), Failure> {
+        while !rest.is_empty() {
+            let length = *lengths.next().expect("there are some");
+            match response.want(seen.is_reading) {
+                Want::Nothing => return response.receive(rest, at, &mut scratch, &mut seen),
+                Want::Bytes => {
+                    let (piece, behind) = rest.split_at(length.min(rest.len()));
+                    response.receive(piece, at, &mut scratch, &mut seen)?;
+                    rest = behind;
+                }
+                Want::Discard(most) => {
+                    let length = length.min(rest.len()).min(usize::try_from(most).unwrap_or(usize::MAX));
+                    response.discarded(length as u64, at, &mut seen);
+                    rest = &rest[length..];
+                }
+            }
+        }
+        response.closed()
+    };
+    let result = give().map_err(|failure| failure.kind);
+    (result.map(|()| response.status()), seen)
+}
+
+fn chunked(chunks: &[usize]) -> Vec<u8> {
+    let mut bytes =
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    for length in chunks {
+        bytes.extend(format!("{length:x}\r\n").bytes());
+        bytes.extend(std::iter::repeat_n(b'x', *length));
+        bytes.extend(b"\r\n");
+    }
+    bytes.extend(b"0\r\n\r\n");
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn pieces_do_not_matter(
+        chunks in prop::collection::vec(1usize..40_000, 0..5),
+        lengths in prop::collection::vec(1usize..30_000, 1..5),
+        is_reading in any::<bool>(),
+    ) {
+        let (result, seen) = run(&chunked(&chunks), &lengths, is_reading);
+        prop_assert_eq!(result, Ok(200));
+        let total: usize = chunks.iter().sum();
+        prop_assert_eq!((seen.arrived, seen.chunks), (total as u64, chunks.len()));
+        prop_assert_eq!(seen.content.len(), if is_reading { total } else { 0 });
+    }
+
+    #[test]
+    fn what_is_cut_is_never_complete(at in 0usize..1000, lengths in prop::collection::vec(1usize..50, 1..3)) {
+        let bytes = chunked(&[100, 200]);
+        let (result, _) = run(&bytes[..at % bytes.len()], &lengths, false);
+        prop_assert!(matches!(result, Err(ErrorKind::NoHead | ErrorKind::Cut)), "{:?}", result);
+    }
+}
+
+#[test]
+fn ends() {
+    let end = |text: &str| run(text.as_bytes(), &[7], false).0;
+    assert_eq!(end("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"), Ok(200));
+    assert_eq!(end("HTTP/1.1 304 Not Modified\r\ncontent-length: 3\r\n\r\n"), Ok(304));
+    assert_eq!(end("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"), Ok(404));
+    assert_eq!(end("HTTP/1.0 200 OK\r\n\r\nabc"), Ok(200));
+    assert_eq!(end("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab"), Err(ErrorKind::Cut));
+    assert_eq!(end("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabcd"), Err(ErrorKind::Malformed));
+    assert_eq!(end("HTTP/1.1 200 OK\r\ncontent-le"), Err(ErrorKind::NoHead));
+    assert_eq!(end("SSH-2.0\r\n\r\n"), Err(ErrorKind::Malformed));
+    assert_eq!(end(&"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(9)), Err(ErrorKind::Malformed));
+}

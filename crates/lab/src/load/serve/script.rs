@@ -1,0 +1,158 @@
+//! What a request's query asks of the server, and the head of its response. Pure.
+//!
+//! `?bytes=N` content of so many bytes, `?chunk=16KiB&every=100ms` in the chunked coding, `?wait=50ms` before the head,
+//! `?status=503` instead, `?cut=N` closes after so many bytes of content, `?corrupt=N` flips byte N of it.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::time::Duration;
+
+use thalweg_http::range::{self, Selected, content_range, select, unsatisfied_range};
+use thalweg_http::validators::range_applies;
+use thalweg_http::{Method, RequestHead, status};
+use thalweg_record::units::{Size, Span};
+
+use super::Content;
+
+/// Content's length where the query says nothing.
+pub const LENGTH_BYTES_DEFAULT: u64 = 1000;
+/// Responses are fresh for so long, unless they are errors.
+const MAX_AGE_S: u32 = 3600;
+
+/// What the query asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// The length of the content.
+    pub length: u64,
+    /// Of each chunk but the last, if the chunked coding is asked for.
+    pub chunk_bytes: Option<u64>,
+    /// Between the starts of two chunks.
+    pub every: Duration,
+    /// Before the head.
+    pub wait: Duration,
+    /// Instead of 200 and 206.
+    pub status: Option<u16>,
+    /// The connection closes after so many bytes of the response's content.
+    pub cut: Option<u64>,
+    /// This byte of the content is wrong.
+    pub corrupt: Option<u64>,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The whole head.
+    pub head: String,
+    /// What of the content.
+    pub range: Range<u64>,
+    /// Instead of the content.
+    pub text: Option<String>,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            length: LENGTH_BYTES_DEFAULT,
+            chunk_bytes: None,
+            every: Duration::ZERO,
+            wait: Duration::ZERO,
+            status: None,
+            cut: None,
+            corrupt: None,
+        }
+    }
+}
+
+impl Script {
+    /// Of that request. What it does not understand it answers with 400.
+    pub fn of(head: &RequestHead) -> Self {
+        let mut script = Self::default();
+        for pair in head.target.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            if script.take(pair).is_none() {
+                return Self { status: Some(400), ..Self::default() };
+            }
+        }
+        script
+    }
+
+    fn take(&mut self, pair: &str) -> Option<()> {
+        let (name, value) = pair.split_once('=')?;
+        let number = || value.parse::<u64>().ok();
+        let span = || value.parse::<Span>().ok().map(|span| span.duration);
+        match name {
+            "bytes" => self.length = number()?,
+            "chunk" => {
+                self.chunk_bytes = Some(value.parse::<Size>().ok().filter(|size| size.bytes > 0)?.bytes);
+            }
+            "every" => self.every = span()?,
+            "wait" => self.wait = span()?,
+            "status" => self.status = Some(value.parse().ok().filter(|status| (200..600).contains(status))?),
+            "cut" => self.cut = Some(number()?),
+            "corrupt" => self.corrupt = Some(number()?),
+            // Whatever keeps two URLs apart.
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// The response to that request.
+    pub fn reply(&self, head: &RequestHead, content: Content) -> Reply {
+        let is_get = head.method == Method::Get;
+        if let Some(status) = self.status.or((!is_get && head.method != Method::Head).then_some(405)) {
+            return error(status, is_get);
+        }
+        // The query changes the length and so the content.
+        let etag = format!("\"{:x}-{}\"", content.key(), self.length);
+        let may_range = range_applies(head.fields.get("if-range"), Some(etag.as_bytes()), None, None);
+        let ranges = head.fields.get("range").filter(|_| is_get && may_range).and_then(range::parse);
+        let selected = ranges.map(|ranges| select(&ranges, self.length));
+        let (status, range) = match &selected {
+            Some(Selected::One(range)) => (206, range.clone()),
+            Some(Selected::Unsatisfiable) => (416, 0..0),
+            // Several ranges may be answered with all of it.
+            None | Some(Selected::Several(_)) => (200, 0..self.length),
+        };
+        let mut text = start(status);
+        let _ = write!(
+            text,
+            "Content-Type: application/octet-stream\r\nAccept-Ranges: bytes\r\nETag: {etag}\r\n"
+        );
+        let _ = write!(text, "Cache-Control: max-age={MAX_AGE_S}\r\n");
+        match status {
+            206 => drop(write!(text, "Content-Range: {}\r\n", content_range(&range, Some(self.length)))),
+            416 => drop(write!(text, "Content-Range: {}\r\n", unsatisfied_range(self.length))),
+            _ => {}
+        }
+        match self.chunk_bytes.filter(|_| status != 416) {
+            Some(_) => text += "Transfer-Encoding: chunked\r\n",
+            None => drop(write!(text, "Content-Length: {}\r\n", range.end - range.start)),
+        }
+        text += "\r\n";
+        let instead = (!is_get || status == 416).then(String::new);
+        Reply { head: text, range, text: instead }
+    }
+
+    /// Flips the byte that is to be wrong, if it is among these from `offset` on.
+    pub fn corrupt_in(&self, offset: u64, bytes: &mut [u8]) {
+        let at = self.corrupt.and_then(|corrupt| corrupt.checked_sub(offset));
+        if let Some(byte) = at.and_then(|at| bytes.get_mut(usize::try_from(at).ok()?)) {
+            *byte = !*byte;
+        }
+    }
+}
+
+fn start(code: u16) -> String {
+    format!("HTTP/1.1 {code} {}\r\n", status::phrase(code, None))
+}
+
+/// A response of that status with a line of text.
+fn error(code: u16, has_content: bool) -> Reply {
+    let text = if status::is_bodyless(code) { String::new() } else { format!("{code}\n") };
+    let mut head = start(code);
+    head += "Cache-Control: no-store\r\n";
+    if !status::is_bodyless(code) {
+        let _ = write!(head, "Content-Type: text/plain\r\nContent-Length: {}\r\n", text.len());
+    }
+    head += "\r\n";
+    Reply { head, range: 0..0, text: Some(if has_content { text } else { String::new() }) }
+}

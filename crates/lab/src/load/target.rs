@@ -1,0 +1,149 @@
+//! What is asked for: a URL, resolved once, and the request that asks for it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use thalweg_http::{Authority, Target as HttpTarget, number};
+
+use super::content::Content;
+
+/// The port of a URL that names none.
+const HTTP_PORT: u16 = 80;
+/// What the requests say who asks.
+const USER_AGENT: &str = concat!("thalweg-lab/", env!("CARGO_PKG_VERSION"));
+
+/// One URL.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// As it was given, for messages.
+    pub url: String,
+    /// Where its server is.
+    pub address: SocketAddr,
+    /// Path and query.
+    pub target: String,
+    /// What [`verify`](super::client::Plan::verify) expects.
+    pub content: Content,
+    /// The request up to the fields that differ from one to the next; without the empty line that ends it.
+    head: Vec<u8>,
+}
+
+impl Target {
+    /// Reads a URL, looks its host up, and writes the request with `fields`, each `Name: value`.
+    ///
+    /// # Errors
+    /// In words for the one who wrote it.
+    pub fn new(url: &str, fields: &[(String, String)]) -> Result<Self, String> {
+        let rest = match url.split_once("://") {
+            Some(("http", rest)) => rest,
+            Some(("https", _)) => return Err(format!("{url}: https is not there yet: write an http URL")),
+            _ => return Err(format!("{url}: not a URL: write http://HOST:PORT/PATH")),
+        };
+        let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+        let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+        HttpTarget::new(&target).map_err(|error| format!("{url}: {error}"))?;
+        let authority = Authority::parse(host.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
+        let port = authority.port().unwrap_or(HTTP_PORT);
+        let name = authority.host().trim_matches(['[', ']']);
+        let address = (name, port)
+            .to_socket_addrs()
+            .map_err(|error| format!("{url}: cannot look up {name}: {error}"))?
+            .next()
+            .ok_or_else(|| format!("{url}: {name} has no address"))?;
+        let head = head(&target, host, fields);
+        Ok(Self { url: url.to_owned(), address, content: Content::of(&target), target, head })
+    }
+
+    /// Writes the request in place of what is in `into`: of `range`, from its first to its last byte, and with more field lines.
+    pub fn write_request(&self, range: Option<(u64, u64)>, more: &str, into: &mut Vec<u8>) {
+        into.clear();
+        into.extend_from_slice(&self.head);
+        if let Some((first, last)) = range {
+            into.extend_from_slice(b"Range: bytes=");
+            number::write(into, first);
+            into.push(b'-');
+            number::write(into, last);
+            into.extend_from_slice(b"\r\n");
+        }
+        into.extend_from_slice(more.as_bytes());
+        into.extend_from_slice(b"\r\n");
+    }
+}
+
+fn head(target: &str, host: &str, fields: &[(String, String)]) -> Vec<u8> {
+    let is_given = |name: &str| fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+    let mut head = format!("GET {target} HTTP/1.1\r\n");
+    for (name, value) in [("Host", host), ("User-Agent", USER_AGENT)] {
+        if !is_given(name) {
+            head += &format!("{name}: {value}\r\n");
+        }
+    }
+    for (name, value) in fields {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head.into_bytes()
+}
+
+/// Reads `Name: value`.
+///
+/// # Errors
+/// In words for the one who wrote it: what is no field, and what the generator writes itself.
+pub fn read_field(text: &str) -> Result<(String, String), String> {
+    let wrong = || format!("{text:?} is no field: write \"Name: value\"");
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let value = value.trim();
+    let is_value = value.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control());
+    if !thalweg_http::token::is_token(name.as_bytes()) || !is_value {
+        return Err(wrong());
+    }
+    if ["content-length", "transfer-encoding"].iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+        return Err(format!("{name:?}: requests have no content"));
+    }
+    if name.eq_ignore_ascii_case("range") {
+        return Err(format!("{name:?}: use --range"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn requests() {
+        let fields = [read_field("Accept: a/b").unwrap(), read_field("user-agent: me").unwrap()];
+        let target = Target::new("http://127.0.0.1:81?x=1#y", &fields).unwrap();
+        assert_eq!(target.address, "127.0.0.1:81".parse().unwrap());
+        let mut request = Vec::new();
+        target.write_request(Some((5, 9)), "A: b\r\n", &mut request);
+        expect![[r#"
+            GET /?x=1 HTTP/1.1
+            Host: 127.0.0.1:81
+            Accept: a/b
+            user-agent: me
+            Range: bytes=5-9
+            A: b
+
+        "#]]
+        .assert_eq(&String::from_utf8(request).unwrap().replace("\r\n", "\n"));
+        assert_eq!(Target::new("http://[::1]/", &[]).unwrap().address, "[::1]:80".parse().unwrap());
+    }
+
+    #[test]
+    fn wrong_ones_are_told() {
+        for (url, part) in [
+            ("127.0.0.1/", "not a URL"),
+            ("https://a/", "https is not there yet"),
+            ("http:///a", "host is empty"),
+            ("http://a b/", "http://a b/: "),
+            ("http://127.0.0.1/a b", "http://127.0.0.1/a b: "),
+        ] {
+            let error = Target::new(url, &[]).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        for text in ["a", "a b: c", "a: b\r\nc: d", "Content-Length: 3", "Range: bytes=1-2"] {
+            assert!(read_field(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The program's `load` as people run it, against servers that misbehave in known ways: what they do is found again.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use thalweg_lab::load::ErrorKind;
+use thalweg_lab::load::figures::{Figures, Time};
+use thalweg_lab::load::report::{from_json, to_json};
+use thalweg_lab::load::serve::Server;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
+
+fn server() -> Server {
+    Server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 1).unwrap()
+}
+
+fn lab(arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("load").args(arguments).stdin(Stdio::null()).env_remove("THALWEG_LOG");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What a run measured, and its exit status. It says nothing on standard error: that is no terminal.
+fn done(child: Child) -> (Figures, i32) {
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(err, "");
+    (from_json(&out).unwrap_or_else(|error| panic!("{error:#}: {out}")), output.status.code().unwrap_or(-1))
+}
+
+/// Runs a load of these options on paths of the server.
+fn measured(server: &Server, options: &str, paths: &[&str]) -> (Figures, i32) {
+    let urls: Vec<String> = paths.iter().map(|path| format!("http://{}{path}", server.address())).collect();
+    let arguments = options.split_whitespace().chain(["--json", "-"]).chain(urls.iter().map(String::as_str));
+    done(lab(&arguments.collect::<Vec<_>>()).spawn().unwrap())
+}
+
+fn counts(figures: &Figures) -> Vec<(ErrorKind, u64)> {
+    figures.errors.iter().map(|(kind, count)| (*kind, *count)).collect()
+}
+
+#[test]
+fn a_known_delay_is_found_again() {
+    let (figures, status) = measured(&server(), "-n 40 -c 2", &["/a?wait=50ms"]);
+    assert_eq!((status, figures.requests, figures.begun, figures.clients), (0, 40, 40, 2));
+    assert_eq!((figures.content_bytes, &figures.statuses), (40_000, &[(200, 40)].into()));
+    for time in [Time::Ttfb, Time::Ttlb] {
+        let times = figures.time(time).unwrap();
+        let asked = times.lowest_equivalent(50_000);
+        assert_eq!(times.len(), 40);
+        // The server's timer has milliseconds, and the machine has other work: the quickest has waited for neither.
+        assert!((asked..60_000).contains(&times.min()), "{time:?}: {}", times.min());
+    }
+    assert_eq!(figures.time(Time::Connect).unwrap().len(), 2);
+}
+
+#[test]
+fn chunks_are_stamped_one_by_one() {
+    let path = "/a?bytes=100000&chunk=20kB&every=20ms";
+    for verify in ["", "--verify"] {
+        let (figures, status) = measured(&server(), &format!("-n 4 -c 1 {verify}"), &[path]);
+        assert_eq!((status, figures.content_bytes), (0, 400_000));
+        let gaps = figures.time(Time::ChunkGap).unwrap();
+        assert_eq!(gaps.len(), 4 * 4);
+        assert!((19_000..40_000).contains(&gaps.value_at_quantile(0.5)), "{}", gaps.value_at_quantile(0.5));
+        assert!(figures.time(Time::Ttlb).unwrap().min() >= 79_900);
+    }
+}
+
+#[test]
+fn errors_are_counted_exactly_and_told() {
+    let paths = [
+        "/good",
+        "/cut?cut=700",
+        "/wrong?corrupt=321",
+        "/gone?status=404",
+        "/down?status=503",
+        "/cut?chunk=90B&cut=100",
+    ];
+    let (figures, status) = measured(&server(), "-n 60 -c 1 --verify", &paths);
+    assert_eq!(status, 1);
+    assert_eq!(
+        counts(&figures),
+        [
+            (ErrorKind::Cut, 20),
+            (ErrorKind::Status4xx, 10),
+            (ErrorKind::Status5xx, 10),
+            (ErrorKind::Content, 10)
+        ]
+    );
+    assert_eq!(figures.statuses, [(200, 40), (404, 10), (503, 10)].into());
+    // Only whole responses have times.
+    assert_eq!(figures.time(Time::Ttlb).unwrap().len(), 30);
+    let told = |kind| figures.examples[&kind].1.split_once(": ").unwrap().1.to_owned();
+    assert_eq!(told(ErrorKind::Cut), "the server closed after 700 of 1000 bytes");
+    assert_eq!(told(ErrorKind::Content), "byte 321 is not what path and offset say");
+    assert_eq!(told(ErrorKind::Status5xx), "answered with 503");
+}
+
+#[test]
+fn what_takes_too_long_is_given_up() {
+    let paths = ["/a?wait=10s", "/a?chunk=100B&every=10s"];
+    let (figures, status) =
+        measured(&server(), "-n 4 -c 1 --head-timeout 50ms --content-timeout 50ms", &paths);
+    assert_eq!((status, figures.requests), (1, 4));
+    assert_eq!(counts(&figures), [(ErrorKind::HeadTimeout, 2), (ErrorKind::ContentTimeout, 2)]);
+}
+
+#[test]
+fn without_verification_content_is_not_looked_at() {
+    let (figures, status) = measured(&server(), "-n 9 -c 3", &["/wrong?corrupt=321&bytes=900000"]);
+    assert_eq!((status, figures.content_bytes), (0, 9 * 900_000));
+    let (figures, status) = measured(&server(), "-n 9 -c 3 --verify", &["/right?bytes=900000"]);
+    assert_eq!((status, figures.content_bytes), (0, 9 * 900_000));
+}
+
+#[test]
+fn ranges_follow_one_another_to_the_end() {
+    let (figures, status) = measured(&server(), "-n 6 -c 1 --range 512KiB --verify", &["/a?bytes=1200000"]);
+    assert_eq!((status, figures.statuses, figures.content_bytes), (0, [(206, 6)].into(), 2_400_000));
+    let (figures, _) = measured(&server(), "-n 3 -c 1 --range 1KiB", &["/a?status=200"]);
+    assert_eq!(counts(&figures), [(ErrorKind::Range, 3)]);
+}
+
+/// One client that is answered in 20 ms, and a request every 10 ms: each waits for all before it.
+#[test]
+fn an_open_model_counts_the_wait_for_a_slow_server() {
+    let server = server();
+    let (figures, _) = measured(&server, "-n 30 -c 1 --rate 100/s", &["/a?wait=20ms"]);
+    let times = figures.time(Time::Ttlb).unwrap();
+    // The request of index i is due at 10 i ms and answered at 20 (i + 1) ms at the soonest.
+    assert!(times.max() >= times.lowest_equivalent(310_000), "{}", times.max());
+    assert!(times.mean() >= 164_000.0, "{}", times.mean());
+    assert!((20_000 - 20..40_000).contains(&times.min()), "{}", times.min());
+    let (closed, _) = measured(&server, "-n 30 -c 1", &["/a?wait=20ms"]);
+    assert!(closed.time(Time::Ttlb).unwrap().value_at_quantile(0.5) < 60_000);
+}
+
+#[test]
+fn what_was_due_and_not_sent_is_told() {
+    let (figures, _) = measured(&server(), "-d 500ms -c 1 --rate 100/s", &["/a?wait=10s"]);
+    // One is under way; of those due within half a second the others had no client.
+    assert_eq!((figures.begun, figures.requests), (1, 0));
+    assert!((48..=60).contains(&figures.unsent), "{}", figures.unsent);
+}
+
+#[test]
+fn the_warm_up_is_left_out() {
+    let (figures, _) = measured(&server(), "-d 600ms --warm-up 300ms -c 1 --rate 100/s", &["/a"]);
+    assert!((28..=31).contains(&figures.requests), "{}", figures.requests);
+    assert!((0.29..0.5).contains(&figures.measured_s()), "{}", figures.measured_s());
+}
+
+#[test]
+fn merged_figures_are_those_of_all() {
+    let server = server();
+    let directory = std::env::temp_dir().join(format!("thalweg-lab-load-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let mut expected = Figures::default();
+    let mut arguments = vec!["merge".to_owned()];
+    for (name, options) in [("a.json", "-n 20 -c 2"), ("b.json", "-n 30 -c 3")] {
+        let (figures, _) = measured(&server, options, &["/a", "/b?status=500"]);
+        let file = directory.join(name);
+        fs::write(&file, to_json(&figures)).unwrap();
+        arguments.push(file.to_str().unwrap().to_owned());
+        expected.merge(&figures);
+    }
+    arguments.extend(["--json".to_owned(), "-".to_owned()]);
+    let (merged, status) =
+        done(lab(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).spawn().unwrap());
+    fs::remove_dir_all(&directory).unwrap();
+    assert_eq!((status, merged.requests, merged.processes, merged.clients), (0, 50, 2, 5));
+    assert_eq!(merged, expected);
+}
+
+/// A head, read from a client.
+fn request(stream: &TcpStream) -> String {
+    let mut text = String::new();
+    let mut reader = BufReader::new(stream);
+    while !text.ends_with("\r\n\r\n") && reader.read_line(&mut text).unwrap() > 0 {}
+    text
+}
+
+#[test]
+fn interrupted_it_tells_what_it_has() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v/1.m4s", listener.local_addr().unwrap());
+    let options = "-d 1h -c 3 --source 127.0.0.2-127.0.0.4 --cmcd --cmcd-bitrate 3Mbit/s -H a:b --json -";
+    let arguments: Vec<&str> = options.split_whitespace().chain([url.as_str()]).collect();
+    let child = lab(&arguments).spawn().unwrap();
+    // First comes the look whether anybody is there.
+    let mut streams: Vec<_> = (0..4).map(|_| listener.accept().unwrap()).collect();
+    let mut sources: Vec<String> = streams
+        .drain(1..)
+        .map(|(stream, address)| {
+            let text = request(&stream);
+            assert!(
+                text.contains("\r\na: b\r\n") && text.contains("\r\nCMCD-Object: br=3000,ot=v\r\n"),
+                "{text}"
+            );
+            assert!(text.contains("\r\nCMCD-Session: cid=\"/v\",sid=\""), "{text}");
+            address.ip().to_string()
+        })
+        .collect();
+    sources.sort();
+    assert_eq!(sources, ["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let (figures, _) = done(child);
+    assert_eq!(figures.clients, 3);
+}
+
+#[test]
+fn a_request_on_a_connection_that_was_closed_is_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            if !request(&stream).is_empty() {
+                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            }
+        }
+    });
+    let (figures, status) = done(lab(&["-n", "5", "-c", "1", "--json", "-", &url]).spawn().unwrap());
+    assert_eq!((status, figures.requests, figures.reconnects), (0, 5, 4));
+}
+
+#[test]
+fn without_a_server_there_is_one_line_and_no_report() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let told = |arguments: &[&str]| {
+        let output = lab(arguments).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        told(&[&format!("http://{nobody}/")]),
+        format!("thalweg-lab: cannot connect to {nobody}: Connection refused (os error 111)\n")
+    );
+    let wrong = ["--source", "::1", "http://127.0.0.1/"];
+    assert_eq!(
+        told(&wrong),
+        "thalweg-lab: http://127.0.0.1/: is at 127.0.0.1:80, and --source has addresses of the other family\n"
+    );
+    assert!(told(&["merge", "/nowhere"]).starts_with("thalweg-lab: /nowhere: No such file"));
+}
