@@ -98,7 +98,7 @@ fn merge(files: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
 
 fn serve(listen: SocketAddr, threads: usize) -> anyhow::Result<ExitCode> {
     let server = Server::start(listen, threads).with_context(|| format!("cannot listen at {listen}"))?;
-    println!("http://{}/", server.address());
+    eprintln!("listening {}", server.address());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupts = signal(SignalKind::interrupt())?;
