@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use thalweg_lab::cc::{Ask, Plan, run};
 use thalweg_lab::report::cc::{csv, json, page, table};
-use thalweg_lab::scenario::{Loss, Path as NetworkPath, Scenario};
+use thalweg_lab::reproduce::at_losses;
 use thalweg_record::units::Size;
 
 use crate::paths::read_all;
@@ -91,21 +91,24 @@ pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
     if asks.is_empty() {
         asks.extend(sizes.iter().map(|bytes| Ask { bytes: *bytes, is_range: false }));
     }
+    let mut scenario = read_all(&scenarios)?;
+    if !asked.loss.is_empty() {
+        scenario = at_losses(&scenario, &asked.loss);
+    }
     let plan = Plan {
-        scenario: with_losses(read_all(&scenarios)?, &asked.loss),
+        scenario,
         asks,
         algorithms: asked.algorithms,
         samples: asked.samples.unwrap_or(samples),
         lanes: asked.lanes.unwrap_or(lanes),
     };
     plan.check()?;
-    let thalweg = program(asked.thalweg)?;
+    let thalweg = program(asked.thalweg.as_deref())?;
     if let Some(directory) = &asked.out {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
-    let begun = Instant::now();
-    let last = Mutex::new(begun);
-    let report = run(&plan, &thalweg, &|done, all| tell(&last, begun, done, all))?;
+    let progress = Progress::begin();
+    let report = run(&plan, &thalweg, &|done, all| progress.tell(done, all))?;
     let _ = stdout().write_all(table(&report).as_bytes());
     if let Some(directory) = &asked.out {
         for (name, text) in
@@ -119,26 +122,11 @@ pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
     Ok(if report.is_on_time() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Each path once for each loss, in its place.
-fn with_losses(scenario: Scenario, losses: &[f64]) -> Scenario {
-    if losses.is_empty() {
-        return scenario;
-    }
-    let with = |path: &NetworkPath, loss: f64| {
-        let mut path = path.clone();
-        path.name = format!("{} {}%", path.name, loss * 100.0);
-        path.down.loss = Loss::random(loss);
-        path
-    };
-    let paths = scenario.paths.iter().flat_map(|path| losses.iter().map(move |loss| with(path, *loss)));
-    Scenario { paths: paths.collect(), ..scenario.clone() }
-}
-
 /// The delivery program.
-fn program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+pub(crate) fn program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(file) = given {
         ensure!(file.is_file(), "{}: there is no such program", file.display());
-        return Ok(file);
+        return Ok(file.to_owned());
     }
     let own = std::env::current_exe()?;
     let beside = own.parent().unwrap_or(Path::new("")).join("thalweg");
@@ -154,14 +142,27 @@ fn program(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 }
 
 /// A line on a terminal, from time to time.
-fn tell(last: &Mutex<Instant>, begun: Instant, done: usize, all: usize) {
-    let Ok(mut last) = last.try_lock() else { return };
-    if !stderr().is_terminal() || (last.elapsed() < TELL_EVERY && done < all) {
-        return;
+pub(crate) struct Progress {
+    begun: Instant,
+    last: Mutex<Instant>,
+}
+
+impl Progress {
+    pub(crate) fn begin() -> Self {
+        let begun = Instant::now();
+        Self { begun, last: Mutex::new(begun) }
     }
-    *last = Instant::now();
-    let elapsed = begun.elapsed();
-    let left = elapsed.mul_f64((all - done) as f64 / done as f64);
-    let end = if done == all { "\n" } else { "" };
-    eprint!("\r{done} of {all} samples, {} s, {} s to go   {end}", elapsed.as_secs(), left.as_secs());
+
+    /// So many are done of all.
+    pub(crate) fn tell(&self, done: usize, all: usize) {
+        let Ok(mut last) = self.last.try_lock() else { return };
+        if !stderr().is_terminal() || (last.elapsed() < TELL_EVERY && done < all) {
+            return;
+        }
+        *last = Instant::now();
+        let elapsed = self.begun.elapsed();
+        let left = elapsed.mul_f64((all - done) as f64 / done as f64);
+        let end = if done == all { "\n" } else { "" };
+        eprint!("\r{done} of {all} samples, {} s, {} s to go   {end}", elapsed.as_secs(), left.as_secs());
+    }
 }

@@ -5,6 +5,7 @@
 //! - [`check`]: whether it is what was asked for.
 //! - [`cc`]: algorithms of congestion control, compared over such paths.
 //! - [`load`]: what many clients ask of a server, and what they measure.
+//! - [`reproduce`]: the field's published results, measured again.
 //! - [`report`]: charts and pages of results.
 //!
 //! It knows the delivery program as a process alone.
@@ -15,4 +16,5 @@ pub mod emulation;
 pub mod load;
 mod process;
 pub mod report;
+pub mod reproduce;
 pub mod scenario;

@@ -5,6 +5,7 @@
 mod compare;
 mod load_command;
 mod paths;
+mod reproduction;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ enum Command {
     Paths(paths::Command),
     /// Compare algorithms of congestion control: time to fetch from a real edge over emulated paths
     Cc(compare::Compare),
+    /// Measure the field's published results again
+    Reproduce(reproduction::Reproduce),
     /// Load on a server, and what its clients measure
     Load(Box<load_command::Load>),
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Paths(command) => paths::run(command),
         Command::Cc(asked) => compare::compare(asked),
+        Command::Reproduce(asked) => reproduction::reproduce(asked),
         Command::Load(load) => load_command::run(&load),
     };
     done.unwrap_or_else(|failure| {

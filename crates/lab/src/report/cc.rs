@@ -9,6 +9,7 @@ use super::chart::{Axes, Line, Point, cumulative, lines, medians};
 use crate::cc::statistics::{Summary, is_below, summarise};
 use crate::cc::{Ask, Cell, Report, SLICE, Sample};
 use crate::emulation::LATENESS_MAX;
+use crate::reproduce::{self, Headline};
 
 /// The version of the JSON.
 const VERSION: u32 = 1;
@@ -122,10 +123,25 @@ fn late(report: &Report) -> String {
     )
 }
 
-/// The page.
+/// The page of a comparison.
 pub fn page(report: &Report) -> String {
-    let plan = &report.plan;
     let mut page = Page::new("Congestion control compared");
+    all(&mut page, report);
+    page.finish()
+}
+
+/// The page of a publication: its headlines, and what it left open, before the comparison.
+pub fn page_of(report: &Report, title: &str, open: &str, headlines: &[Headline]) -> String {
+    let mut page = Page::new(title);
+    let rows: Vec<_> = headlines.iter().map(|headline| reproduce::words(headline).to_vec()).collect();
+    page.table(&reproduce::COLUMNS, &rows);
+    page.paragraph("note", open);
+    all(&mut page, report);
+    page.finish()
+}
+
+fn all(page: &mut Page, report: &Report) {
+    let plan = &report.plan;
     if !report.is_on_time() {
         page.paragraph("warning", &late(report));
     }
@@ -152,15 +168,14 @@ pub fn page(report: &Report) -> String {
     };
     page.table(&columns, &rows.iter().map(set_off).collect::<Vec<_>>());
     for ask in &plan.asks {
-        sweep(&mut page, report, *ask, &rows);
+        sweep(page, report, *ask, &rows);
     }
     for (index, path) in plan.scenario.paths.iter().enumerate() {
         for ask in &plan.asks {
             page.heading(&format!("{}, {}", path.name, ask.name()));
-            of_cell(&mut page, report, index, *ask);
+            of_cell(page, report, index, *ask);
         }
     }
-    page.finish()
 }
 
 /// Mean over loss, where paths differ in that.

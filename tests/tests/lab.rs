@@ -1,0 +1,64 @@
+//! The lab across the real programs: congestion control compared over emulated paths, from a real edge.
+//!
+//! As root, like the lab.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// A machine that has other work lets the emulation be late, and the lab says so; then it is measured again.
+const ATTEMPTS: usize = 3;
+
+/// A program of this build.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(|deps| deps.parent()).unwrap().join(name)
+}
+
+#[test]
+fn varnishs_result_is_there_where_packets_are_lost() {
+    let directory = std::env::temp_dir().join(format!("thalweg-lab-varnish-{}", std::process::id()));
+    let mut command = Command::new(program("thalweg-lab"));
+    command
+        .args(["reproduce", "varnish", "--quick", "--thalweg"])
+        .arg(program("thalweg"))
+        .arg("--out")
+        .arg(&directory);
+    command.stdin(Stdio::null());
+    let mut attempts = 0;
+    let summary = loop {
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        attempts += 1;
+        if status.success() {
+            break fs::read_to_string(directory.join("summary.json")).unwrap();
+        }
+        assert!(
+            status.code() == Some(1) && said.contains("The emulation was late") && attempts < ATTEMPTS,
+            "{said}"
+        );
+    };
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let rows = summary["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 3, "{summary}");
+    let row = |path: &str, algorithm: &str| {
+        let is_it = |row: &&serde_json::Value| row["path"] == path && row["algorithm"] == algorithm;
+        rows.iter().find(is_it).unwrap_or_else(|| panic!("{path} {algorithm}: {summary}"))
+    };
+    let mean_s = |path, algorithm| row(path, algorithm)["mean_s"].as_f64().unwrap();
+    for algorithm in ["bbr", "cubic", "reno"] {
+        // Slow start alone takes seven round trips for this size, and the connection one more.
+        let clean_s = mean_s("long-haul 0%", algorithm);
+        assert!((1.6..2.2).contains(&clean_s), "{algorithm}: {clean_s} s");
+        assert_eq!(row("long-haul 0%", algorithm)["retransmits_mean"], 0.0);
+        assert!(row("long-haul 1%", algorithm)["retransmits_mean"].as_f64() > Some(1.0));
+    }
+    let bbr_s = mean_s("long-haul 1%", "bbr");
+    assert!(bbr_s < mean_s("long-haul 1%", "cubic") && bbr_s < mean_s("long-haul 1%", "reno"), "{summary}");
+    let report = fs::read_to_string(directory.join("report.html")).unwrap();
+    assert_eq!(report.matches("<svg").count(), 1 + 2 * 2, "the sweep, and two of each path");
+    // Nothing is fetched from elsewhere.
+    assert!(!report.contains("src=") && !report.contains("@import") && !report.contains("<link"));
+    fs::remove_dir_all(&directory).unwrap();
+}
