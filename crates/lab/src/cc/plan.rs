@@ -179,7 +179,7 @@ mod tests {
         let lanes = plan(1, 3).lanes();
         let names: Vec<_> = lanes.paths.iter().map(|path| path.name.as_str()).collect();
         assert_eq!(names, ["long-haul/1", "long-haul/2", "long-haul/3", "lte/1", "lte/2", "lte/3"]);
-        assert_eq!(lanes.paths[5].prefix4, [198, 18, 6, 0].into());
+        assert_eq!(lanes.paths[5].prefix4, std::net::Ipv4Addr::new(198, 18, 6, 0));
         assert_eq!(lanes.paths[1].down, lanes.paths[0].down);
     }
 

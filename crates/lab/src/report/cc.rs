@@ -216,7 +216,7 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, ask: Ask) {
     let axes = Axes { title: "Share of samples fetched, with its 95 % band", x: "seconds", y: "share" };
     page.chart(&lines(axes, &times.collect::<Vec<_>>()));
     let rates = with().map(|algorithm| {
-        let rates: Vec<Vec<f64>> = samples(algorithm).iter().map(|sample| mbit_per_s(sample)).collect();
+        let rates: Vec<Vec<f64>> = samples(algorithm).iter().map(mbit_per_s).collect();
         medians(algorithm, RATE_STEP as f64 * SLICE.as_secs_f64(), &rates)
     });
     let axes = Axes {

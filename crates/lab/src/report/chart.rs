@@ -3,7 +3,7 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::super::cc::statistics::of_sorted;
+use crate::cc::statistics::of_sorted;
 
 /// Size of a chart, in CSS pixels.
 const SIZE: (u32, u32) = (900, 380);
