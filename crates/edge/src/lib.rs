@@ -60,6 +60,11 @@ pub use thalweg_cache::{Expression, ExpressionError};
 /// The name by which this cache tells of itself in `Via` and `Cache-Status`.
 const CACHE_NAME: &str = "thalweg";
 
+/// Unix seconds, as [`now_ms`] has them.
+fn coarse_now_s() -> f64 {
+    now_ms() as f64 / 1e3
+}
+
 /// Unix seconds, to the microsecond.
 fn now_s() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);

@@ -71,7 +71,7 @@ pub(super) fn head_of(
         }
         withheld.clear();
     }
-    let (reason, sliced, is_error) = (None, false, false);
+    let (reason, sliced, made) = (None, false, None);
     Head {
         status,
         reason,
@@ -83,7 +83,7 @@ pub(super) fn head_of(
         selection,
         private,
         sliced,
-        is_error,
+        made,
     }
 }
 
