@@ -47,11 +47,11 @@ mod steering;
 mod upload;
 mod worker;
 
-pub use admin::record_stream;
+pub use admin::{KEEP_ALIVE, record_stream};
 pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::Records;
-pub use policy::{GeoError, LoadError, Policies, Told};
+pub use policy::{GeoError, LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
 pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};
 pub use thalweg_cache::rules::Rules;

@@ -341,7 +341,10 @@ fn several_files_are_checked() {
 fn what_is_piped_in_is_checked() {
     for (text, expected) in [
         ("[edge]\nbackends = 'http://127.0.0.1:1'\n", "/dev/stdin: no fault found\n"),
-        ("[edge]\nlistn = ''\n", "/dev/stdin:2:1: unknown key \"listn\" in [edge]; did you mean \"listen\"?\n"),
+        (
+            "[edge]\nlistn = ''\n",
+            "/dev/stdin:2:1: unknown key \"listn\" in [edge]; did you mean \"listen\"?\n",
+        ),
         ("{}", "/dev/stdin:1:2: missing field `experiments`\n"),
     ] {
         let mut command = thalweg(&["check", "/dev/stdin"]);

@@ -364,7 +364,8 @@ impl<'a> Cursor<'a> {
     /// A phrase that can stand in a status line. Whether it is the usual one of the status is not asked: that table grows.
     fn reason(&mut self) -> Option<&'a str> {
         let reason = str::from_utf8(self.rest()).ok()?;
-        let is_sound = (1..=REASON_BYTES_MAX).contains(&reason.len()) && !reason.contains(|c: char| c.is_ascii_control());
+        let is_sound = (1..=REASON_BYTES_MAX).contains(&reason.len())
+            && !reason.contains(|c: char| c.is_ascii_control());
         is_sound.then_some(reason)
     }
 

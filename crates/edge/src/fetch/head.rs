@@ -72,19 +72,7 @@ pub(super) fn head_of(
         withheld.clear();
     }
     let (reason, sliced, made) = (None, false, None);
-    Head {
-        status,
-        reason,
-        fields,
-        withheld,
-        surrogate,
-        length,
-        freshness,
-        selection,
-        private,
-        sliced,
-        made,
-    }
+    Head { status, reason, fields, withheld, surrogate, length, freshness, selection, private, sliced, made }
 }
 
 /// What the response to a HEAD says of what is stored: with the same validators and length it brings that up to date,

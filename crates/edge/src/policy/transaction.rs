@@ -122,10 +122,7 @@ impl Transaction {
     }
 
     /// The request as it came, the connection's part, and what goes into the record, if there is to be one.
-    pub(crate) fn end(
-        self,
-        is_recorded: bool,
-    ) -> (RequestHead, Box<Session>, Steering, Option<Box<Noted>>) {
+    pub(crate) fn end(self, is_recorded: bool) -> (RequestHead, Box<Session>, Steering, Option<Box<Noted>>) {
         let Client { xid, restarts, .. } = self.client;
         let noted = is_recorded.then(|| {
             let notes = std::mem::take(&mut *lock(&self.notes));

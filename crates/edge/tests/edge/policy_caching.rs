@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use thalweg_record::CacheResult;
+
 use crate::policy::{CACHED, edge, fetched, get, text};
 use crate::support::{Backend, Client, Fetch, Response, TestEdge};
 
@@ -245,6 +247,7 @@ async fn an_error_of_the_backend_is_the_policys_to_make_and_grace_outlives_it() 
 async fn those_who_wait_get_the_error_too() {
     let backend = Backend::new().await;
     let edge = with_grace(&backend);
+    let mut records = edge.records.follow();
     let mut client = edge.client().await;
     fetched(&backend, &mut client, "/stored", CACHED).await;
     let mut waiting = [edge.client().await, edge.client().await, edge.client().await];
@@ -262,6 +265,18 @@ async fn those_who_wait_get_the_error_too() {
         let response = client.response().await;
         assert_eq!((response.status, text(&response)), (503, "sorry"));
     }
+    // It is the error of all of them, and that of who comes later is one that was found.
+    get(&mut client, "/a", "").await;
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        let record = records.recv().await.unwrap();
+        if record.path == "/a" {
+            assert_eq!(record.detail.as_deref(), Some("backend-error"));
+            told.push(record.cache);
+        }
+    }
+    let error = CacheResult::Error;
+    assert_eq!(told, [error, error, error, CacheResult::Hit]);
     assert!(!backend.is_asked_again().await);
     edge.stop().await;
 }

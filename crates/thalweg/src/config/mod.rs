@@ -47,9 +47,8 @@ impl Config {
     /// Every fault there is, as [`Faults`].
     pub(crate) fn from_file(path: &Path) -> Result<Self, Faults> {
         let text = fs::read_to_string(path);
-        let text = text.map_err(|fault| {
-            Faults::alone(format!("{}: cannot read the file: {fault}", path.display()))
-        })?;
+        let text = text
+            .map_err(|fault| Faults::alone(format!("{}: cannot read the file: {fault}", path.display())))?;
         Self::from_text(path, &text)
     }
 
