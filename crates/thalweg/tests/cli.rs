@@ -145,7 +145,11 @@ fn a_file_that_is_not_there() {
     );
     check(
         "",
-        &["edge", "--listen", "127.0.0.1:0", "--backend", "http://127.0.0.1:1", "--geoip", "city.mmdb"],
+        &[
+            &["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"][..],
+            &["--backend", "http://127.0.0.1:1", "--geoip", "city.mmdb"],
+        ]
+        .concat(),
         expect![[r#"
             status 2
             --geoip: cannot read the database city.mmdb: No such file or directory (os error 2)

@@ -245,8 +245,8 @@ fn streams_that_end_at_once_are_told_once_until_a_record_comes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = listener.local_addr().unwrap().to_string();
     let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
-    answer(&listener, EVENTS, ": hello\n\n");
     let begun = Instant::now();
+    answer(&listener, EVENTS, ": hello\n\n");
     answer(&listener, EVENTS, "");
     answer(&listener, EVENTS, "");
     answer(&listener, EVENTS, &format!("data: {}\n", record(200)));

@@ -45,7 +45,7 @@ impl From<Refusal> for Instead {
 pub(crate) struct Notes {
     /// In the order in which they were logged.
     pub(crate) lines: Vec<Line>,
-    /// The last one that was asked.
+    /// The one that was chosen last.
     pub(crate) backend: Option<Arc<backend::Backend>>,
 }
 

@@ -6,7 +6,7 @@
 use thalweg_record::CacheResult;
 
 use crate::policy::{CACHED, edge, fetched, get, text};
-use crate::support::{Backend, Client, Fetch, Response, TestEdge};
+use crate::support::{Backend, Client, Fetch, Response, TestEdge, content};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
@@ -240,6 +240,31 @@ async fn an_error_of_the_backend_is_the_policys_to_make_and_grace_outlives_it() 
     let failed = client.response().await;
     assert_eq!((failed.status, text(&failed)), (503, "sorry"));
     assert_eq!(text(&get(&mut client, "/a", "").await), "/a", "it is still there");
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn the_failure_of_a_refresh_is_not_told_of_who_does_not_wait_for_it() {
+    /// More than the sockets on the way take.
+    const SIZE: usize = 12 << 20;
+    let backend = Backend::new().await;
+    let edge = with_grace(&backend);
+    let mut records = edge.records.follow();
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    backend.fetch().await.respond("200 OK", CACHED, &content(0, SIZE)).await;
+    client.response().await;
+    records.recv().await.unwrap();
+    client.request("GET", "/a", "").await;
+    client.head().await;
+    drop(backend.fetch().await);
+    // It is tried again, so it has failed, and the response is still going out.
+    let again = backend.fetch().await;
+    client.exactly(SIZE).await;
+    let record = records.recv().await.unwrap();
+    assert_eq!(record.cache, CacheResult::Stale);
+    assert_eq!(record.lines.iter().next(), None);
+    drop(again);
     edge.stop().await;
 }
 

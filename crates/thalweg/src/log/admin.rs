@@ -196,7 +196,7 @@ mod tests {
     use http_body_util::Empty;
     use hyper_util::rt::TokioIo;
     use proptest::prelude::*;
-    use tokio::io::{AsyncWriteExt, DuplexStream};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
 
@@ -206,10 +206,14 @@ mod tests {
         let (mut client, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(near)).await.unwrap();
         tokio::spawn(connection);
-        far.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
-        far.write_all(format!("{:x}\r\n{bytes}\r\n", bytes.len()).as_bytes()).await.unwrap();
         let request = Request::get("/records").body(Empty::<bytes::Bytes>::new()).unwrap();
-        (client.send_request(request).await.unwrap().into_body(), far)
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{bytes}\r\n", bytes.len());
+        let (response, ()) = tokio::join!(client.send_request(request), async {
+            far.read_u8().await.unwrap(); // it has been asked
+            far.write_all(answer.as_bytes()).await.unwrap();
+        });
+        (response.unwrap().into_body(), far)
     }
 
     /// Whether anything was read of a stream, and what is told of its end.
