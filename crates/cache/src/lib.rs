@@ -38,4 +38,4 @@ pub use fill::{Failure, FillBuffer, Piece, Reader, Writer};
 #[cfg(not(loom))]
 pub use purge::{Ban, Position, Purge, TooMany, What};
 #[cfg(not(loom))]
-pub use store::{Cache, Fill, Head, Lasting, Lookup, Private, Stored};
+pub use store::{Cache, Fill, Head, Lasting, Lookup, Made, Private, Stored};

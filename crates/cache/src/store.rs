@@ -65,7 +65,7 @@ pub struct Head {
     /// Status code.
     pub status: u16,
     /// The reason phrase, if it is not that of the status.
-    pub reason: Option<Box<str>>,
+    pub reason: Option<Arc<str>>,
     /// End-to-end fields, without `Content-Length` and `Age`.
     pub fields: Fields,
     /// Fields for the client that caused the fetch, and no other.
@@ -82,8 +82,24 @@ pub struct Head {
     pub private: Option<Private>,
     /// Its content is kept in slices, each under a key of its own.
     pub sliced: bool,
-    /// It was made in place of a response, as the fetch had failed. The disk tier does not keep that.
-    pub is_error: bool,
+    /// Unless a backend sent it: why a policy has made it. The disk tier keeps such a response, but not this of it.
+    pub made: Option<Made>,
+}
+
+impl Head {
+    /// Whether it is there because the fetch failed.
+    pub fn is_error(&self) -> bool {
+        self.made == Some(Made::Failed)
+    }
+}
+
+/// Why a policy has made a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// The fetch had failed.
+    Failed,
+    /// The policy has chosen to.
+    Chosen,
 }
 
 /// Why a response is for one client alone.

@@ -65,7 +65,7 @@ fn head() -> Head {
         selection,
         private,
         sliced,
-        is_error: false,
+        made: None,
     }
 }
 

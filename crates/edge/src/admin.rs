@@ -36,8 +36,8 @@ use crate::worker::Shared;
 
 mod backends;
 
-/// How often a quiet stream says that it is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How often a quiet stream of records says that it is alive.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// What the interface tells of.
 #[derive(Clone)]
@@ -169,11 +169,14 @@ async fn policies(State(told): State<Told>) -> Response {
     json_response(StatusCode::OK, json!({ "policies": policies }).to_string())
 }
 
-/// The files of a policy, as they were when it was loaded.
+/// The files of a policy, as they were when it was loaded; of what is beyond [`policy::SHOWN_BYTES_MAX`] the length.
 async fn policy_sources(State(told): State<Told>, UrlPath(name): UrlPath<String>) -> Response {
     match told.policies.sources(&name) {
         Ok(files) => {
-            let file = |(name, text): (String, String)| json!({"name": name, "text": text});
+            let file = |file: policy::Source| match file.text {
+                Some(text) => json!({"name": file.name, "text": text}),
+                None => json!({"name": file.name, "bytes": file.text_bytes}),
+            };
             let files: Vec<Value> = files.into_iter().map(file).collect();
             json_response(StatusCode::OK, json!({ "files": files }).to_string())
         }
@@ -181,7 +184,7 @@ async fn policy_sources(State(told): State<Told>, UrlPath(name): UrlPath<String>
     }
 }
 
-/// One of `{"load": NAME, "path": FILE}`, `{"use": NAME}`, `{"discard": NAME}`.
+/// One of `{"load": NAME, "path": FILE}`, with `"use": true` to use it at once, `{"use": NAME}`, `{"discard": NAME}`.
 async fn change_policies(State(told): State<Told>, fields: HeaderMap, content: Bytes) -> Response {
     if fields.contains_key(ORIGIN) {
         return refused(StatusCode::FORBIDDEN, FROM_A_PAGE);
@@ -192,11 +195,13 @@ async fn change_policies(State(told): State<Told>, fields: HeaderMap, content: B
     let word = |name: &str| order[name].as_str().map(str::to_owned);
     let policies = told.policies.clone();
     let changed = match (word("load"), word("path"), word("use"), word("discard")) {
-        (Some(name), Some(path), None, None) => policies.load(&name, Path::new(&path)).await,
+        (Some(name), Some(path), None, None) if order["use"].is_null() || order["use"].is_boolean() => {
+            policies.load(&name, Path::new(&path), order["use"] == true).await
+        }
         (None, None, Some(name), None) => policies.activate(&name).map(|()| Report::default()),
         (None, None, None, Some(name)) => policies.discard(&name).map(|()| Report::default()),
         _ => {
-            let form = r#"give {"load": NAME, "path": FILE}, {"use": NAME} or {"discard": NAME}"#;
+            let form = r#"give {"load": NAME, "path": FILE}, with "use": true or not, {"use": NAME} or {"discard": NAME}"#;
             return refused(StatusCode::BAD_REQUEST, form);
         }
     };

@@ -65,11 +65,12 @@ async fn find(
     slices: &mut bool,
 ) -> Result<Found, Instead> {
     let mut anew = ask.always_misses();
+    let mut waited = false;
     ask.begin_look_up();
     for _ in 0..WAITS_MAX {
         let begun = match look_up(worker, key, ask, anew) {
             Lookup::Hit(stored) if ask.hit(worker, &stored)? => {
-                return Ok(Found::stored(&stored, CacheResult::Hit));
+                return Ok(Found::here(&stored, CacheResult::Hit, waited));
             }
             Lookup::Joined(stored) if ask.hit(worker, &stored)? => return Ok(Found::joined(&stored)),
             Lookup::Hit(_) | Lookup::Joined(_) => return pass(worker, ask, client, Forward::Bypass).await,
@@ -88,7 +89,7 @@ async fn find(
                 if !delivers {
                     return pass(worker, ask, client, Forward::Bypass).await;
                 }
-                return Ok(Found::stored(&stored, CacheResult::Stale));
+                return Ok(Found::here(&stored, CacheResult::Stale, waited));
             }
             // It is the policy's to find it too old: the backend is not asked about it.
             Lookup::Stale(fill, content, stored) if ask.is_fresh_by_itself(&stored) => (fill, content),
@@ -103,7 +104,10 @@ async fn find(
             Lookup::Wait(content, number) => match joined(worker, key, ask, content, number).await? {
                 Joined::Found(found) if ask.policy.is_none() => return Ok(found),
                 // A policy is asked about what is found, and whether that is too old.
-                Joined::Found(_) | Joined::LookAgain => continue,
+                Joined::Found(_) | Joined::LookAgain => {
+                    waited = true;
+                    continue;
+                }
                 Joined::NotShared => return pass(worker, ask, client, Forward::Miss).await,
             },
             Lookup::Pass => {
@@ -338,7 +342,7 @@ fn hand_on<'a>(
             Ok(head) => {
                 let forwarded = Forwarded::new(forward, Some(head.status));
                 let found = Found::fetched(head, content, forwarded);
-                let cache = if found.head.is_error { CacheResult::Error } else { CacheResult::Pass };
+                let cache = if found.head.is_error() { CacheResult::Error } else { CacheResult::Pass };
                 Ok(Found { cache, verbatim: true, ..found })
             }
             Err(failure) => Err(Refusal::failed(&failure, forward).into()),

@@ -278,13 +278,13 @@ impl Exchange {
     }
 
     /// The backend itself.
-    pub(crate) fn peer(&self) -> &Arc<Backend> {
-        self.connection.peer()
+    pub(crate) fn backend(&self) -> &Arc<Backend> {
+        self.connection.backend()
     }
 
     /// Where it takes place.
-    pub(crate) fn backend(&self) -> BackendId {
-        self.connection.backend()
+    pub(crate) fn backend_id(&self) -> BackendId {
+        self.connection.backend_id()
     }
 
     /// What came after the content and may be told (RFC 9110 §6.5.1).

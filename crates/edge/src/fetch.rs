@@ -358,7 +358,7 @@ pub(crate) async fn start(
     let repeatable = method.is_idempotent() && !has_content;
     let connection =
         worker.connect(&request.route, if repeatable { Wanted::Any } else { Wanted::New }).await?;
-    let backend = connection.backend();
+    let backend = connection.backend_id();
     let may_try_again = method.is_idempotent() && (connection.reused || request.route.has_others());
     let mut outgoing =
         Outgoing { method, head: &head, content: &mut request.content, interim: request.interim.as_ref() };

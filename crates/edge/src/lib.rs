@@ -47,11 +47,11 @@ mod steering;
 mod upload;
 mod worker;
 
-pub use admin::record_stream;
+pub use admin::{KEEP_ALIVE, record_stream};
 pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::Records;
-pub use policy::{GeoError, LoadError, Policies, Told};
+pub use policy::{GeoError, LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
 pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};
 pub use thalweg_cache::rules::Rules;
@@ -59,6 +59,11 @@ pub use thalweg_cache::{Expression, ExpressionError};
 
 /// The name by which this cache tells of itself in `Via` and `Cache-Status`.
 const CACHE_NAME: &str = "thalweg";
+
+/// Unix seconds, as [`now_ms`] has them.
+fn coarse_now_s() -> f64 {
+    now_ms() as f64 / 1e3
+}
 
 /// Unix seconds, to the microsecond.
 fn now_s() -> f64 {

@@ -25,7 +25,7 @@ pub(crate) use fetching::Fetching;
 pub use geo::GeoError;
 pub(crate) use geo::GeoFiles;
 pub(crate) use loaded::{Compiled, Loaded};
-pub use loaded::{LoadError, Policies, Told};
+pub use loaded::{LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
 pub(crate) use transaction::{Heads, Instead, Noted, Transaction, shown};
 
 /// What a run of `sub` in the policy called `name` came to. Whatever went wrong in it is [`Action::Fail`], and told.

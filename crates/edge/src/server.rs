@@ -341,9 +341,9 @@ fn bind(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Has requests run through the policy that the edge begins with.
 async fn begin(policies: &Policies, policy: Compiled) -> Result<(), LoadError> {
-    let warnings = policies.add(FIRST_POLICY, policy).await?;
+    let warnings = policies.add(FIRST_POLICY, policy, true).await?;
     for warning in warnings.faults {
-        tracing::warn!(place = %warning.place, help = warning.help, "policy: {}", warning.message);
+        tracing::warn!(warning = warning.message, place = %warning.place, help = warning.help, "policy");
     }
-    policies.activate(FIRST_POLICY)
+    Ok(())
 }

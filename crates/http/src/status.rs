@@ -1,5 +1,7 @@
 //! Status codes (RFC 9110 §15): reason phrases and what a code says about its message.
 
+use std::sync::Arc;
+
 /// The bytes of a reason phrase that are kept.
 pub const REASON_BYTES_MAX: usize = 256;
 /// The reason phrase of a status that has none, as Varnish has it.
@@ -7,12 +9,12 @@ const REASON_UNKNOWN: &str = "Unknown HTTP Status";
 
 /// What is kept of a reason phrase: `None` if it is empty or that of the status, else the phrase up to [`REASON_BYTES_MAX`], with
 /// spaces in place of control characters. It has no meaning to a client (RFC 9112 §4); people read it.
-pub fn unusual_reason(status: u16, phrase: &str) -> Option<Box<str>> {
+pub fn unusual_reason(status: u16, phrase: &str) -> Option<Arc<str>> {
     if phrase.is_empty() || phrase == reason(status) {
         return None;
     }
     let kept = &phrase[..phrase.floor_char_boundary(REASON_BYTES_MAX)];
-    Some(kept.chars().map(|c| if c.is_ascii_control() { ' ' } else { c }).collect())
+    Some(kept.replace(|c: char| c.is_ascii_control(), " ").into())
 }
 
 /// The phrase that goes with `status` and what [`unusual_reason`] has kept: never missing.

@@ -148,7 +148,8 @@ impl Lexer<'_> {
     /// Tells a comment that says something elsewhere: `#FASTLY recv`.
     fn macro_comment(&mut self, start: usize) {
         let comment = &self.text[start..self.at];
-        let word = comment.trim_start_matches('#').split_ascii_whitespace().next().unwrap_or_default();
+        // Fastly's macros have no white space there; with it, it is prose.
+        let word = comment[1..].split(|c: char| c.is_ascii_whitespace()).next().unwrap_or_default();
         if let Some(help) = advice(Place::Comment, word) {
             let message = format!("{} is a comment here", comment.trim_end());
             self.faults.warning(self.span(start, self.at), message, Some(help.to_owned()));

@@ -34,7 +34,7 @@ sub vcl_recv {
     if (fastly.ff.visits_this_service == 0 && req.url.ext == "m4s") { error 403 "No"; }
     log "syslog " req.service_id;
     add req.http.b = "c";
-    return (lookup);
+    return (lookup); # FASTLY here is a name
 }
 sub vcl_hash { set req.hash += req.url; #FASTLY hash
     return (hash); }

@@ -50,7 +50,7 @@ pub struct ResponseRecord {
     pub cache: CacheResult,
     /// Why that, in a word or a few; absent where there is nothing to say.
     pub detail: Option<Cow<'static, str>>,
-    /// The name of the backend that was asked last, for this request and no other; absent if none was, or without a policy.
+    /// The name of the backend that was chosen last, for this request and no other; absent if none was, or without a policy.
     pub backend: Option<String>,
     /// The protocol of the response.
     pub protocol: Protocol,
@@ -163,7 +163,7 @@ words! {
         Synth = "synth",
         /// The connection was handed through to the backend.
         Pipe = "pipe",
-        /// The edge answered by itself: a bad request, or no backend that would do.
+        /// The edge answered by itself, or a policy in need: a bad request, or a fetch that failed, also for who waited for it.
         Error = "error",
     }
 }

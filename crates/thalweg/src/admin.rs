@@ -12,10 +12,19 @@ use hyper::http::request;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use thalweg_edge::SHOWN_BYTES_MAX;
+use thalweg_policy::source::FILES_MAX;
 use tokio::net::TcpStream;
 
-/// The longest answer that is read; one with as many bans as an edge keeps is shorter.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// The longest answer that is read; one with as many bans as an edge keeps, or as much of a policy as it shows, is shorter.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// The longest path that can be opened: PATH_MAX of limits.h.
+const PATH_BYTES_MAX: usize = 4096;
+/// What a byte may become in a JSON string: `\u0001`.
+const ESCAPED_BYTES_MAX: usize = 6;
+const _: () = assert!(
+    ESCAPED_BYTES_MAX * (SHOWN_BYTES_MAX + FILES_MAX * PATH_BYTES_MAX) + (1 << 20) <= ANSWER_BYTES_MAX
+);
 
 /// Sends a request with `content` on a connection of its own, which lasts as long as the runtime.
 ///

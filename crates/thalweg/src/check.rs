@@ -48,12 +48,14 @@ fn one(file: &Path) -> anyhow::Result<String> {
         return Ok("no error found".to_owned());
     }
     let name = file.display();
+    // Once: what is piped in is there only once.
     let text = std::fs::read(file).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     if is_named("json") || text.trim_ascii_start().starts_with(b"{") {
         let (said, warnings) = bundle::check(&name.to_string(), &text)?;
         eprint!("{warnings}");
         return Ok(said);
     }
-    roles::check(&Config::from_file(file)?)?;
+    let text = String::from_utf8(text).map_err(|_| anyhow::anyhow!("{name}: not UTF-8"))?;
+    roles::check(&Config::from_text(file, &text)?)?;
     Ok("no fault found".to_owned())
 }

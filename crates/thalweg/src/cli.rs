@@ -278,7 +278,7 @@ pub(crate) enum PolicyCommand {
         #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
         admin: std::net::SocketAddr,
     },
-    /// Print a policy as it was loaded: each file under its name
+    /// Print a policy as it was loaded, for reading: each file under its name, include statements too
     Show {
         /// The name
         #[arg(value_parser = policy_name)]

@@ -1,7 +1,6 @@
 //! `thalweg policy`: the policies of a running edge, over its admin interface.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 
 use anyhow::Context;
 use hyper::Request;
@@ -29,15 +28,18 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<()> {
             // The edge may have been started elsewhere.
             let file =
                 std::path::absolute(&file).with_context(|| format!("{} is no path", file.display()))?;
-            let order = json!({"load": name, "path": file});
+            let order = json!({"load": name, "path": file, "use": use_it});
             let answer = ask(admin, Request::post("/policies"), order.to_string())?;
             print_or_gone(answer["warnings"].as_str().unwrap_or_default());
             print_or_gone(&format!("{name} loaded\n"));
             if use_it {
-                activate(admin, &name)?;
+                print_or_gone(&used(&name));
             }
         }
-        PolicyCommand::Use { name, admin } => activate(admin, &name)?,
+        PolicyCommand::Use { name, admin } => {
+            ask(admin, Request::post("/policies"), json!({ "use": name }).to_string())?;
+            print_or_gone(&used(&name));
+        }
         PolicyCommand::Discard { name, admin } => {
             ask(admin, Request::post("/policies"), json!({ "discard": name }).to_string())?;
             print_or_gone(&format!("{name} discarded\n"));
@@ -46,21 +48,24 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn activate(admin: SocketAddr, name: &str) -> anyhow::Result<()> {
-    ask(admin, Request::post("/policies"), json!({ "use": name }).to_string())?;
-    print_or_gone(&format!("new requests run through {name}\n"));
-    Ok(())
+fn used(name: &str) -> String {
+    format!("new requests run through {name}\n")
 }
 
-/// Each file under a line of VCL's own comment that names it.
+/// Each file under a line of VCL's own comment that names it, to be read: what `include` names follows, and stands there too.
 fn sources(answer: &Value) -> String {
-    let mut text = String::new();
+    let mut said = String::new();
     for file in answer["files"].as_array().into_iter().flatten() {
-        let word = |name: &str| file[name].as_str().unwrap_or_default();
-        writeln!(text, "// {}\n{}", word("name"), word("text").trim_end())
-            .expect("a String takes every write");
+        let name = file["name"].as_str().unwrap_or_default();
+        match (file["text"].as_str(), &file["bytes"]) {
+            (Some(text), _) => writeln!(said, "// {name}\n{}", text.trim_end()),
+            (None, bytes) => {
+                writeln!(said, "// {name}\n// not shown: {bytes} bytes, too much with those before")
+            }
+        }
+        .expect("a String takes every write");
     }
-    text
+    said
 }
 
 fn table(answer: &Value) -> String {

@@ -3,6 +3,9 @@
 
 mod program;
 
+use std::io::Write;
+use std::process::Stdio;
+
 use expect_test::{Expect, expect};
 
 use program::{Directory, thalweg};
@@ -142,7 +145,11 @@ fn a_file_that_is_not_there() {
     );
     check(
         "",
-        &["edge", "--listen", "127.0.0.1:0", "--backend", "http://127.0.0.1:1", "--geoip", "city.mmdb"],
+        &[
+            &["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"][..],
+            &["--backend", "http://127.0.0.1:1", "--geoip", "city.mmdb"],
+        ]
+        .concat(),
         expect![[r#"
             status 2
             --geoip: cannot read the database city.mmdb: No such file or directory (os error 2)
@@ -331,6 +338,27 @@ fn several_files_are_checked() {
         thalweg: nosuch.vcl: No such file or directory (os error 2)
     "#]]
     .assert_eq(&format!("status {}\n{out}{err}", output.status.code().unwrap()));
+}
+
+/// What is piped in can be read once alone.
+#[test]
+fn what_is_piped_in_is_checked() {
+    for (text, expected) in [
+        ("[edge]\nbackends = 'http://127.0.0.1:1'\n", "/dev/stdin: no fault found\n"),
+        (
+            "[edge]\nlistn = ''\n",
+            "/dev/stdin:2:1: unknown key \"listn\" in [edge]; did you mean \"listen\"?\n",
+        ),
+        ("{}", "/dev/stdin:1:2: missing field `experiments`\n"),
+    ] {
+        let mut command = thalweg(&["check", "/dev/stdin"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
+        assert_eq!(said, expected);
+    }
 }
 
 #[test]

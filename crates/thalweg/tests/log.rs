@@ -5,7 +5,7 @@ mod program;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -172,7 +172,7 @@ fn the_help_of_the_log_teaches_expressions() {
 
 #[test]
 fn no_edge_at_the_admin_address() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let output = thalweg(&["log", "--admin", &free]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap().replace(&free, "ADDR");
@@ -223,4 +223,77 @@ fn an_edge_that_comes_back_is_followed_again() {
     edge.stop(Signal::TERM);
     // Nothing else was said in between.
     assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
+}
+
+/// Answers the next request with `head` and `content`, and ends the connection.
+fn answer(listener: &TcpListener, head: &str, content: &str) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        asked.extend(byte);
+    }
+    write!(stream, "HTTP/1.1 200 OK\r\n{head}Connection: close\r\n\r\n{content}").unwrap();
+}
+
+const EVENTS: &str = "Content-Type: text/event-stream\r\n";
+
+/// What has no records to give is asked ever less often, and that is told once.
+#[test]
+fn streams_that_end_at_once_are_told_once_until_a_record_comes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = listener.local_addr().unwrap().to_string();
+    let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
+    let begun = Instant::now();
+    answer(&listener, EVENTS, ": hello\n\n");
+    answer(&listener, EVENTS, "");
+    answer(&listener, EVENTS, "");
+    answer(&listener, EVENTS, &format!("data: {}\n", record(200)));
+    let pauses = [100, 200, 400].map(Duration::from_millis).iter().sum();
+    assert!(begun.elapsed() >= pauses, "{:?}", begun.elapsed());
+    assert_eq!(log.out_line() + "\n", record(200));
+    // After it everything is as at the beginning.
+    answer(&listener, EVENTS, "");
+    drop(listener);
+    let told = format!("thalweg: the edge at {admin} has ended the stream; waiting for it");
+    assert_eq!([log.err_line(), log.err_line()], [told.clone(), told]);
+    assert!(log.err_lines_until(Signal::TERM).is_empty());
+}
+
+#[test]
+fn what_tells_no_events_is_no_edge() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = listener.local_addr().unwrap().to_string();
+    let log = thalweg(&["log", "--admin", &admin]).stderr(Stdio::piped()).spawn().unwrap();
+    answer(&listener, "Content-Type: text/html\r\n", "welcome");
+    let output = log.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap().replace(&admin, "ADDR");
+    expect![[r#"
+        thalweg: ADDR answered 200 OK to /records: it is not an edge's admin address
+    "#]]
+    .assert_eq(&said);
+}
+
+#[test]
+fn who_waits_for_an_edge_ends_with_its_reader() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = listener.local_addr().unwrap().to_string();
+    let mut command = thalweg(&["log", "--admin", &admin]);
+    let mut log = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    answer(&listener, EVENTS, "");
+    drop(listener);
+    drop(log.stdout.take());
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = log.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > PATIENCE {
+            log.kill().unwrap();
+        }
+        std::thread::sleep(LOOK_EVERY);
+    };
+    assert_eq!(status.code(), Some(0));
 }

@@ -228,7 +228,7 @@ fn a_warning_at_the_start_is_one_line_with_its_place() {
     edge.listening("edge");
     edge.listening("admin");
     for (said, place) in
-        [("policy: acl nobody is not used", "warned.vcl:3:5"), ("is a comment here", "warned.vcl:5:1")]
+        [("warning=\"acl nobody is not used\"", "warned.vcl:3:5"), ("is a comment here\"", "warned.vcl:5:1")]
     {
         let line = edge.err_line();
         assert!(line.contains(said) && line.contains(place), "{line}");
@@ -282,6 +282,49 @@ fn a_policy_is_shown_as_it_was_loaded_and_loaded_and_used_at_once() {
             .to_owned()
     };
     assert_eq!((state("next-1_a"), state("boot")), ("active".into(), "loaded".into()));
+}
+
+/// In one order: nobody's use of another policy comes between.
+#[test]
+fn one_order_loads_and_uses() {
+    let directory = Directory::new();
+    let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
+    let file = directory.write("next.vcl", "vcl 4.1;\nbackend b none;\n");
+    let order = |name: &str, use_it: &str| {
+        let answer = post(&admin, &format!(r#"{{"load":"{name}","path":{file:?},"use":{use_it}}}"#));
+        let list = thalweg(&["policy", "list", "--admin", &admin]).output().unwrap().stdout;
+        let list = String::from_utf8(list).unwrap();
+        let active = list.lines().find(|line| line.contains(" active ")).unwrap();
+        (answer.split(' ').nth(1).unwrap().to_owned(), active.split(' ').next().unwrap().to_owned())
+    };
+    assert_eq!(order("kept", "false"), ("200".into(), "boot".into()));
+    assert_eq!(order("used", "true"), ("200".into(), "used".into()));
+    assert_eq!(order("wrong", "1"), ("400".into(), "used".into()));
+}
+
+#[test]
+fn of_a_policy_longer_than_is_shown_the_rest_is_told_by_its_length() {
+    let directory = Directory::new();
+    let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
+    let includes: String = (0..5).map(|part| format!("include \"{part}.vcl\";\n")).collect();
+    let main = directory.write("main.vcl", &format!("vcl 4.1;\nbackend b none;\n{includes}"));
+    for part in 0..4 {
+        // What JSON makes the most of.
+        directory.write(&format!("{part}.vcl"), &format!("/*{}*/", "\u{1}".repeat((1 << 20) - 4)));
+    }
+    directory.write("4.vcl", "# the last\n");
+    let ask = |args: &[&str]| thalweg(&[&["policy"], args, &["--admin", &admin]].concat()).output().unwrap();
+    let loaded = ask(&["load", "long", main.to_str().unwrap()]);
+    assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    let shown = ask(&["show", "long"]);
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let lines: Vec<_> = shown.lines().map(|line| &line[line.len().saturating_sub(60)..]).collect();
+    let end = format!(
+        "// {0}/3.vcl\n// not shown: 1048576 bytes, too much with those before\n// {0}/4.vcl\n# the last\n",
+        directory.path().display()
+    );
+    assert!(shown.ends_with(&end), "{lines:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use thalweg_http::Fields;
-use thalweg_http::status::unusual_reason;
+use thalweg_http::status;
 use thalweg_http::token::is_token;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
@@ -41,6 +41,8 @@ pub const HEADER_ALIGN: usize = 4096;
 pub const HEADER_BYTES_MAX: usize = 2 << 20;
 /// Content that one checksum is about.
 pub const BLOCK_BYTES: usize = 256 * 1024;
+/// The longest reason phrase of the format.
+const REASON_BYTES_MAX: usize = 256;
 /// The most content of one file, in bytes.
 pub const CONTENT_BYTES_MAX: u64 = 16 << 30;
 
@@ -53,6 +55,7 @@ const SUM: std::ops::Range<usize> = 16..24;
 const NEVER: u64 = u64::MAX;
 
 const _: () = assert!(CONTENT_BYTES_MAX / BLOCK_BYTES as u64 * 8 <= HEADER_BYTES_MAX as u64 / 2);
+const _: () = assert!(status::REASON_BYTES_MAX <= REASON_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES_MAX.is_multiple_of(HEADER_ALIGN));
 
 /// What a file says of the response in it.
@@ -280,8 +283,7 @@ impl<'a> Parts<'a> {
             }
             tag::SLICED => self.sliced = Some(cursor.u64().ok_or(Fault::Malformed("sliced"))?),
             tag::REASON => {
-                let reason = str::from_utf8(cursor.rest());
-                self.reason = Some(reason.map_err(|_| Fault::Malformed("reason"))?);
+                self.reason = Some(cursor.reason().ok_or(Fault::Malformed("reason"))?);
             }
             _ => return Err(Fault::Malformed("a section that is not known")),
         }
@@ -296,13 +298,9 @@ impl<'a> Parts<'a> {
         if self.sliced.is_some() && content_bytes > 0 {
             return Err(Fault::Malformed("sliced"));
         }
-        let reason = self.reason.and_then(|text| unusual_reason(status, text));
-        if reason.as_deref() != self.reason {
-            return Err(Fault::Malformed("reason"));
-        }
         let head = Head {
             status,
-            reason,
+            reason: self.reason.map(Into::into),
             fields: self.fields,
             withheld: Fields::new(),
             surrogate: self.surrogate,
@@ -311,7 +309,7 @@ impl<'a> Parts<'a> {
             selection: Selection::from_lines(self.selection),
             private: None,
             sliced: self.sliced.is_some(),
-            is_error: false,
+            made: None,
         };
         let key = self.key.ok_or(Fault::Malformed("key"))?.into();
         let (head, position) = (Arc::new(head), self.position);
@@ -361,6 +359,14 @@ impl<'a> Cursor<'a> {
         let name = str::from_utf8(self.take(name_bytes)?).ok()?;
         let value_bytes = self.u32()? as usize;
         Some((name, self.take(value_bytes)?))
+    }
+
+    /// A phrase that can stand in a status line. Whether it is the usual one of the status is not asked: that table grows.
+    fn reason(&mut self) -> Option<&'a str> {
+        let reason = str::from_utf8(self.rest()).ok()?;
+        let is_sound = (1..=REASON_BYTES_MAX).contains(&reason.len())
+            && !reason.contains(|c: char| c.is_ascii_control());
+        is_sound.then_some(reason)
     }
 
     fn fields(&mut self) -> Option<Fields> {

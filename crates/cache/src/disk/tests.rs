@@ -127,7 +127,7 @@ fn head(length: usize, fields: &[(&str, &str)]) -> Head {
         selection: Selection::default(),
         private: None,
         sliced: false,
-        is_error: false,
+        made: None,
     }
 }
 

@@ -60,7 +60,8 @@ pub(crate) struct Tier {
     /// The queue was empty since it last had no room.
     catches_up: AtomicBool,
     pub(super) queue: Mutex<Queue>,
-    /// Held from the look at what there is to the eviction: two threads that see the same want would evict twice.
+    /// Held by who makes room on the disk, from the look at what there is to the eviction: two threads that see the same want
+    /// would evict twice. Who makes room in the index, one step at a time, goes without.
     evicting: Mutex<()>,
     open: Mutex<VecDeque<Arc<Open>>>,
     pub(super) number: AtomicU64,

@@ -45,7 +45,7 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
         selection,
         private,
         sliced,
-        is_error: false,
+        made: None,
     }
 }
 

@@ -97,17 +97,24 @@ impl Found {
     /// Still arriving, for somebody else.
     pub(super) fn joined(stored: &Stored) -> Self {
         let forwarded = Some(Forwarded::collapsed(Forward::Miss, None));
-        Self { forwarded, ..Self::stored(stored, CacheResult::Join) }
+        let cache = if stored.head.is_error() { CacheResult::Error } else { CacheResult::Join };
+        Self { forwarded, ..Self::stored(stored, cache) }
+    }
+
+    /// Here, for a request that `waited` for somebody else's fetch, or did not. Where that fetch has failed, the error is
+    /// its own too.
+    pub(super) fn here(stored: &Stored, cache: CacheResult, waited: bool) -> Self {
+        if waited && stored.head.is_error() { Self::joined(stored) } else { Self::stored(stored, cache) }
     }
 
     pub(super) fn fetched(head: Arc<Head>, content: Reader<Arc<Head>>, mut forwarded: Forwarded) -> Self {
         let cache = match head.private {
-            _ if head.is_error => CacheResult::Error,
+            _ if head.is_error() => CacheResult::Error,
             Some(_) => CacheResult::Pass,
             None => CacheResult::Miss,
         };
         // It is not what a backend has answered with.
-        forwarded.status = forwarded.status.filter(|_| !head.is_error);
+        forwarded.status = forwarded.status.filter(|_| head.made.is_none());
         let (freshness, content) = (head.freshness, Content::Fill(content));
         Self {
             head,
@@ -160,7 +167,7 @@ impl Found {
     /// Why it is for one client alone, or no response, in a word.
     pub(crate) fn detail(&self) -> Option<&'static str> {
         let private = self.head.private.map(|private| private.reason);
-        if self.head.is_error { Some("backend-error") } else { private }
+        if self.head.is_error() { Some("backend-error") } else { private }
     }
 
     /// How long it may be reused.

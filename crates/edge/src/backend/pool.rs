@@ -37,12 +37,12 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Where it goes.
-    pub(crate) fn backend(&self) -> BackendId {
+    pub(crate) fn backend_id(&self) -> BackendId {
         self.backend.id
     }
 
     /// The backend itself.
-    pub(crate) fn peer(&self) -> &Arc<Backend> {
+    pub(crate) fn backend(&self) -> &Arc<Backend> {
         &self.backend
     }
 

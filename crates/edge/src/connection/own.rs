@@ -1,5 +1,7 @@
 //! Responses that the edge makes itself: refusals, and the word on a purge.
 
+use std::sync::Arc;
+
 use thalweg_http::cache_status::CacheStatus;
 use thalweg_http::{Fields, Method, date, status};
 use thalweg_record::CacheResult;
@@ -17,7 +19,7 @@ use crate::sent::Sent;
 pub(super) struct Own {
     pub(super) status: u16,
     /// If it is not that of the status.
-    pub(super) reason: Option<Box<str>>,
+    pub(super) reason: Option<Arc<str>>,
     pub(super) fields: Fields,
     /// A policy has made them: they are all that the client is told.
     pub(super) is_told: bool,

@@ -82,7 +82,7 @@ impl Connection {
         };
         let mut connection = match connected {
             Ok(connection) => {
-                transaction.tell_backend(connection.peer());
+                transaction.tell_backend(connection.backend());
                 connection
             }
             Err(failure) => {

@@ -63,9 +63,8 @@ impl Connection {
                 }
             }
         };
-        let (received, session, steering, noted) = transaction.end();
-        (self.request, self.session, self.steering, self.noted) =
-            (received, Some(session), steering, Some(noted));
+        let (received, session, steering, noted) = transaction.end(self.worker.log().is_followed());
+        (self.request, self.session, self.steering, self.noted) = (received, Some(session), steering, noted);
         sent
     }
 
@@ -227,20 +226,22 @@ impl Connection {
         after: Next,
         out: &mut Vec<u8>,
     ) -> Turn {
-        let (status, reason) = match instead {
-            Instead::Refusal(refusal) => (refusal.status, Some(refusal.reason.as_bytes().to_vec())),
+        let (status, reason, refused) = match instead {
+            Instead::Refusal(Refusal { status, reason, .. }) => {
+                (status, Some(reason.as_bytes().to_vec()), Some(reason))
+            }
             Instead::Action(Action::Restart) => return Turn::Restart,
-            Instead::Action(Action::Synth { status, reason }) => (status, reason),
+            Instead::Action(Action::Synth { status, reason }) => (status, reason, None),
             Instead::Action(_) => return Turn::Sent(self.refuse(&FAILED, after, out).await),
         };
-        self.synth(transaction, (status, reason), after, out).await
+        self.synth(transaction, (status, reason, refused), after, out).await
     }
 
-    /// `vcl_synth`, and the response that it makes.
+    /// `vcl_synth`, and the response that it makes; `refused` is why there was none, if the policy did not ask for it.
     async fn synth(
         &self,
         transaction: &mut Transaction,
-        (status, reason): (u16, Option<Vec<u8>>),
+        (status, reason, refused): (u16, Option<Vec<u8>>, Option<&'static str>),
         after: Next,
         out: &mut Vec<u8>,
     ) -> Turn {
@@ -267,7 +268,8 @@ impl Connection {
             cache_status: None,
         };
         let sent = self.send_own(own, after, out).await;
-        Turn::Sent(Sent { cache: CacheResult::Synth, ..sent })
+        let cache = if refused.is_some() { CacheResult::Error } else { CacheResult::Synth };
+        Turn::Sent(Sent { cache, detail: refused, ..sent })
     }
 }
 

@@ -144,7 +144,7 @@ impl Resumption {
         from: u64,
         failure: Failure,
     ) -> Result<(Exchange, u64), Failure> {
-        let mut failed = broken.backend();
+        let mut failed = broken.backend_id();
         let head = request.write(client, worker.node(), Some((from, &self.etag)));
         while self.left > 0 {
             self.left -= 1;
@@ -181,7 +181,7 @@ async fn ask(
     failed: &mut BackendId,
 ) -> Result<Exchange, Failure> {
     let connection = worker.connect(route, Wanted::NewElsewhere(*failed)).await?;
-    *failed = connection.backend();
+    *failed = connection.backend_id();
     let outgoing = Outgoing { method: Method::Get, head, content: &mut None, interim: None };
     Ok(Exchange::start(connection, outgoing, worker.config()).await?)
 }

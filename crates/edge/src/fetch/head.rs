@@ -71,20 +71,8 @@ pub(super) fn head_of(
         }
         withheld.clear();
     }
-    let (reason, sliced, is_error) = (None, false, false);
-    Head {
-        status,
-        reason,
-        fields,
-        withheld,
-        surrogate,
-        length,
-        freshness,
-        selection,
-        private,
-        sliced,
-        is_error,
-    }
+    let (reason, sliced, made) = (None, false, None);
+    Head { status, reason, fields, withheld, surrogate, length, freshness, selection, private, sliced, made }
 }
 
 /// What the response to a HEAD says of what is stored: with the same validators and length it brings that up to date,

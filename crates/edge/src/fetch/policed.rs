@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::tags::{SURROGATE_KEY, has_too_many_tags};
-use thalweg_cache::{Failure, Fill, Head, Lasting, Private, Stored};
+use thalweg_cache::{Failure, Fill, Head, Lasting, Made, Private, Stored};
 use thalweg_http::{Method, ResponseHead, date, framing, status};
 use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
@@ -23,6 +23,9 @@ use crate::worker::Worker;
 
 /// Lifetime, grace and keep that an error begins with for which others wait, in seconds, as Varnish has them.
 const AWAITED_ERROR_S: (f64, f64, f64) = (1.0, 5.0, 5.0);
+
+const NOT_REPEATABLE: &str =
+    "a request that has content, or whose method is not idempotent, is not sent again";
 
 /// What one try has brought.
 enum Brought {
@@ -46,7 +49,10 @@ pub(super) async fn run(
 ) {
     loop {
         match attempt(&worker, &fill, &mut request, &mut policy, client).await {
-            Brought::Again if policy.retry() && request.is_repeatable() => {}
+            Brought::Again if !request.is_repeatable() => {
+                return give_up(fill, &policy, Failure::Policy(NOT_REPEATABLE));
+            }
+            Brought::Again if policy.retry() => {}
             Brought::Again => return give_up(fill, &policy, Failure::Policy("too many retries")),
             Brought::Failed(failure) => return give_up(fill, &policy, failure),
             Brought::Response(exchange, head) => {
@@ -79,7 +85,9 @@ async fn attempt(
 ) -> Brought {
     match policy.run(Sub::BackendFetch, &mut request.head, None, worker.cache()) {
         Action::Fetch => {}
-        Action::Error { status, reason } => return make(worker, fill, request, policy, (status, reason)),
+        Action::Error { status, reason } => {
+            return make(worker, fill, request, policy, (status, reason, Made::Chosen));
+        }
         action => return refused(&action),
     }
     if policy.fetch.drop_body {
@@ -100,7 +108,7 @@ async fn attempt(
     }
     let exchange = match started {
         Ok(exchange) => {
-            policy.tell_backend(exchange.peer());
+            policy.tell_backend(exchange.backend());
             exchange
         }
         Err(failure) => {
@@ -119,10 +127,10 @@ fn give_up(fill: Fill, policy: &Fetching, failure: Failure) {
 }
 
 /// What a policy is told of a fetch that failed, and with it the client: where backends are is for the log alone.
-fn failed(policy: &Fetching, why: String) -> (u16, Option<Vec<u8>>) {
+fn failed(policy: &Fetching, why: String) -> (u16, Option<Vec<u8>>, Made) {
     tracing::debug!(why, "fetch failed");
     policy.tell_failure(why);
-    (503, Some(b"Backend fetch failed".to_vec()))
+    (503, Some(b"Backend fetch failed".to_vec()), Made::Failed)
 }
 
 /// The policy gives the fetch up.
@@ -166,7 +174,9 @@ fn respond(
         Action::Pass => fetch.uncacheable = true,
         Action::PassFor(ttl_s) => (fetch.ttl_s, fetch.uncacheable) = (ttl_s, true),
         Action::Retry => return Brought::Again,
-        Action::Error { status, reason } => return make(worker, fill, request, policy, (status, reason)),
+        Action::Error { status, reason } => {
+            return make(worker, fill, request, policy, (status, reason, Made::Chosen));
+        }
         action => return refused(&action),
     }
     let is_hit_for_pass = matches!(action, Action::Pass | Action::PassFor(_));
@@ -222,7 +232,7 @@ fn make(
     fill: &Fill,
     request: &mut Request,
     policy: &mut Fetching,
-    (status, reason): (u16, Option<Vec<u8>>),
+    (status, reason, made): (u16, Option<Vec<u8>>, Made),
 ) -> Brought {
     let now_ms = now_ms();
     let reason =
@@ -246,7 +256,7 @@ fn make(
     let lifetime_ms = ms(policy.fetch.ttl_s);
     let freshness = Freshness { lifetime_ms, born_ms: now_ms, ..Freshness::default() };
     let head = head_to_keep(worker, request, policy, beresp, (length, freshness), (now_ms, false));
-    Brought::Made(Head { is_error: true, ..head }, content)
+    Brought::Made(Head { made: Some(made), ..head }, content)
 }
 
 /// The head to keep, with what the policy has said of it.

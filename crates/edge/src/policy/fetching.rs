@@ -14,7 +14,7 @@ use super::socket::NoConnection;
 use super::transaction::{SharedNotes, lock};
 use super::{Loaded, settled};
 use crate::backend::{self, Ends, Route, Target, duration};
-use crate::{now_ms, now_s};
+use crate::{coarse_now_s, now_ms, now_s};
 
 /// Retries of one fetch, as Varnish has it.
 const RETRIES_MAX: u32 = 4;
@@ -69,9 +69,11 @@ impl Fetching {
         self
     }
 
-    /// Logs why the fetch has failed.
+    /// Logs why the fetch has failed, unless the client does not wait for it.
     pub(crate) fn tell_failure(&self, text: String) {
-        lock(&self.notes).lines.push(Line { tag: Tag::FetchError, text });
+        if !self.fetch.is_bgfetch {
+            lock(&self.notes).lines.push(Line { tag: Tag::FetchError, text });
+        }
     }
 
     /// Notes who was asked, unless the client does not wait for it.
@@ -143,7 +145,7 @@ impl Fetching {
     ) -> T {
         let Self { loaded, fetch, client, session, original, notes, kept, workspace, random } = self;
         work(&mut Task {
-            now_s: now_s(),
+            now_s: coarse_now_s().max(fetch.time_s),
             original: original.as_ref(),
             req: None,
             bereq: Some(bereq),

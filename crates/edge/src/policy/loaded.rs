@@ -20,6 +20,9 @@ use crate::{now_ms, now_s};
 /// Policies that are loaded at a time.
 const LOADED_MAX: usize = 100;
 
+/// Text of one policy that is shown: it may have far more.
+pub const SHOWN_BYTES_MAX: usize = 4 << 20;
+
 /// Bytes of a policy's name.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -65,6 +68,17 @@ pub struct Told {
     pub is_active: bool,
     /// Requests and fetches that still run through it.
     pub in_use: usize,
+}
+
+/// A file of a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its path.
+    pub name: String,
+    /// How long its text is.
+    pub text_bytes: usize,
+    /// `None` where that is more than is left of [`SHOWN_BYTES_MAX`].
+    pub text: Option<String>,
 }
 
 /// Why a policy was not loaded, used or discarded.
@@ -250,18 +264,18 @@ impl Policies {
         if is_name { Ok(()) } else { Err(LoadError::Name(name.into())) }
     }
 
-    /// Compiles a policy and looks its backends up, so that requests can run through it; they do not yet. With the
-    /// warnings.
+    /// Compiles a policy and looks its backends up, so that requests can run through it; new ones do at once if
+    /// `use_it`. With the warnings.
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
-    pub async fn load(&self, name: &str, path: &Path) -> Result<Report, LoadError> {
+    pub async fn load(&self, name: &str, path: &Path, use_it: bool) -> Result<Report, LoadError> {
         Self::check_name(name)?;
         let labels: Vec<_> = self.all().keys().cloned().collect();
         let (path, geo) = (path.to_owned(), self.geo.clone());
         let compiled =
             tokio::task::spawn_blocking(move || Compiled::from_file(&path, labels, geo.as_deref())).await;
-        self.add(name, self.with_backends(compiled.expect("no policy panics")?)?).await
+        self.add(name, self.with_backends(compiled.expect("no policy panics")?)?, use_it).await
     }
 
     /// Compiles the policy that the edge begins with.
@@ -280,8 +294,13 @@ impl Policies {
         )))
     }
 
-    /// Adds a policy that was compiled.
-    pub(crate) async fn add(&self, name: &str, compiled: Compiled) -> Result<Report, LoadError> {
+    /// Adds a policy that was compiled, and has new requests run through it if `use_it`.
+    pub(crate) async fn add(
+        &self,
+        name: &str,
+        compiled: Compiled,
+        use_it: bool,
+    ) -> Result<Report, LoadError> {
         let Compiled { path, program, geo, warnings } = compiled;
         let backends = PolicyBackends::load(&self.backends, program.backends(), program.probes()).await;
         let backends = backends.map_err(|error| LoadError::Backends(error.to_string()))?;
@@ -293,7 +312,11 @@ impl Policies {
             return Err(LoadError::TooMany);
         }
         let loaded = Loaded { name: name.to_owned(), path, loaded_ms: now_ms(), program, backends, geo };
-        all.insert(name.to_owned(), Arc::new(loaded));
+        let loaded = Arc::new(loaded);
+        all.insert(name.to_owned(), loaded.clone());
+        if use_it {
+            self.active.store(Some(loaded));
+        }
         Ok(warnings)
     }
 
@@ -328,15 +351,20 @@ impl Policies {
         removed.map(drop).ok_or_else(|| LoadError::Unknown(name.into()))
     }
 
-    /// The files of a policy as they were when it was loaded: name and text, the main one first, the built-in one not among
-    /// them.
+    /// The files of a policy as they were when it was loaded, the main one first, the built-in one not among them.
     ///
     /// # Errors
     /// When there is none of this name.
-    pub fn sources(&self, name: &str) -> Result<Vec<(String, String)>, LoadError> {
+    pub fn sources(&self, name: &str) -> Result<Vec<Source>, LoadError> {
         let loaded = self.labelled(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
-        let files = loaded.program.files().iter();
-        Ok(files.map(|file| (file.name.clone(), file.text.clone())).collect())
+        let mut left = SHOWN_BYTES_MAX;
+        let source = |file: &File| {
+            let text_bytes = file.text.len();
+            let rest = left.checked_sub(text_bytes);
+            left = rest.unwrap_or(left);
+            Source { name: file.name.clone(), text_bytes, text: rest.map(|_| file.text.clone()) }
+        };
+        Ok(loaded.program.files().iter().map(source).collect())
     }
 
     /// All that are loaded, by name.

@@ -19,7 +19,7 @@ use crate::backend::{self, Route};
 use crate::request::write_key;
 use crate::steering::{Response, Socket, Steering};
 use crate::worker::Worker;
-use crate::{now_ms, now_s};
+use crate::{coarse_now_s, now_ms, now_s};
 
 /// Restarts of one request, as Varnish has it.
 const RESTARTS_MAX: u32 = 4;
@@ -45,7 +45,7 @@ impl From<Refusal> for Instead {
 pub(crate) struct Notes {
     /// In the order in which they were logged.
     pub(crate) lines: Vec<Line>,
-    /// The last one that was asked.
+    /// The one that was chosen last.
     pub(crate) backend: Option<Arc<backend::Backend>>,
 }
 
@@ -121,11 +121,14 @@ impl Transaction {
         }
     }
 
-    /// The request as it came, the connection's part, and what goes into the record.
-    pub(crate) fn end(self) -> (RequestHead, Box<Session>, Steering, Box<Noted>) {
+    /// The request as it came, the connection's part, and what goes into the record, if there is to be one.
+    pub(crate) fn end(self, is_recorded: bool) -> (RequestHead, Box<Session>, Steering, Option<Box<Noted>>) {
         let Client { xid, restarts, .. } = self.client;
-        let notes = std::mem::take(&mut *lock(&self.notes));
-        (self.received, self.session, self.steering, Box::new(Noted { xid, restarts, notes }))
+        let noted = is_recorded.then(|| {
+            let notes = std::mem::take(&mut *lock(&self.notes));
+            Box::new(Noted { xid, restarts, notes })
+        });
+        (self.received, self.session, self.steering, noted)
     }
 
     /// Notes who was asked.
@@ -168,7 +171,8 @@ impl Transaction {
         let result = loaded.program.run(
             sub,
             &mut Task {
-                now_s: now_s(),
+                // No step is before the request's start, which is told more precisely.
+                now_s: coarse_now_s().max(client.time_s),
                 original: heads.bereq.is_none().then_some(received),
                 req: Some(req),
                 bereq: heads.bereq,

@@ -37,7 +37,7 @@ fn head(length: Option<u64>) -> Head {
         selection,
         private,
         sliced,
-        is_error: false,
+        made: None,
     }
 }
 

@@ -79,7 +79,7 @@ fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
             selection,
             private,
             sliced,
-            is_error: false,
+            made: None,
         },
         0,
     );

@@ -100,13 +100,13 @@ async fn a_policy_reads_city_and_network_and_a_changed_file_with_the_next_load()
     )
     .unwrap();
     assert_eq!(told(&edge, [127, 0, 0, 4]).await, bergen);
-    policies.load("second", &policy.0).await.unwrap();
+    policies.load("second", &policy.0, false).await.unwrap();
     policies.activate("second").unwrap();
     assert_eq!(told(&edge, [127, 0, 0, 9]).await, "Aarhus/EU/DK/Denmark/60.390/-5.320/7/5003/46 0/ -");
 
     // One that is broken meanwhile is told, and all goes on with what there is.
     std::fs::write(&cities.0, "half of it").unwrap();
-    let error = policies.load("third", &policy.0).await.unwrap_err();
+    let error = policies.load("third", &policy.0, false).await.unwrap_err();
     assert!(matches!(error, LoadError::Geo(_)), "{error}");
     assert!(error.to_string().contains(cities.0.to_str().unwrap()), "{error}");
     assert_eq!(told(&edge, [127, 0, 0, 9]).await, "Aarhus/EU/DK/Denmark/60.390/-5.320/7/5003/46 0/ -");
@@ -118,7 +118,7 @@ async fn without_a_database_nothing_is_known_and_the_policy_warns() {
     let policy = File::new(POLICY);
     let backend = Backend::new().await;
     let edge = Edge::bind(Config { policy: Some(policy.0.clone()), ..config(backend.address) }).unwrap();
-    let warnings = edge.policies().load("second", &policy.0).await.unwrap().to_string();
+    let warnings = edge.policies().load("second", &policy.0, false).await.unwrap().to_string();
     assert!(warnings.contains("client.as.number is always 0: there is no database"), "{warnings}");
     let edge = TestEdge::run(edge);
     assert_eq!(told(&edge, [127, 0, 0, 4]).await, UNKNOWN);

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use thalweg_record::CacheResult;
+
 use crate::policy::{CACHED, edge, fetched, get, text};
-use crate::support::{Backend, Client, Fetch, Response, TestEdge};
+use crate::support::{Backend, Client, Fetch, Response, TestEdge, content};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
@@ -242,9 +244,35 @@ async fn an_error_of_the_backend_is_the_policys_to_make_and_grace_outlives_it() 
 }
 
 #[tokio::test]
+async fn the_failure_of_a_refresh_is_not_told_of_who_does_not_wait_for_it() {
+    /// More than the sockets on the way take.
+    const SIZE: usize = 12 << 20;
+    let backend = Backend::new().await;
+    let edge = with_grace(&backend);
+    let mut records = edge.records.follow();
+    let mut client = edge.client().await;
+    client.request("GET", "/a", "").await;
+    backend.fetch().await.respond("200 OK", CACHED, &content(0, SIZE)).await;
+    client.response().await;
+    records.recv().await.unwrap();
+    client.request("GET", "/a", "").await;
+    client.head().await;
+    drop(backend.fetch().await);
+    // It is tried again, so it has failed, and the response is still going out.
+    let again = backend.fetch().await;
+    client.exactly(SIZE).await;
+    let record = records.recv().await.unwrap();
+    assert_eq!(record.cache, CacheResult::Stale);
+    assert_eq!(record.lines.iter().next(), None);
+    drop(again);
+    edge.stop().await;
+}
+
+#[tokio::test]
 async fn those_who_wait_get_the_error_too() {
     let backend = Backend::new().await;
     let edge = with_grace(&backend);
+    let mut records = edge.records.follow();
     let mut client = edge.client().await;
     fetched(&backend, &mut client, "/stored", CACHED).await;
     let mut waiting = [edge.client().await, edge.client().await, edge.client().await];
@@ -262,6 +290,18 @@ async fn those_who_wait_get_the_error_too() {
         let response = client.response().await;
         assert_eq!((response.status, text(&response)), (503, "sorry"));
     }
+    // It is the error of all of them, and that of who comes later is one that was found.
+    get(&mut client, "/a", "").await;
+    let mut told = Vec::new();
+    while told.len() < 4 {
+        let record = records.recv().await.unwrap();
+        if record.path == "/a" {
+            assert_eq!(record.detail.as_deref(), Some("backend-error"));
+            told.push(record.cache);
+        }
+    }
+    let error = CacheResult::Error;
+    assert_eq!(told, [error, error, error, CacheResult::Hit]);
     assert!(!backend.is_asked_again().await);
     edge.stop().await;
 }

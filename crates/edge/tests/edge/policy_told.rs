@@ -69,6 +69,35 @@ async fn a_fetch_that_fails_is_an_error_under_a_policy_as_without_one() {
 }
 
 #[tokio::test]
+async fn what_a_policy_chooses_to_answer_is_no_error() {
+    let backend = Backend::new().await;
+    let edge = edge(
+        &backend,
+        r#"
+        sub vcl_backend_fetch { return (error(200, "Here")); }
+        sub vcl_backend_error {
+            if (bereq.url == "/kept") { set beresp.ttl = 1h; }
+            set beresp.body = "made";
+            return (deliver);
+        }"#,
+    );
+    let mut records = edge.records.follow();
+    let mut client = edge.client().await;
+    for (path, told, cached) in [
+        ("/kept", "thalweg; fwd=uri-miss; ttl=3600; stored", (CacheResult::Miss, None)),
+        ("/kept", "thalweg; hit; ttl=3600", (CacheResult::Hit, None)),
+        ("/once", "thalweg; fwd=uri-miss; detail=not-fresh", (CacheResult::Pass, Some("not-fresh"))),
+    ] {
+        let response = get(&mut client, path, "").await;
+        assert_eq!((response.status, text(&response)), (200, "made"));
+        // No backend has answered: there is no fwd-status.
+        assert_eq!(response.cache_status_from(3600), told);
+        assert_eq!(cache(&*records.recv().await.unwrap()), cached, "{path}");
+    }
+    edge.stop().await;
+}
+
+#[tokio::test]
 async fn why_a_response_is_not_stored_is_told() {
     let backend = Backend::new().await;
     let edge = edge(

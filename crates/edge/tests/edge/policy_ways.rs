@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use thalweg_edge::{BindError, Config, Edge, LoadError};
-use thalweg_record::LineTag;
+use thalweg_record::{CacheResult, LineTag};
 
 use crate::policy::{CACHED, File, edge, fetched, get};
 use crate::ranges::{FRESH, partial};
@@ -52,8 +52,8 @@ async fn a_policy_that_another_names_is_not_discarded() {
     let edge = bound.unwrap();
     let policies = edge.policies();
     let edge = TestEdge::run(edge);
-    policies.load("behind", &behind.0).await.unwrap();
-    policies.load("before", &before.0).await.unwrap();
+    policies.load("behind", &behind.0, false).await.unwrap();
+    policies.load("before", &before.0, false).await.unwrap();
     policies.activate("before").unwrap();
     let refused = policies.discard("behind").unwrap_err();
     assert!(matches!(&refused, LoadError::Named(..)));
@@ -222,7 +222,7 @@ async fn another_policy_takes_new_requests_and_leaves_those_under_way() {
     let mut client = edge.client().await;
     client.request("GET", "/a", "").await;
     let mut under_way = backend.fetch().await;
-    policies.load("second", &second.0).await.unwrap();
+    policies.load("second", &second.0, false).await.unwrap();
     policies.activate("second").unwrap();
     assert_eq!(
         policies.list().iter().map(|it| (&*it.name, it.in_use > 0)).collect::<Vec<_>>(),
@@ -295,27 +295,51 @@ async fn what_is_passed_is_hashed_too() {
 
 #[tokio::test]
 async fn why_a_policy_ends_a_request_is_in_its_record() {
+    const SICK: (LineTag, &str) = (LineTag::FetchError, "backend nobody (none) is sick");
     let backend = Backend::new().await;
     let edge = edge(
         &backend,
         r#"
+        backend nobody none;
         sub vcl_recv {
             if (req.url == "/fail") { return (fail("not so")); }
+            if (req.url ~ "^/passed") { return (pass); }
             if (req.url == "/restart") { return (restart); }
         }
+        sub vcl_backend_error { if (bereq.url == "/retry") { return (retry); } }
         sub vcl_backend_fetch {
-            if (bereq.url == "/abandon") { return (abandon); }
+            if (bereq.url ~ "/abandon$") { return (abandon); }
+            if (bereq.url == "/retry") { set bereq.backend = nobody; }
             if (bereq.url == "/fetch-fail") { return (fail("nor so")); }
         }
         "#,
     );
     let mut records = edge.records.follow();
-    for (path, told) in [
-        ("/fail", &[(LineTag::Error, "vcl_recv failed: not so")][..]),
-        ("/restart", &[(LineTag::Error, "more than 4 restarts")]),
-        ("/abandon", &[(LineTag::FetchError, "the policy gave the fetch up")]),
+    for (path, detail, told) in [
+        ("/fail", "the policy failed", &[(LineTag::Error, "vcl_recv failed: not so")][..]),
+        (
+            "/restart",
+            "the policy restarted the request too often",
+            &[(LineTag::Error, "more than 4 restarts")],
+        ),
+        (
+            "/abandon",
+            "the policy gave the fetch up",
+            &[(LineTag::FetchError, "the policy gave the fetch up")],
+        ),
+        (
+            "/passed/abandon",
+            "the policy gave the fetch up",
+            &[(LineTag::FetchError, "the policy gave the fetch up")],
+        ),
+        (
+            "/retry",
+            "too many retries",
+            &[SICK, SICK, SICK, SICK, SICK, (LineTag::FetchError, "too many retries")],
+        ),
         (
             "/fetch-fail",
+            "the policy failed",
             &[
                 (LineTag::Error, "vcl_backend_fetch failed: nor so"),
                 (LineTag::FetchError, "the policy failed"),
@@ -326,7 +350,14 @@ async fn why_a_policy_ends_a_request_is_in_its_record() {
         let record = records.recv().await.unwrap();
         let lines: Vec<_> = record.lines.iter().map(|line| (line.tag, &*line.text)).collect();
         assert_eq!(lines, told, "{path}");
+        assert_eq!((record.cache, record.detail.as_deref()), (CacheResult::Error, Some(detail)), "{path}");
     }
+    let mut client = edge.client().await;
+    client.request("POST", "/retry", "Content-Length: 1\r\n").await;
+    client.send(b"a").await;
+    assert_eq!(client.response().await.status, 503);
+    let detail = "a request that has content, or whose method is not idempotent, is not sent again";
+    assert_eq!(records.recv().await.unwrap().detail.as_deref(), Some(detail));
     edge.stop().await;
 }
 

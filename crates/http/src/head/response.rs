@@ -1,6 +1,7 @@
 //! Response heads (RFC 9112 §4), as a backend sends them.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use super::error::from_field_section;
 use super::{FIELDS_CAPACITY, HeadError, Limits};
@@ -15,7 +16,7 @@ pub struct ResponseHead {
     /// The version of the status line.
     pub version: Version,
     /// The reason phrase, if it is not that of the status; see [`unusual_reason`].
-    pub reason: Option<Box<str>>,
+    pub reason: Option<Arc<str>>,
     /// The field lines.
     pub fields: Fields,
 }

@@ -46,27 +46,28 @@ impl Config {
     /// # Errors
     /// Every fault there is, as [`Faults`].
     pub(crate) fn from_file(path: &Path) -> Result<Self, Faults> {
-        let name = path.display().to_string();
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(fault) => {
-                return Err(Faults::alone(format!("{name}: cannot read the file: {fault}")));
-            }
-        };
-        Self::from_text(&name, &text, path.parent().unwrap_or(Path::new("")))
+        let text = fs::read_to_string(path);
+        let text = text
+            .map_err(|fault| Faults::alone(format!("{}: cannot read the file: {fault}", path.display())))?;
+        Self::from_text(path, &text)
     }
 
-    fn from_text(name: &str, text: &str, base: &Path) -> Result<Self, Faults> {
+    /// Checks the text of the file at `path`, beside which its relative paths start.
+    ///
+    /// # Errors
+    /// Every fault there is, as [`Faults`].
+    pub(crate) fn from_text(path: &Path, text: &str) -> Result<Self, Faults> {
+        let (name, base) = (path.display().to_string(), path.parent().unwrap_or(Path::new("")));
         let mut faults = Vec::new();
         let file = file::read(text, base, &mut faults);
         if faults.is_empty() {
             check_file(&file, &mut faults);
         }
         if !faults.is_empty() {
-            return Err(Faults::new(name, faults));
+            return Err(Faults::new(&name, faults));
         }
         Ok(Self {
-            file: name.to_owned(),
+            file: name,
             edge: file.edge.map(|(_, edge)| edge),
             origin: file.origin.map(|(_, origin)| origin),
             console: file.console.map(|(_, console)| console),

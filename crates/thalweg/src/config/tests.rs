@@ -8,7 +8,7 @@ use super::*;
 
 /// What is wrong with `text` as `thalweg.toml`.
 fn check(text: &str, expected: Expect) {
-    let said = match Config::from_text("thalweg.toml", text, Path::new("")) {
+    let said = match Config::from_text(Path::new("thalweg.toml"), text) {
         Ok(_) => "no fault".to_owned(),
         Err(faults) => faults.to_string(),
     };
@@ -219,7 +219,7 @@ fn sections_must_fit_together() {
 fn what_the_file_says_and_what_it_leaves_out() {
     let text = "[edge]\nbackends = 'http://127.0.0.1:7/'\nidle_timeout = '5min'\n\
                 [[source]]\nmedia = 'src'\nto = 'http://127.0.0.1:7/ingest/a'";
-    let config = Config::from_text("thalweg.toml", text, Path::new("")).unwrap();
+    let config = Config::from_text(Path::new("thalweg.toml"), text).unwrap();
     let edge = config.edge.unwrap();
     assert_eq!(edge.idle_timeout.value.duration.as_secs(), 300);
     assert_eq!(edge.idle_timeout.place, Place::File { line: 3, column: 16 });
@@ -233,8 +233,8 @@ fn what_the_file_says_and_what_it_leaves_out() {
 #[test]
 fn relative_paths_start_at_the_file() {
     let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'";
-    let config = Config::from_text("thalweg.toml", text, Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
     let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = Config::from_text(&base.join("thalweg.toml"), text).unwrap();
     assert_eq!(config.origin.unwrap().media.unwrap().value, base.join("src"));
     let edge = config.edge.unwrap();
     assert_eq!(edge.log.value, LogTarget::File(base.join("log.json")));
@@ -244,7 +244,7 @@ fn relative_paths_start_at_the_file() {
 #[test]
 fn the_kernel_is_asked_for_the_congestion_control() {
     let text = "[origin]\n[edge]\ncongestion_control = 'no_such'";
-    let faults = Config::from_text("thalweg.toml", text, Path::new("")).unwrap_err().to_string();
+    let faults = Config::from_text(Path::new("thalweg.toml"), text).unwrap_err().to_string();
     let available = thalweg_tcp::congestion::available().unwrap();
     let names: Vec<_> = available.iter().map(thalweg_tcp::CongestionControl::as_str).collect();
     let expected = format!(
@@ -423,7 +423,7 @@ proptest! {
     fn no_file_is_too_strange(key in "[a-z_]{1,12}|listen|media|memory", value in ".{0,20}", cut in 0usize..80) {
         let whole = format!("[origin]\n[edge]\n{key} = {value}\n'{value}' = '{value}'\n[[source]]\n{key} = [{value}]");
         let text: String = whole.chars().take(cut).collect();
-        if let Err(faults) = Config::from_text("f", &text, Path::new("")) {
+        if let Err(faults) = Config::from_text(Path::new("f"), &text) {
             for line in faults.to_string().lines() {
                 prop_assert!(line.starts_with("f:"), "{}", line);
             }

@@ -1,18 +1,23 @@
 //! The records of a running edge: `GET /records` of its admin address, as server-sent events.
 
-use std::io;
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::time::Duration;
+use std::{fmt, io};
 
 use anyhow::{Context, anyhow, bail};
 use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::ACCEPT;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use thalweg_edge::KEEP_ALIVE;
+use tokio::time::timeout;
 
 use super::printer::Printer;
 use crate::admin;
 
+const EVENT_STREAM: &str = "text/event-stream";
 /// The longest line of the stream; a record is far shorter.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
@@ -20,6 +25,9 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How long a stream may say nothing, not even that it is alive: then its edge is taken to be gone.
+const SILENCE_MAX: Duration = KEEP_ALIVE.saturating_mul(3);
 
 /// Prints records as they happen, over restarts of the edge.
 ///
@@ -30,50 +38,95 @@ pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) ->
     runtime.block_on(async {
         let hint = || format!("no edge answers at {addr}; --admin says where, or name a log file");
         let mut body = connect(addr).await.with_context(hint)??;
+        let (mut pause, mut is_told) = (PAUSE_MIN, false);
         loop {
-            read(body, printer).await?;
-            eprintln!("thalweg: the edge at {addr} has ended the stream; waiting for it");
-            body = connect_again(addr).await?;
+            let (has_read, end) = read(body, printer).await?;
+            if has_read {
+                (pause, is_told) = (PAUSE_MIN, false);
+            }
+            if !is_told {
+                eprintln!("thalweg: the edge at {addr} {end}; waiting for it");
+                is_told = true;
+            }
+            body = connect_again(addr, &mut pause).await?;
         }
     })
 }
 
 /// The stream of records. The outer error says that nobody answers, the inner one that it is no edge.
 async fn connect(addr: SocketAddr) -> anyhow::Result<anyhow::Result<Incoming>> {
-    let request = Request::get("/records").header(ACCEPT, "text/event-stream");
-    let response = admin::send(addr, request, String::new()).await?;
-    let status = response.status();
-    Ok(if status.is_success() {
+    let request = Request::get("/records").header(ACCEPT, EVENT_STREAM);
+    let response = timeout(SILENCE_MAX, admin::send(addr, request, String::new())).await??;
+    let (status, kind) = (response.status(), response.headers().get(CONTENT_TYPE));
+    let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM.as_bytes()));
+    Ok(if status.is_success() && is_stream {
         Ok(response.into_body())
     } else {
         Err(anyhow!("{addr} answered {status} to /records: it is not an edge's admin address"))
     })
 }
 
-/// The stream of an edge that was there before, once it is there again.
-async fn connect_again(addr: SocketAddr) -> anyhow::Result<Incoming> {
-    let mut pause = PAUSE_MIN;
+/// The stream of an edge that was there before, once it is there again, which is looked for after each `pause`.
+async fn connect_again(addr: SocketAddr, pause: &mut Duration) -> anyhow::Result<Incoming> {
     loop {
-        tokio::time::sleep(pause).await;
-        match connect(addr).await {
-            Ok(answered) => return answered,
-            Err(_) => pause = (pause * 2).min(PAUSE_MAX),
+        if has_reader_gone() {
+            return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+        }
+        tokio::time::sleep(*pause).await;
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        if let Ok(answered) = connect(addr).await {
+            return answered;
         }
     }
 }
 
-/// Prints what comes, until the stream ends or breaks off.
-async fn read(mut body: Incoming, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
-    let mut events = Events::default();
-    while let Some(Ok(frame)) = body.frame().await {
+/// Whether nobody reads standard output any more; a write would tell as well, but there is nothing to write.
+fn has_reader_gone() -> bool {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1..))
+        && polled[0].revents().contains(PollFlags::ERR)
+}
+
+/// How a stream has ended, as told of its edge.
+#[derive(Debug)]
+enum End {
+    Ended,
+    Broken(hyper::Error),
+    Silent,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("has ended the stream"),
+            Self::Broken(error) => {
+                write!(f, "has broken the stream off: {error}")?;
+                error.source().map_or(Ok(()), |cause| write!(f, ": {cause}"))
+            }
+            Self::Silent => write!(f, "has said nothing for {} s", SILENCE_MAX.as_secs()),
+        }
+    }
+}
+
+/// Prints what comes. Whether anything came, and how it has ended.
+async fn read(mut body: Incoming, printer: &mut Printer<impl io::Write>) -> anyhow::Result<(bool, End)> {
+    let (mut events, mut has_read) = (Events::default(), false);
+    loop {
+        let frame = match timeout(SILENCE_MAX, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => return Ok((has_read, End::Broken(error))),
+            Ok(None) => return Ok((has_read, End::Ended)),
+            Err(_) => return Ok((has_read, End::Silent)),
+        };
         let Some(bytes) = frame.data_ref() else { continue };
         events.push(bytes);
         while let Some(event) = events.next()? {
+            has_read = true;
             print(&event, printer)?;
         }
         printer.flush()?;
     }
-    Ok(())
 }
 
 fn print(event: &Event, printer: &mut Printer<impl io::Write>) -> io::Result<()> {
@@ -140,9 +193,52 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::Empty;
+    use hyper_util::rt::TokioIo;
     use proptest::prelude::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
+
+    /// A stream of records that begins with `bytes`, and its server's end.
+    async fn stream(bytes: &str) -> (Incoming, DuplexStream) {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (mut client, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get("/records").body(Empty::<bytes::Bytes>::new()).unwrap();
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{bytes}\r\n", bytes.len());
+        let (response, ()) = tokio::join!(client.send_request(request), async {
+            far.read_u8().await.unwrap(); // it has been asked
+            far.write_all(answer.as_bytes()).await.unwrap();
+        });
+        (response.unwrap().into_body(), far)
+    }
+
+    /// Whether anything was read of a stream, and what is told of its end.
+    async fn end(body: Incoming) -> (bool, String) {
+        let (has_read, end) = super::read(body, &mut Printer::json(Vec::new())).await.unwrap();
+        (has_read, end.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_a_stream_ends_is_told() {
+        let (body, mut far) = stream(": hello\n\n").await;
+        far.write_all(b"0\r\n\r\n").await.unwrap();
+        assert_eq!(end(body).await, (false, "has ended the stream".into()));
+
+        let (body, far) = stream("data: {}\n\n").await;
+        drop(far);
+        let (has_read, told) = end(body).await;
+        assert!(has_read && told.starts_with("has broken the stream off: "), "{told}");
+
+        let (body, far) = stream("data: {}\n\n").await;
+        let begun = tokio::time::Instant::now();
+        assert_eq!(end(body).await, (true, "has said nothing for 30 s".into()));
+        assert_eq!(begun.elapsed(), SILENCE_MAX);
+        drop(far);
+    }
 
     const STREAM: &str = ": hello\n\ndata: {\"v\":1}\n\nevent: lost\r\ndata: {\"count\":3}\r\n\r\nid: 7\ndata:a\ndata: b\n\ndata: half";
 

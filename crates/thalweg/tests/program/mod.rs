@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -66,6 +66,14 @@ impl Running {
                 return;
             }
         }
+    }
+
+    /// What it still says on standard error until the signal has ended it.
+    pub(crate) fn err_lines_until(mut self, signal: Signal) -> String {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let mut said = String::new();
+        self.err.read_to_string(&mut said).unwrap();
+        said
     }
 
     /// The address in the next line `ROLE listening ADDR`.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use expect_test::expect;
 use proptest::prelude::*;
+use thalweg_http::status::unusual_reason;
 
 use super::*;
 
@@ -34,7 +35,7 @@ fn record() -> Record {
             selection,
             private: None,
             sliced: false,
-            is_error: false,
+            made: None,
         }),
         position: Position::default(),
         content_bytes: 300_000,
@@ -141,6 +142,23 @@ fn another_version_and_an_unknown_section_are_refused() {
     assert_eq!(Record::decode(&twice).unwrap_err(), Fault::Malformed("order"));
 }
 
+/// Any phrase that can stand in a status line: which are the usual ones changes with the program.
+#[test]
+fn a_reason_is_refused_only_if_it_is_unsafe() {
+    let decoded = |reason: &str| {
+        let head = Head { reason: Some(reason.into()), ..Head::clone(&record().head) };
+        let header = Record { head: Arc::new(head), ..record() }.encode().unwrap();
+        Record::decode(&header).map(|record| record.head.reason.clone())
+    };
+    let longest = "a".repeat(REASON_BYTES_MAX);
+    for reason in ["OK", "Fine", "\u{e8} ", &longest] {
+        assert_eq!(decoded(reason), Ok(Some(reason.into())));
+    }
+    for reason in ["", "a\r\nSet-Cookie: b", "\0", "\x7f", &format!("{longest}a")] {
+        assert_eq!(decoded(reason), Err(Fault::Malformed("reason")), "{reason:?}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let large = Record { key: "k".repeat(HEADER_BYTES_MAX).into(), ..record() };
@@ -187,7 +205,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 selection: Selection::from_lines(lines),
                 private: None,
                 sliced,
-                is_error: false,
+                made: None,
             };
             let sums = sums[..blocks(content_bytes) as usize].to_vec();
             let position = Position { number: purge, stale_ms };

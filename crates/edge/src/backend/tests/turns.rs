@@ -27,13 +27,13 @@ async fn who_fails_before_a_head_is_passed_over_until_it_has_answered() {
     let impatient = Route { first_byte: Some(Duration::from_millis(50)), ..Route::default() };
     for silent in [false, true] {
         let connection = pool.take(&backends, &impatient, Wanted::NewElsewhere(other)).await.unwrap();
-        assert_eq!(connection.backend(), failing);
+        assert_eq!(connection.backend_id(), failing);
         let (stream, _) = first.accept().await.unwrap();
         let kept = silent.then_some(stream);
         let error = start(connection).await.unwrap_err();
         assert_eq!((error.timeout, error.before_response), (silent, !silent));
         for _ in 0..4 {
-            assert_eq!(get(&pool, &backends, None).await.backend(), other, "whose turn it ever is");
+            assert_eq!(get(&pool, &backends, None).await.backend_id(), other, "whose turn it ever is");
         }
         drop(kept);
 
@@ -42,7 +42,7 @@ async fn who_fails_before_a_head_is_passed_over_until_it_has_answered() {
         stream.write_all(EMPTY).await.unwrap();
         start(connection).await.unwrap();
         let turns = [get(&pool, &backends, None).await, get(&pool, &backends, None).await];
-        assert!(turns.iter().any(|connection| connection.backend() == failing));
+        assert!(turns.iter().any(|connection| connection.backend_id() == failing));
         // One of the two turns was its own.
         first.accept().await.unwrap();
     }
@@ -52,12 +52,12 @@ async fn who_fails_before_a_head_is_passed_over_until_it_has_answered() {
 async fn who_failed_is_asked_again_only_if_there_is_no_other() {
     let ([first, second], backends) = listeners::<2>().await;
     let pool = Pool::new(0, 8);
-    let failed = get(&pool, &backends, None).await.backend();
+    let failed = get(&pool, &backends, None).await.backend_id();
     for _ in 0..4 {
-        assert_ne!(get(&pool, &backends, Some(failed)).await.backend(), failed);
+        assert_ne!(get(&pool, &backends, Some(failed)).await.backend_id(), failed);
     }
     drop(if failed == BackendId(0) { second } else { first });
-    assert_eq!(get(&pool, &backends, Some(failed)).await.backend(), failed);
+    assert_eq!(get(&pool, &backends, Some(failed)).await.backend_id(), failed);
 }
 
 #[tokio::test]
