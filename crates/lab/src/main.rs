@@ -3,6 +3,7 @@
 //! Exit status: 0 done, 1 failed, 2 wrong use or a machine that cannot; that of the command for `paths run`.
 
 mod paths;
+mod watch;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     /// Emulated network paths between clients and a server
     #[command(subcommand)]
     Paths(paths::Command),
+    /// Viewers of live and on-demand presentations, who count their stalls
+    Watch(watch::Watch),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     start_logging();
     let done = match command {
         Command::Paths(command) => paths::run(command),
+        Command::Watch(orders) => watch::run(&orders),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");
