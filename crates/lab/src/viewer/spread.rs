@@ -97,7 +97,7 @@ impl FromStr for Source {
         };
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let length: u32 = length.parse().map_err(|_| wrong())?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let bits: u32 = if address.is_ipv4() { 32 } else { 128 };
         let host_bits = bits.checked_sub(length).ok_or_else(wrong)?;
         let size = 1u32.checked_shl(host_bits).unwrap_or(ADDRESSES_MAX).min(ADDRESSES_MAX);
         // Neither the network's own address nor the broadcast address.
