@@ -19,6 +19,8 @@ const SHARE_TO_KEEP: f64 = 0.95;
 const SHARE_TO_RISE: f64 = 0.7;
 /// Below this share of what it is to be, the buffer runs low.
 const SHARE_LOW: f64 = 0.25;
+/// So many segments after joining the buffer is filling, and low for that reason: dash.js's `segmentIgnoreCount`.
+pub const SEGMENTS_UNTIL_FILLED: u32 = 2;
 /// Segments that a viewer stays on a track before it takes a better one.
 pub const SEGMENTS_BEFORE_RISE: u32 = 3;
 
@@ -27,6 +29,7 @@ pub const SEGMENTS_BEFORE_RISE: u32 = 3;
 pub struct Choice {
     fast: Mean,
     slow: Mean,
+    segments: u32,
     segments_since_switch: u32,
 }
 
@@ -57,6 +60,7 @@ impl Choice {
         let bits_per_s = bytes as f64 * 8.0 / transfer_s;
         self.fast.add(HALF_LIVES_S.0, transfer_s, bits_per_s);
         self.slow.add(HALF_LIVES_S.1, transfer_s, bits_per_s);
+        self.segments = self.segments.saturating_add(1);
         self.segments_since_switch = self.segments_since_switch.saturating_add(1);
     }
 
@@ -76,7 +80,7 @@ impl Choice {
     /// The bitrates are in rising order, at least one, `current` one of them.
     pub fn next(&mut self, bitrates: &[u64], current: usize, buffered: Duration, wanted: Duration) -> usize {
         let estimate = self.estimate().unwrap_or(ESTIMATE_BITS_PER_S);
-        let is_low = buffered < wanted.mul_f64(SHARE_LOW);
+        let is_low = self.segments > SEGMENTS_UNTIL_FILLED && buffered < wanted.mul_f64(SHARE_LOW);
         let fits = highest_below(bitrates, SHARE_TO_KEEP * estimate);
         let better = highest_below(bitrates, SHARE_TO_RISE * estimate);
         let chosen = match () {
@@ -146,6 +150,8 @@ mod tests {
         assert_eq!(at(10_000_000, 9).next(&LADDER, 3, Duration::ZERO, WANTED), 2);
         assert_eq!(at(1_200_000, 9).next(&LADDER, 3, WANTED, WANTED), 1);
         assert_eq!(at(1_200_000, 9).next(&LADDER, 3, Duration::ZERO, WANTED), 1);
+        // Who has just joined has nothing buffered yet.
+        assert_eq!(at(10_000_000, 2).next(&LADDER, 3, Duration::ZERO, WANTED), 3);
         assert_eq!(at(100_000, 9).next(&LADDER, 0, Duration::ZERO, WANTED), 0);
     }
 

@@ -29,6 +29,8 @@ const SEGMENT_TRIES_MAX: u32 = 5;
 const HEADER_BYTES_MAX: usize = 1 << 20;
 /// What is buffered before playback starts, where neither the manifest nor the caller says.
 const THRESHOLD: Duration = Duration::from_secs(1);
+/// Of a longer buffer no more counts when it is judged to run low.
+const JUDGED_MAX: Duration = Duration::from_secs(4);
 /// Manifests are not asked for more often than that.
 const REFRESH_MIN: Duration = Duration::from_millis(200);
 
@@ -86,6 +88,7 @@ pub async fn watch(shared: Rc<Shared>, plan: Plan) {
         header: None,
         info: None,
         has_starved: false,
+        bitrates: (0, 0),
         shared,
         plan,
         seat,
@@ -112,6 +115,8 @@ struct Viewer {
     header: Option<String>,
     info: Option<Rc<TrackInfo>>,
     has_starved: bool,
+    /// Of the track, and of the best one.
+    bitrates: (u64, u64),
 }
 
 /// What a request is for.
@@ -311,6 +316,7 @@ impl Viewer {
     fn choose(&mut self, course: &Course) {
         let bitrates = bitrates(&course.presentation, course.at);
         self.track = self.track.min(bitrates.len() - 1);
+        self.bitrates = (bitrates[self.track], bitrates[bitrates.len() - 1]);
         if !course.has_begun || course.tries > 0 {
             return;
         }
@@ -318,13 +324,14 @@ impl Viewer {
             Some(live) => live.latency.saturating_add(self.plan.offset).min(self.shared.behaviour.ahead),
             None => self.shared.behaviour.ahead,
         };
+        let wanted = wanted.min(JUDGED_MAX);
         let buffered = self.seat.playhead.borrow().buffered();
         let chosen = self.choice.next(&bitrates, self.track, buffered, wanted);
         let mut figures = self.shared.figures();
         figures.switches_up += u64::from(chosen > self.track);
         figures.switches_down += u64::from(chosen < self.track);
         drop(figures);
-        self.track = chosen;
+        (self.track, self.bitrates.0) = (chosen, bitrates[chosen]);
     }
 
     /// Fetches a segment, after its header if that is another.
@@ -489,7 +496,7 @@ impl Viewer {
         target: &str,
         object: Object<'_>,
         range: Option<(u64, Option<u64>)>,
-        take: impl FnMut(u16, &[u8]),
+        mut take: impl FnMut(u16, &[u8]),
     ) -> Result<Answer, Trouble> {
         let mut fields = String::new();
         if let Some((from, length)) = range {
@@ -500,11 +507,14 @@ impl Viewer {
             fields += &self.cmcd(object);
             self.has_starved = false;
         }
-        let stream = Rc::clone(&self.plan.stream);
-        let answer = self.connection.get(&stream.server, target, &fields, take).await.map_err(Trouble::Failure)?;
+        let (stream, shared) = (Rc::clone(&self.plan.stream), Rc::clone(&self.shared));
+        let count = |status, content: &[u8]| {
+            shared.figures().bytes += content.len() as u64;
+            take(status, content);
+        };
+        let answer = self.connection.get(&stream.server, target, &fields, count).await.map_err(Trouble::Failure)?;
         let mut figures = self.shared.figures();
         figures.requests += 1;
-        figures.bytes += answer.bytes;
         figures.ttfb.record(answer.ttfb);
         drop(figures);
         if !matches!(answer.status, 200 | 206) {
@@ -515,6 +525,7 @@ impl Viewer {
     }
 
     fn cmcd(&self, object: Object<'_>) -> String {
+        let (bitrate, top) = self.bitrates;
         let playhead = self.seat.playhead.borrow();
         let (object, duration) = match object {
             Object::Manifest => ('m', None),
@@ -527,8 +538,8 @@ impl Viewer {
             format: if self.plan.stream.target.contains(".m3u8") { 'h' } else { 'd' },
             is_live: self.seat.began.get().is_some(),
             object,
-            bitrate_bits_per_s: 0,
-            top_bits_per_s: 0,
+            bitrate_bits_per_s: bitrate,
+            top_bits_per_s: top,
             duration,
             buffered: playhead.buffered(),
             throughput_bits_per_s: self.choice.estimate(),
