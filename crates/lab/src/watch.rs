@@ -136,7 +136,8 @@ fn follow(crowd: &Crowd, began: Instant, duration: Duration) {
 fn stream(url: &str) -> anyhow::Result<Stream> {
     let Some(rest) = url.strip_prefix("http://") else { bail!("{url}: only http:// URLs can be watched") };
     let (named, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let authority = Authority::parse(named.as_bytes()).map_err(|_| anyhow::anyhow!("{url}: {named:?} is no host"))?;
+    let authority =
+        Authority::parse(named.as_bytes()).map_err(|_| anyhow::anyhow!("{url}: {named:?} is no host"))?;
     let port = authority.port().unwrap_or(80);
     let host = authority.host().trim_matches(['[', ']']).to_owned();
     let found = (host.as_str(), port).to_socket_addrs().with_context(|| format!("{url}: {host}"))?;

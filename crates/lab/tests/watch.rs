@@ -32,7 +32,12 @@ fn orders(address: &str, target: &str, viewers: u64, seconds: u64) -> Orders {
         join_within: Duration::ZERO,
         offsets: Offsets::Even(Duration::ZERO, Duration::ZERO),
         sources: Vec::new(),
-        behaviour: Behaviour { threshold: None, ahead: Duration::from_secs(30), range_bytes: None, cmcd: true },
+        behaviour: Behaviour {
+            threshold: None,
+            ahead: Duration::from_secs(30),
+            range_bytes: None,
+            cmcd: true,
+        },
         threads: 2,
     }
 }

@@ -177,7 +177,8 @@ mod tests {
 
     /// The sample's smallest video, as its files come with the project.
     fn sample() -> (Rc<TrackInfo>, Vec<u8>) {
-        let bytes = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample/video_180.mp4")).unwrap();
+        let bytes =
+            std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/sample/video_180.mp4")).unwrap();
         let mut at = 0;
         while let Some(found) = BoxHeader::parse(&bytes[at..], at as u64).unwrap() {
             if found.kind == FourCc::MOOF {
@@ -202,7 +203,11 @@ mod tests {
     }
 
     /// The chunks of these bytes, split as given.
-    fn pieces(info: Option<Rc<TrackInfo>>, line: Option<Line>, parts: &[&[u8]]) -> (Vec<Piece>, Option<Piece>, bool) {
+    fn pieces(
+        info: Option<Rc<TrackInfo>>,
+        line: Option<Line>,
+        parts: &[&[u8]],
+    ) -> (Vec<Piece>, Option<Piece>, bool) {
         let mut chunks = Chunks::new(&segment(line), info);
         let (mut told, mut begun) = (Vec::new(), 0);
         for part in parts {
@@ -233,7 +238,10 @@ mod tests {
         let whole = Piece { start: Duration::from_secs(100), duration: Duration::from_secs(2) };
         assert_eq!(pieces(None, None, &[b"\x47\x40\x11\x10", b"\x00"]), (vec![], Some(whole), false));
         let (info, _) = sample();
-        assert_eq!(pieces(Some(info), None, &[b"\x00\x00\x00\x02no box at all"]), (vec![], Some(whole), true));
+        assert_eq!(
+            pieces(Some(info), None, &[b"\x00\x00\x00\x02no box at all"]),
+            (vec![], Some(whole), true)
+        );
     }
 
     proptest! {

@@ -82,7 +82,8 @@ pub fn fields(report: &Report<'_>) -> String {
 
 /// A string of at most 64 characters, as §3 limits both.
 fn quoted(text: &str) -> String {
-    let clean: String = text.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).take(64).collect();
+    let clean: String =
+        text.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).take(64).collect();
     format!("\"{clean}\"")
 }
 

@@ -184,7 +184,7 @@ impl Figures {
         account.played += other.played;
         account.stalled += other.stalled;
         account.ended += other.ended;
-        account.skipped += other.skipped;
+        account.skipped = account.skipped.saturating_add(other.skipped);
         account.stalls = account.stalls.saturating_add(other.stalls);
     }
 

@@ -98,8 +98,7 @@ impl Connection {
         fields: &str,
         mut take: impl FnMut(u16, &[u8]),
     ) -> Result<Answer, Failure> {
-        let request =
-            format!("GET {target} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", server.authority.as_str());
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n", server.authority.as_str());
         if let Some(stream) = self.stream.take() {
             let mut exchange = Exchange::new(stream);
             match exchange.run(&request, &mut take).await {
@@ -267,10 +266,8 @@ impl Exchange {
             let framing = framing::response_framing(Method::Get, head).map_err(|_| Failure::Malformed)?;
             self.keep_alive =
                 framing != Framing::UntilClose && framing::keep_alive(head.version, &head.fields);
-            let complete_length = head
-                .fields
-                .get_str("content-range")
-                .and_then(|range| range.rsplit_once('/')?.1.parse().ok());
+            let complete_length =
+                head.fields.get_str("content-range").and_then(|range| range.rsplit_once('/')?.1.parse().ok());
             let rest = match framing {
                 Framing::None => Rest::Length(0),
                 Framing::Length(length) => Rest::Length(length),

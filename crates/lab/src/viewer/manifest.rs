@@ -58,8 +58,9 @@ pub struct Base {
 impl Base {
     /// What a reference names. A viewer has one connection, so that must be the same server's.
     fn resolve(&self, reference: &str) -> Result<Target, Error> {
-        reference::resolve(&self.authority, &self.target, reference)
-            .ok_or_else(|| Error::new(format!("{reference:?} names no target of {}", self.authority.as_str())))
+        reference::resolve(&self.authority, &self.target, reference).ok_or_else(|| {
+            Error::new(format!("{reference:?} names no target of {}", self.authority.as_str()))
+        })
     }
 
     fn join(&self, reference: &str) -> Result<Base, Error> {
@@ -131,8 +132,8 @@ pub enum Segments {
 pub struct Numbered {
     /// The target of a segment, with `$Number$` in it.
     pub media: String,
-    /// The target of the CMAF header.
-    pub header: Option<String>,
+    /// The CMAF header.
+    pub header: Option<Header>,
     /// The number of the period's first segment.
     pub first: u64,
     /// Length of each, in units of the timescale; not 0.
@@ -158,6 +159,15 @@ pub struct Line {
     pub offset: Duration,
 }
 
+/// Where a CMAF header is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The target.
+    pub target: String,
+    /// First byte and length, if it is a part of what the target names.
+    pub range: Option<(u64, u64)>,
+}
+
 /// What to ask for, and what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
@@ -165,8 +175,8 @@ pub struct Segment {
     pub target: String,
     /// First byte and length, if it is a part of what the target names.
     pub range: Option<(u64, u64)>,
-    /// The target of its CMAF header, and which part of it.
-    pub header: Option<String>,
+    /// Its CMAF header.
+    pub header: Option<Header>,
     /// Media time.
     pub start: Duration,
     /// Media time.
@@ -243,7 +253,7 @@ impl Presentation {
 
 impl Numbered {
     fn find(&self, at: Duration, is_it: impl Fn(&Segment) -> bool) -> Option<Segment> {
-        let into = at.saturating_sub(self.start).as_nanos() * u128::from(self.timescale);
+        let into = at.saturating_sub(self.start).as_nanos().checked_mul(u128::from(self.timescale))?;
         let before = u64::try_from(into / (u128::from(self.length) * 1_000_000_000)).ok()?;
         // The one that holds it, or as the last nanoseconds round, one of its neighbours.
         (before.saturating_sub(1)..=before.saturating_add(2))

@@ -207,7 +207,7 @@ impl Playhead {
         if self.state == State::Playing {
             self.stall(now);
         }
-        self.account.skipped += position.saturating_sub(self.position);
+        self.skip(position.saturating_sub(self.position));
         let ahead = position >= now;
         self.intended = Some((ahead, position.abs_diff(now)));
         (self.position, self.end) = (position, position);
@@ -250,8 +250,12 @@ impl Playhead {
     /// Over the first hole, which begins at the position.
     fn jump(&mut self) {
         let (from, to) = self.holes.remove(0);
-        self.account.skipped += to - from;
+        self.skip(to - from);
         self.position = to;
+    }
+
+    fn skip(&mut self, media: Duration) {
+        self.account.skipped = self.account.skipped.saturating_add(media);
     }
 
     fn stall(&mut self, at: Duration) {
@@ -290,7 +294,8 @@ impl Playhead {
     /// shown.
     fn catch_up(&mut self, wanted: Duration) {
         let Some((ahead, distance)) = self.intended else { return };
-        let intended = if ahead { self.now + distance } else { self.now.saturating_sub(distance) };
+        let intended =
+            if ahead { self.now.saturating_add(distance) } else { self.now.saturating_sub(distance) };
         // Behind the last hole all is buffered.
         let from = self.holes.last().map_or(self.position, |hole| hole.1);
         let latest = self.end.saturating_sub(wanted).max(from);

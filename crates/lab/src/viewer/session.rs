@@ -14,13 +14,13 @@ use thalweg_media::track::TrackInfo;
 use super::choice::Choice;
 use super::cmcd;
 use super::http::{Answer, Connection, Failure};
-use super::manifest::{Base, Found, MANIFEST_BYTES_MAX, Presentation, Segment};
+use super::manifest::{Base, Found, Header, MANIFEST_BYTES_MAX, Presentation, Segment};
 use super::playhead::{Change, Playhead, State, Thresholds};
 use super::shared::{Seat, Shared, Stream};
 use super::transfer::Transfer;
 
 /// Failures in a row after which a viewer gives up.
-pub const FAILURES_MAX: u32 = 20;
+pub const FAILURES_MAX: u32 = 100;
 /// After a failure, before the next try.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// Tries to get one segment before it is passed over.
@@ -31,6 +31,8 @@ const HEADER_BYTES_MAX: usize = 1 << 20;
 const THRESHOLD: Duration = Duration::from_secs(1);
 /// Of a longer buffer no more counts when it is judged to run low.
 const JUDGED_MAX: Duration = Duration::from_secs(4);
+/// Longer than that nothing is waited for: a manifest may ask for a century.
+const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Manifests are not asked for more often than that.
 const REFRESH_MIN: Duration = Duration::from_millis(200);
 
@@ -99,6 +101,7 @@ pub async fn watch(shared: Rc<Shared>, plan: Plan) {
 }
 
 async fn sleep_until(shared: &Shared, at: Duration) {
+    let at = at.min(shared.clock.now() + SLEEP_MAX);
     tokio::time::sleep_until((shared.clock.began + at).into()).await;
 }
 
@@ -112,7 +115,7 @@ struct Viewer {
     /// In a row.
     failures: u32,
     /// The CMAF header that came last, and what it says.
-    header: Option<String>,
+    header: Option<Header>,
     info: Option<Rc<TrackInfo>>,
     has_starved: bool,
     /// Of the track, and of the best one.
@@ -155,10 +158,12 @@ impl Viewer {
             };
             match found {
                 Found::Segment(segment) => self.segment(&mut course, segment).await?,
-                Found::Playlist(target) => course.presentation = self.manifest(&target, &presentation).await?,
+                Found::Playlist(target) => {
+                    course.presentation = self.manifest(&target, &presentation).await?;
+                }
                 Found::NotYet => self.wait_for_manifest(&mut course).await?,
                 Found::End => {
-                    self.tell(|playhead, now| playhead.complete(now));
+                    self.tell(Playhead::complete);
                     return Some(());
                 }
             }
@@ -195,7 +200,11 @@ impl Viewer {
         let (position, playhead) = match &presentation.live {
             None => {
                 let end = presentation.periods.last().and_then(|period| period.end);
-                let position = if end.is_some_and(|end| end <= self.plan.offset) { Duration::ZERO } else { self.plan.offset };
+                let position = if end.is_some_and(|end| end <= self.plan.offset) {
+                    Duration::ZERO
+                } else {
+                    self.plan.offset
+                };
                 let thresholds = Thresholds { startup: wanted, resume: wanted };
                 (position, Playhead::on_demand(thresholds, position))
             }
@@ -263,9 +272,13 @@ impl Viewer {
 
     /// Reads a live manifest again, if it is time.
     async fn refresh_if_due(&mut self, course: &mut Course) -> Option<()> {
-        let Some(refresh) = course.presentation.live.as_ref().and_then(|live| live.refresh) else { return Some(()) };
+        let Some(refresh) = course.presentation.live.as_ref().and_then(|live| live.refresh) else {
+            return Some(());
+        };
         // A media playlist is read when nothing in it is left (wait_for_manifest).
-        if self.is_hls(course) || self.shared.clock.now() < course.read + refresh.max(REFRESH_MIN) {
+        if self.is_hls(course)
+            || self.shared.clock.now() < course.read.saturating_add(refresh.max(REFRESH_MIN))
+        {
             return Some(());
         }
         self.refresh(course).await
@@ -294,7 +307,7 @@ impl Viewer {
     async fn wait_for_manifest(&mut self, course: &mut Course) -> Option<()> {
         let refresh = course.presentation.live.as_ref().and_then(|live| live.refresh);
         let interval = refresh.unwrap_or(THRESHOLD).max(REFRESH_MIN);
-        sleep_until(&self.shared, course.read + interval / 2).await;
+        sleep_until(&self.shared, course.read.saturating_add(interval / 2)).await;
         self.refresh(course).await
     }
 
@@ -308,7 +321,7 @@ impl Viewer {
         let buffered = self.seat.playhead.borrow().buffered();
         let too_much = buffered.saturating_sub(self.shared.behaviour.ahead);
         if !too_much.is_zero() {
-            sleep_until(&self.shared, now + too_much).await;
+            sleep_until(&self.shared, now.saturating_add(too_much)).await;
         }
     }
 
@@ -343,7 +356,7 @@ impl Viewer {
                 // The manifest may have to be read again before.
                 let refresh = course.presentation.live.as_ref().and_then(|live| live.refresh);
                 let most = refresh.filter(|_| !self.is_hls(course)).unwrap_or(wait).max(REFRESH_MIN);
-                sleep_until(&self.shared, self.shared.clock.now() + wait.min(most)).await;
+                sleep_until(&self.shared, self.shared.clock.now() + wait.min(most).min(SLEEP_MAX)).await;
                 if wait > most {
                     return Some(());
                 }
@@ -351,6 +364,7 @@ impl Viewer {
         }
         match self.fetch(&segment).await {
             Ok(()) => {
+                self.failures = 0;
                 (course.at, course.has_begun, course.tries) = (segment.end(), true, 0);
                 Some(())
             }
@@ -446,16 +460,17 @@ impl Viewer {
     }
 
     async fn fetch_header(&mut self, segment: &Segment) -> Result<(), Trouble> {
-        let Some(target) = &segment.header else { return Ok(()) };
+        let Some(header) = &segment.header else { return Ok(()) };
+        let range = header.range.map(|(from, length)| (from, Some(length)));
         let mut content = Vec::new();
-        self.get(target, Object::Header, None, |_, bytes| {
+        self.get(&header.target, Object::Header, range, |_, bytes| {
             if content.len() + bytes.len() <= HEADER_BYTES_MAX {
                 content.extend_from_slice(bytes);
             }
         })
         .await?;
-        self.info = self.shared.header(target, &content);
-        self.header = Some(target.clone());
+        self.info = self.shared.header(&header.target, &content);
+        self.header = Some(header.clone());
         Ok(())
     }
 
@@ -463,13 +478,20 @@ impl Viewer {
     async fn manifest(&mut self, target: &str, before: &Rc<Presentation>) -> Option<Rc<Presentation>> {
         loop {
             match self.try_manifest(target, before).await {
-                Ok(presentation) => return Some(presentation),
+                Ok(presentation) => {
+                    self.failures = 0;
+                    return Some(presentation);
+                }
                 Err(trouble) => self.failed(&trouble).await?,
             }
         }
     }
 
-    async fn try_manifest(&mut self, target: &str, before: &Rc<Presentation>) -> Result<Rc<Presentation>, Trouble> {
+    async fn try_manifest(
+        &mut self,
+        target: &str,
+        before: &Rc<Presentation>,
+    ) -> Result<Rc<Presentation>, Trouble> {
         let mut content = Vec::new();
         self.get(target, Object::Manifest, None, |_, bytes| {
             if content.len() <= MANIFEST_BYTES_MAX {
@@ -512,7 +534,8 @@ impl Viewer {
             shared.figures().bytes += content.len() as u64;
             take(status, content);
         };
-        let answer = self.connection.get(&stream.server, target, &fields, count).await.map_err(Trouble::Failure)?;
+        let answer =
+            self.connection.get(&stream.server, target, &fields, count).await.map_err(Trouble::Failure)?;
         let mut figures = self.shared.figures();
         figures.requests += 1;
         figures.ttfb.record(answer.ttfb);
@@ -520,7 +543,6 @@ impl Viewer {
         if !matches!(answer.status, 200 | 206) {
             return Err(Trouble::Status(answer.status));
         }
-        self.failures = 0;
         Ok(answer)
     }
 
@@ -569,7 +591,11 @@ impl Viewer {
 }
 
 /// Tells the playhead, and counts what that changes; whether a stall is over.
-fn arrived(shared: &Shared, seat: &Seat, what: impl FnOnce(&mut Playhead, Duration) -> Option<Change>) -> bool {
+fn arrived(
+    shared: &Shared,
+    seat: &Seat,
+    what: impl FnOnce(&mut Playhead, Duration) -> Option<Change>,
+) -> bool {
     let change = what(&mut seat.playhead.borrow_mut(), shared.clock.now() - seat.joined);
     match change {
         Some(Change::Started(startup)) => shared.figures().startup.record(startup),

@@ -96,12 +96,15 @@ pub struct Shared {
     figures: Arc<Mutex<Figures>>,
     seats: RefCell<Vec<Rc<Seat>>>,
     parsed: RefCell<HashMap<String, Parsed>>,
-    headers: RefCell<HashMap<String, (u64, Option<Rc<TrackInfo>>)>>,
+    headers: RefCell<HashMap<String, Header>>,
     /// How far the server's clock is ahead of ours, in microseconds, by target of its time.
     pub clocks: RefCell<HashMap<String, i64>>,
     /// Viewers that have not joined yet.
     pub waiting: Cell<u64>,
 }
+
+/// What was parsed, by hash, and the track if it is CMAF.
+type Header = (u64, Option<Rc<TrackInfo>>);
 
 #[derive(Debug)]
 struct Parsed {
@@ -176,7 +179,8 @@ impl Shared {
         if let Some(known) = self.parsed.borrow().get(target).filter(|known| known.hash == hash) {
             return Ok(Rc::clone(&known.presentation));
         }
-        let text = str::from_utf8(content).map_err(|_| Error { what: "manifest: is not UTF-8".to_owned() })?;
+        let text =
+            str::from_utf8(content).map_err(|_| Error { what: "manifest: is not UTF-8".to_owned() })?;
         let (presentation, media) = if text.trim_start_matches('\u{feff}').trim_start().starts_with('<') {
             (dash::read(text, base)?, None)
         } else {
@@ -237,7 +241,11 @@ impl Shared {
 /// The presentation with this media playlist for its track; the other tracks' are to be read when they are switched to.
 fn one_read(media: &hls::Media, before: Option<(&Presentation, usize)>, target: &str) -> Presentation {
     let segments = Segments::Listed(media.segments.clone());
-    let alone = manifest::Track { name: target.to_owned(), bitrate: 0, segments: Segments::Playlist(target.to_owned()) };
+    let alone = manifest::Track {
+        name: target.to_owned(),
+        bitrate: 0,
+        segments: Segments::Playlist(target.to_owned()),
+    };
     let (mut tracks, track) = match before {
         Some((presentation, track)) => (presentation.periods[0].tracks.clone(), track),
         None => (vec![alone], 0),

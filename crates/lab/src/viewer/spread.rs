@@ -55,7 +55,8 @@ impl FromStr for Offsets {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let span = |text: &str| text.parse::<Span>().map(|span| span.duration).map_err(|error| error.to_string());
+        let span =
+            |text: &str| text.parse::<Span>().map(|span| span.duration).map_err(|error| error.to_string());
         if let Some(mean) = text.strip_prefix("exp:") {
             return Ok(Offsets::Exponential(span(mean)?));
         }

@@ -35,7 +35,11 @@ pub(crate) fn line(at: Duration, figures: &Figures, bytes: u64) -> String {
 /// The table, on standard output.
 pub(crate) fn print(figures: &Figures, took: Duration) {
     let mut out = String::from("\n");
-    let _ = writeln!(out, "{:<14}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}", "", "count", "p50", "p95", "p99", "p99.9", "max");
+    let _ = writeln!(
+        out,
+        "{:<14}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "", "count", "p50", "p95", "p99", "p99.9", "max"
+    );
     for (name, times) in times(figures) {
         let _ = write!(out, "{name:<14}{:>10}", times.count());
         for (_, share) in QUANTILES {
@@ -43,7 +47,12 @@ pub(crate) fn print(figures: &Figures, took: Duration) {
         }
         let _ = writeln!(out, "{:>10}", short(times.longest()));
     }
-    let rate = |share| figures.throughput.quantile(share).map_or_else(|| "-".to_owned(), |k| format!("{:.1}M", k as f64 / 1e3));
+    let rate = |share| {
+        figures
+            .throughput
+            .quantile(share)
+            .map_or_else(|| "-".to_owned(), |k| format!("{:.1}M", k as f64 / 1e3))
+    };
     // Of rates the low ones are told.
     let _ = writeln!(
         out,
@@ -80,8 +89,13 @@ pub(crate) fn print(figures: &Figures, took: Duration) {
         figures.switches_up,
         figures.switches_down
     );
-    let errors: Vec<String> = figures.errors.iter().map(|(kind, count)| format!("{count} × {kind}")).collect();
-    let _ = writeln!(out, "errors         {}", if errors.is_empty() { "none".to_owned() } else { errors.join(", ") });
+    let errors: Vec<String> =
+        figures.errors.iter().map(|(kind, count)| format!("{count} × {kind}")).collect();
+    let _ = writeln!(
+        out,
+        "errors         {}",
+        if errors.is_empty() { "none".to_owned() } else { errors.join(", ") }
+    );
     let _ = std::io::Write::write_all(&mut std::io::stdout(), out.as_bytes());
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use dash_mpd_core::{AdaptationSet, BaseURL, MPD, Representation, SegmentList, SegmentTemplate};
 
 use super::{
-    Base, Error, Line, Live, Numbered, PERIODS_MAX, Period, Presentation, SEGMENTS_MAX, Segment, Segments,
-    TRACKS_MAX, Track, by_bitrate, units,
+    Base, Error, Header, Line, Live, Numbered, PERIODS_MAX, Period, Presentation, SEGMENTS_MAX, Segment,
+    Segments, TRACKS_MAX, Track, by_bitrate, units,
 };
 
 /// Where a live MPD says nothing of how far behind players are to stay: three times the buffer that it wants, as dash.js
@@ -24,7 +24,8 @@ pub fn read(text: &str, base: &Base) -> Result<Presentation, Error> {
     let mpd = dash_mpd_core::parse(text).map_err(|error| Error::new(format!("MPD: {error}")))?;
     let base = with_base(base, &mpd.base_url)?;
     let buffer = mpd.minBufferTime.unwrap_or_default();
-    let live = if mpd.mpdtype.as_deref() == Some("dynamic") { Some(live(&mpd, &base, buffer)?) } else { None };
+    let live =
+        if mpd.mpdtype.as_deref() == Some("dynamic") { Some(live(&mpd, &base, buffer)?) } else { None };
     if mpd.periods.len() > PERIODS_MAX {
         return Err(Error::new(format!("MPD: more than {PERIODS_MAX} Periods")));
     }
@@ -109,7 +110,8 @@ struct Inherited<'a> {
 fn main_set(sets: &[AdaptationSet]) -> Option<&AdaptationSet> {
     let of = |kind: &str| {
         sets.iter().find(|set| {
-            let of_first = |name: fn(&Representation) -> Option<&str>| set.representations.first().and_then(name);
+            let of_first =
+                |name: fn(&Representation) -> Option<&str>| set.representations.first().and_then(name);
             [
                 set.contentType.as_deref(),
                 set.mimeType.as_deref(),
@@ -129,14 +131,18 @@ fn tracks(set: &AdaptationSet, inherited: &Inherited<'_>, scope: &Scope) -> Resu
     let mut tracks = Vec::new();
     for representation in set.representations.iter().take(TRACKS_MAX) {
         let base = with_base(&base, &representation.BaseURL)?;
-        let early = set.BaseURL.iter().chain(&representation.BaseURL).find_map(|url| url.availability_time_offset);
-        let segments = if let Some(template) = representation.SegmentTemplate.as_ref().or(inherited.template) {
+        let early =
+            set.BaseURL.iter().chain(&representation.BaseURL).find_map(|url| url.availability_time_offset);
+        let segments = if let Some(template) = representation.SegmentTemplate.as_ref().or(inherited.template)
+        {
             let merged = merge(template, inherited.template);
             templated(&merged, representation, &base, early, scope)?
         } else if let Some(list) = representation.SegmentList.as_ref().or(inherited.list) {
             listed(list, &base, scope)?
         } else {
-            return Err(Error::new("MPD: a Representation without SegmentTemplate or SegmentList: SegmentBase is not read"));
+            return Err(Error::new(
+                "MPD: a Representation without SegmentTemplate or SegmentList: SegmentBase is not read",
+            ));
         };
         let name = representation.id.clone().unwrap_or_default();
         tracks.push(Track { name, bitrate: representation.bandwidth.unwrap_or(0), segments });
@@ -171,7 +177,8 @@ fn templated(
 ) -> Result<Segments, Error> {
     let timescale = template.timescale.unwrap_or(1).max(1);
     let media = template.media.as_deref().ok_or_else(|| Error::new("MPD: SegmentTemplate without @media"))?;
-    let header = template.initialization.as_deref().map(|text| target(&fill_in(text, of), base)).transpose()?;
+    let header =
+        template.initialization.as_deref().map(|text| header(&fill_in(text, of), None, base)).transpose()?;
     let media = fill_in(media, of);
     let line =
         Line { start: scope.start, offset: units(template.presentationTimeOffset.unwrap_or(0), timescale) };
@@ -181,7 +188,8 @@ fn templated(
         return timeline(template, &media, &shape, scope);
     }
     let length = template.duration.filter(|units| *units >= 1.0).map(|units| units as u64);
-    let length = length.ok_or_else(|| Error::new("MPD: SegmentTemplate with neither @duration nor SegmentTimeline"))?;
+    let length = length
+        .ok_or_else(|| Error::new("MPD: SegmentTemplate with neither @duration nor SegmentTimeline"))?;
     if scope.end.is_none() && !scope.is_live {
         return Err(Error::new("MPD: neither a Period nor the presentation says how long it is"));
     }
@@ -203,13 +211,18 @@ fn templated(
 /// What listed segments share.
 struct Shape<'a> {
     base: &'a Base,
-    header: Option<String>,
+    header: Option<Header>,
     timescale: u64,
     line: Line,
     first: u64,
 }
 
-fn timeline(template: &SegmentTemplate, media: &str, shape: &Shape<'_>, scope: &Scope) -> Result<Segments, Error> {
+fn timeline(
+    template: &SegmentTemplate,
+    media: &str,
+    shape: &Shape<'_>,
+    scope: &Scope,
+) -> Result<Segments, Error> {
     let entries = template.SegmentTimeline.as_ref().map_or(&[][..], |timeline| &timeline.segments);
     // Resolved once, as each segment differs in number and time alone.
     let media = target(media, shape.base)?;
@@ -220,17 +233,16 @@ fn timeline(template: &SegmentTemplate, media: &str, shape: &Shape<'_>, scope: &
         let repeat = match entry.r.unwrap_or(0) {
             // To the next entry, or to the period's end.
             ..0 => {
-                let line_end = scope.end.map(|end| end.saturating_sub(shape.line.start) + shape.line.offset);
-                let to = entries.get(i + 1).and_then(|next| next.t).or_else(|| {
-                    line_end.and_then(|end| u64::try_from(end.as_nanos() * u128::from(shape.timescale) / 1_000_000_000).ok())
-                });
+                let to = entries.get(i + 1).and_then(|next| next.t).or_else(|| shape.decode_time(scope.end?));
                 to.unwrap_or(time).saturating_sub(time).div_ceil(entry.d.max(1)).max(1)
             }
             repeat => u64::try_from(repeat).unwrap_or(0).saturating_add(1),
         };
         for _ in 0..repeat {
             if segments.len() >= SEGMENTS_MAX {
-                return Err(Error::new(format!("MPD: a SegmentTimeline of more than {SEGMENTS_MAX} segments")));
+                return Err(Error::new(format!(
+                    "MPD: a SegmentTimeline of more than {SEGMENTS_MAX} segments"
+                )));
             }
             let number = shape.first.saturating_add(segments.len() as u64);
             let target = with_number(&with(&media, "Time", time), number);
@@ -243,8 +255,10 @@ fn timeline(template: &SegmentTemplate, media: &str, shape: &Shape<'_>, scope: &
 
 fn listed(list: &SegmentList, base: &Base, scope: &Scope) -> Result<Segments, Error> {
     let timescale = list.timescale.unwrap_or(1).max(1);
-    let header = list.Initialization.as_ref().and_then(|header| header.sourceURL.as_deref());
-    let header = header.map(|reference| target(reference, base)).transpose()?;
+    let header = list.Initialization.as_ref().map(|initialization| {
+        header(initialization.sourceURL.as_deref().unwrap_or(""), initialization.range.as_deref(), base)
+    });
+    let header = header.transpose()?;
     let line = Line { start: scope.start, offset: Duration::ZERO };
     let shape = Shape { base, header, timescale, line, first: 1 };
     let length = list.duration.ok_or_else(|| Error::new("MPD: SegmentList without @duration"))?;
@@ -258,6 +272,13 @@ fn listed(list: &SegmentList, base: &Base, scope: &Scope) -> Result<Segments, Er
 }
 
 impl Shape<'_> {
+    /// The decode time at a media time.
+    fn decode_time(&self, at: Duration) -> Option<u64> {
+        let on_line = at.saturating_sub(self.line.start).saturating_add(self.line.offset);
+        let units = on_line.as_nanos().checked_mul(u128::from(self.timescale))? / 1_000_000_000;
+        u64::try_from(units).ok()
+    }
+
     fn segment(&self, target: String, range: Option<(u64, u64)>, time: u64, length: u64) -> Segment {
         let begin = units(time, self.timescale);
         let end = units(time.saturating_add(length), self.timescale);
@@ -285,10 +306,16 @@ fn target(reference: &str, base: &Base) -> Result<String, Error> {
     Ok(base.resolve(reference)?.as_str().to_owned())
 }
 
+fn header(reference: &str, range: Option<&str>, base: &Base) -> Result<Header, Error> {
+    Ok(Header { target: target(reference, base)?, range: range.map(byte_range).transpose()? })
+}
+
 /// What does not depend on the segment (§5.3.9.4.4).
 fn fill_in(template: &str, of: &Representation) -> String {
     let named = template.replace("$RepresentationID$", of.id.as_deref().unwrap_or(""));
-    with(&named, "Bandwidth", of.bandwidth.unwrap_or(0))
+    // The percent sign of a width is none of a URL's.
+    let wide = with(&named, "Bandwidth", of.bandwidth.unwrap_or(0));
+    wide.replace("$Number%0", "$Number:0").replace("$Time%0", "$Time:0")
 }
 
 /// The target of the segment of that number.
@@ -296,7 +323,7 @@ pub(super) fn with_number(template: &str, number: u64) -> String {
     with(template, "Number", number).replace("$$", "$")
 }
 
-/// Replaces `$NAME$` and `$NAME%0WIDTHd$`.
+/// Replaces `$NAME$`, `$NAME%0WIDTHd$`, and that with a colon, as [`fill_in`] leaves it.
 fn with(template: &str, name: &str, value: u64) -> String {
     /// A wider number is no name of a file.
     const WIDTH_MAX: usize = 32;
@@ -309,7 +336,9 @@ fn with(template: &str, name: &str, value: u64) -> String {
         let (inside, after) = (&from[1..=end], &from[end + 2..]);
         let width = match inside.strip_prefix(name) {
             Some("") => Some(1),
-            Some(format) => format.strip_prefix("%0").and_then(|f| f.strip_suffix('d')).and_then(|w| w.parse().ok()),
+            Some(format) => {
+                format.strip_prefix(['%', ':']).and_then(|f| f.strip_suffix('d')).and_then(|w| w.parse().ok())
+            }
             None => None,
         };
         match width {

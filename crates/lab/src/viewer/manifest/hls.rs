@@ -9,7 +9,8 @@ use quick_m3u8::tag::hls::Tag;
 use quick_m3u8::{HlsLine, Reader};
 
 use super::{
-    Base, Error, Live, Period, Presentation, SEGMENTS_MAX, Segment, Segments, TRACKS_MAX, Track, by_bitrate,
+    Base, Error, Header, Live, Period, Presentation, SEGMENTS_MAX, Segment, Segments, TRACKS_MAX, Track,
+    by_bitrate,
 };
 
 /// How far behind the end of a live playlist players begin, in target durations (§6.3.3).
@@ -77,7 +78,7 @@ struct Reading {
     duration: Option<Duration>,
     range: Option<(u64, Option<u64>)>,
     /// Of all that follow.
-    header: Option<String>,
+    header: Option<Header>,
     time: Duration,
     /// End of the last range.
     range_end: u64,
@@ -95,7 +96,11 @@ impl Reading {
             Tag::Targetduration(target) => self.target = Some(Duration::from_secs(target.target_duration())),
             Tag::MediaSequence(sequence) => self.sequence = sequence.media_sequence(),
             Tag::Endlist(_) => self.is_complete = true,
-            Tag::Map(map) => self.header = Some(base.resolve(map.uri())?.as_str().to_owned()),
+            Tag::Map(map) => {
+                let target = base.resolve(map.uri())?.as_str().to_owned();
+                let range = map.byterange().map(|range| (range.offset, range.length));
+                self.header = Some(Header { target, range });
+            }
             Tag::ProgramDateTime(date) => {
                 let us = date.program_date_time().timestamp_micros();
                 // Without a date for the first there is no line to put the others on.
@@ -118,12 +123,18 @@ impl Reading {
         let target = base.resolve(uri)?.as_str().to_owned();
         if let Some(bitrate) = self.variant.take() {
             if self.tracks.len() < TRACKS_MAX {
-                self.tracks.push(Track { name: target.clone(), bitrate, segments: Segments::Playlist(target) });
+                self.tracks.push(Track {
+                    name: target.clone(),
+                    bitrate,
+                    segments: Segments::Playlist(target),
+                });
             }
             return Ok(());
         }
-        let duration =
-            self.duration.take().ok_or_else(|| Error::new(format!("playlist: {uri:?} has no EXTINF before it")))?;
+        let duration = self
+            .duration
+            .take()
+            .ok_or_else(|| Error::new(format!("playlist: {uri:?} has no EXTINF before it")))?;
         if self.segments.len() >= SEGMENTS_MAX {
             return Err(Error::new(format!("playlist: more than {SEGMENTS_MAX} segments")));
         }
@@ -140,7 +151,8 @@ impl Reading {
         if !self.tracks.is_empty() {
             return Ok(Playlist::Multivariant(by_bitrate(self.tracks)));
         }
-        let target = self.target.ok_or_else(|| Error::new("playlist: neither variants nor EXT-X-TARGETDURATION"))?;
+        let target =
+            self.target.ok_or_else(|| Error::new("playlist: neither variants nor EXT-X-TARGETDURATION"))?;
         if self.segments.is_empty() && self.is_complete {
             return Err(Error::new("playlist: has ended without a segment"));
         }
