@@ -6,6 +6,7 @@ mod compare;
 mod load_command;
 mod paths;
 mod reproduction;
+mod watch;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ enum Command {
     Reproduce(reproduction::Reproduce),
     /// Load on a server, and what its clients measure
     Load(Box<load_command::Load>),
+    /// Viewers of live and on-demand presentations, who count their stalls
+    Watch(watch::Watch),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Cc(asked) => compare::compare(asked),
         Command::Reproduce(asked) => reproduction::reproduce(asked),
         Command::Load(load) => load_command::run(&load),
+        Command::Watch(orders) => watch::run(&orders),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");

@@ -1,0 +1,214 @@
+//! HLS playlists (draft-pantos-hls-rfc8216bis) as our origin and ffmpeg write them: multivariant and media playlists, on
+//! demand and live, by whole segments.
+
+use std::time::Duration;
+
+use quick_m3u8::config::ParsingOptionsBuilder;
+use quick_m3u8::tag::KnownTag;
+use quick_m3u8::tag::hls::Tag;
+use quick_m3u8::{HlsLine, Reader};
+
+use super::{
+    Base, Error, Header, Live, Period, Presentation, SEGMENTS_MAX, Segment, Segments, TRACKS_MAX, Track,
+    by_bitrate,
+};
+
+/// How far behind the end of a live playlist players begin, in target durations (§6.3.3).
+pub const LATENCY_TARGET_DURATIONS: u32 = 3;
+
+/// What a playlist is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Playlist {
+    /// Tracks, each with a playlist of its own.
+    Multivariant(Vec<Track>),
+    /// Segments.
+    Media(Media),
+}
+
+/// A media playlist.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Media {
+    /// In order. Their media times count from 1970 where dates are given, else from the first.
+    pub segments: Vec<Segment>,
+    /// The number of the first.
+    pub sequence: u64,
+    /// Longest duration of a segment, rounded.
+    pub target: Duration,
+    /// No segment will be added.
+    pub is_complete: bool,
+    /// Segments have EXT-X-PROGRAM-DATE-TIME, which are their media times.
+    pub is_dated: bool,
+}
+
+/// Reads a playlist that came from `base`.
+///
+/// # Errors
+/// What is malformed, or of a kind that a viewer does not play.
+pub fn read(text: &str, base: &Base) -> Result<Playlist, Error> {
+    let mut reading = Reading::default();
+    let mut reader = Reader::from_str(text, ParsingOptionsBuilder::new().with_parsing_for_all_tags().build());
+    let mut is_first = true;
+    loop {
+        let line = reader.read_line().map_err(|error| Error::new(format!("playlist: {}", error.error)))?;
+        let Some(line) = line else { break };
+        if is_first && !matches!(line, HlsLine::KnownTag(KnownTag::Hls(Tag::M3u(_)))) {
+            return Err(Error::new("playlist: does not begin with #EXTM3U"));
+        }
+        is_first = false;
+        match line {
+            HlsLine::KnownTag(KnownTag::Hls(tag)) => reading.tag(&tag, base)?,
+            HlsLine::Uri(uri) => reading.uri(uri.trim(), base)?,
+            _ => {}
+        }
+    }
+    reading.finish()
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reading {
+    tracks: Vec<Track>,
+    segments: Vec<Segment>,
+    sequence: u64,
+    target: Option<Duration>,
+    is_complete: bool,
+    is_dated: bool,
+    /// Of the next URI.
+    variant: Option<u64>,
+    duration: Option<Duration>,
+    range: Option<(u64, Option<u64>)>,
+    /// Of all that follow.
+    header: Option<Header>,
+    time: Duration,
+    /// End of the last range.
+    range_end: u64,
+}
+
+impl Reading {
+    fn tag(&mut self, tag: &Tag<'_>, base: &Base) -> Result<(), Error> {
+        match tag {
+            Tag::StreamInf(variant) => self.variant = Some(variant.bandwidth()),
+            Tag::Inf(inf) => {
+                let duration = Duration::try_from_secs_f64(inf.duration());
+                self.duration = Some(duration.map_err(|_| Error::new("playlist: EXTINF is no duration"))?);
+            }
+            Tag::Byterange(range) => self.range = Some((range.length(), range.offset())),
+            Tag::Targetduration(target) => self.target = Some(Duration::from_secs(target.target_duration())),
+            Tag::MediaSequence(sequence) => self.sequence = sequence.media_sequence(),
+            Tag::Endlist(_) => self.is_complete = true,
+            Tag::Map(map) => {
+                let target = base.resolve(map.uri())?.as_str().to_owned();
+                let range = map.byterange().map(|range| (range.offset, range.length));
+                self.header = Some(Header { target, range });
+            }
+            Tag::ProgramDateTime(date) => {
+                let us = date.program_date_time().timestamp_micros();
+                // Without a date for the first there is no line to put the others on.
+                if let Ok(us) = u64::try_from(us)
+                    && (self.is_dated || self.segments.is_empty())
+                {
+                    self.is_dated = true;
+                    self.time = Duration::from_micros(us);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn uri(&mut self, uri: &str, base: &Base) -> Result<(), Error> {
+        if uri.is_empty() {
+            return Ok(());
+        }
+        let target = base.resolve(uri)?.as_str().to_owned();
+        if let Some(bitrate) = self.variant.take() {
+            if self.tracks.len() < TRACKS_MAX {
+                self.tracks.push(Track {
+                    name: target.clone(),
+                    bitrate,
+                    segments: Segments::Playlist(target),
+                });
+            }
+            return Ok(());
+        }
+        let duration = self
+            .duration
+            .take()
+            .ok_or_else(|| Error::new(format!("playlist: {uri:?} has no EXTINF before it")))?;
+        if self.segments.len() >= SEGMENTS_MAX {
+            return Err(Error::new(format!("playlist: more than {SEGMENTS_MAX} segments")));
+        }
+        let range = self.range.take().map(|(length, offset)| (offset.unwrap_or(self.range_end), length));
+        self.range_end = range.map_or(0, |(offset, length)| offset.saturating_add(length));
+        let (start, header) = (self.time, self.header.clone());
+        self.time = self.time.saturating_add(duration);
+        let available = Duration::ZERO;
+        self.segments.push(Segment { target, range, header, start, duration, available, line: None });
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Playlist, Error> {
+        if !self.tracks.is_empty() {
+            return Ok(Playlist::Multivariant(by_bitrate(self.tracks)));
+        }
+        let target =
+            self.target.ok_or_else(|| Error::new("playlist: neither variants nor EXT-X-TARGETDURATION"))?;
+        if self.segments.is_empty() && self.is_complete {
+            return Err(Error::new("playlist: has ended without a segment"));
+        }
+        let Self { segments, sequence, is_complete, is_dated, .. } = self;
+        // A date back in time would let the segments overlap.
+        if !segments.is_sorted_by_key(|segment| segment.start) {
+            return Err(Error::new("playlist: EXT-X-PROGRAM-DATE-TIME goes back"));
+        }
+        Ok(Playlist::Media(Media { segments, sequence, target, is_complete, is_dated }))
+    }
+}
+
+/// The presentation of variants whose media playlists are still to be read. Whether it is live they will say.
+#[must_use]
+pub fn unread(tracks: Vec<Track>) -> Presentation {
+    Presentation {
+        live: None,
+        buffer: Duration::ZERO,
+        periods: vec![Period { start: Duration::ZERO, end: None, tracks }],
+    }
+}
+
+impl Media {
+    /// Puts segments without dates on the line of media time: after those of `before`, an earlier version of it or the same
+    /// part of another track; else so that the last one ends at `edge`, the wall clock.
+    pub fn place(&mut self, before: Option<&Media>, edge: Duration) {
+        if self.is_dated || self.is_complete {
+            return;
+        }
+        let known = before.and_then(|before| {
+            let same = self.segments.iter().enumerate().find_map(|(i, segment)| {
+                let index = (self.sequence + i as u64).checked_sub(before.sequence)?;
+                let other = before.segments.get(usize::try_from(index).ok()?)?;
+                other.start.checked_sub(segment.start)
+            });
+            // None in common: they follow.
+            same.or_else(|| before.segments.last().map(Segment::end))
+        });
+        let length = self.segments.last().map_or(Duration::ZERO, Segment::end);
+        let shift = known.unwrap_or_else(|| edge.saturating_sub(length));
+        for segment in &mut self.segments {
+            segment.start = segment.start.saturating_add(shift);
+        }
+    }
+
+    /// What a viewer of it is to keep to; `None` where it is complete.
+    #[must_use]
+    pub fn live(&self) -> Option<Live> {
+        let first = self.segments.first().map_or(Duration::ZERO, |segment| segment.start);
+        let last = self.segments.last().map_or(Duration::ZERO, Segment::end);
+        (!self.is_complete).then(|| Live {
+            began: Duration::ZERO,
+            refresh: Some(self.target),
+            latency: self.target.saturating_mul(LATENCY_TARGET_DURATIONS),
+            window: last.saturating_sub(first),
+            clock: None,
+        })
+    }
+}
