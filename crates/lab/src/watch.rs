@@ -21,14 +21,14 @@ use thalweg_record::units::{Size, Span};
 /// What to watch, and how.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each viewer reads the manifest, joins behind the live edge as far as the manifest wants players to be and its own offset more,
-follows chunk by chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is decoded: what comes is measured and
+Each viewer reads the manifest, joins behind the live edge as far as the manifest wants players to be and its own offset more, \
+follows chunk by chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is decoded: what comes is measured and \
 let go. On demand it begins at its offset.
 
 Examples:
   thalweg-lab watch http://127.0.0.1:8080/live/demo/manifest.mpd --viewers 100
-  thalweg-lab watch http://127.0.0.1:8080/live/demo/manifest.mpd --viewers 10000 --offsets 0s..60s --join-within 20s \\
-      --source 127.0.1.0/24 --for 60s --json figures.json
+  thalweg-lab watch http://127.0.0.1:8080/live/demo/manifest.mpd --viewers 10000 \\
+      --offsets 0s..60s --join-within 20s --source 127.0.1.0/24 --for 60s --json figures.json
   thalweg-lab watch http://127.0.0.1:8080/vod/sample/master.m3u8 --viewers 50 --ranges 512KiB --cmcd
 
 Each viewer has one connection, so one open file; one source address has room for 28,000.

@@ -3,21 +3,21 @@
 //! It has one connection, on which manifests, CMAF headers and segments of one track come one after the other. A segment is
 //! asked for as soon as it may be there; each chunk of it counts when it has come whole.
 
+mod join;
+mod requests;
+
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use thalweg_http::Target;
 use thalweg_media::track::TrackInfo;
 
 use super::choice::Choice;
-use super::cmcd;
-use super::http::{Answer, Connection, Failure};
-use super::manifest::{Base, Found, Header, MANIFEST_BYTES_MAX, Presentation, Segment};
-use super::playhead::{Change, Playhead, State, Thresholds};
+use super::http::{Connection, Failure};
+use super::manifest::{Found, Header, Presentation, Segment};
+use super::playhead::{Change, Playhead, Thresholds};
 use super::shared::{Seat, Shared, Stream};
-use super::transfer::Transfer;
 
 /// Failures in a row after which a viewer gives up.
 pub const FAILURES_MAX: u32 = 100;
@@ -170,106 +170,6 @@ impl Viewer {
         }
     }
 
-    /// Reads the manifest and takes a place in the presentation.
-    async fn join(&mut self) -> Option<Course> {
-        let stream = Rc::clone(&self.plan.stream);
-        let nothing = Rc::new(super::manifest::hls::unread(Vec::new()));
-        let mut presentation = self.manifest(&stream.target, &nothing).await?;
-        self.track = self.choice.first(&bitrates(&presentation, Duration::ZERO));
-        // Whether HLS is live its media playlists say.
-        if let Found::Playlist(target) = presentation.containing(self.track, Duration::ZERO) {
-            presentation = self.manifest(&target, &presentation).await?;
-        }
-        if let Some(clock) = presentation.live.as_ref().and_then(|live| live.clock.clone()) {
-            self.set_clock(&clock).await;
-        }
-        let at = self.take_place(&presentation);
-        let read = self.shared.clock.now();
-        self.track = self.choice.first(&bitrates(&presentation, at));
-        Some(Course { presentation, read, at, has_begun: false, tries: 0 })
-    }
-
-    /// The position to begin at, with the playhead set to it.
-    fn take_place(&mut self, presentation: &Presentation) -> Duration {
-        let now = self.shared.clock.now() - self.seat.joined;
-        let wanted = match self.shared.behaviour.threshold {
-            Some(threshold) => threshold,
-            None if presentation.buffer.is_zero() => THRESHOLD,
-            None => presentation.buffer,
-        };
-        let (position, playhead) = match &presentation.live {
-            None => {
-                let end = presentation.periods.last().and_then(|period| period.end);
-                let position = if end.is_some_and(|end| end <= self.plan.offset) {
-                    Duration::ZERO
-                } else {
-                    self.plan.offset
-                };
-                let thresholds = Thresholds { startup: wanted, resume: wanted };
-                (position, Playhead::on_demand(thresholds, position))
-            }
-            Some(live) => {
-                // Nearer to the live edge there is no more than that to be had.
-                let threshold = wanted.min(live.latency / 2);
-                let position = self.live_position(presentation);
-                self.seat.began.set(Some(self.on_our_clock(presentation)));
-                let thresholds = Thresholds { startup: threshold, resume: threshold };
-                (position, Playhead::live(thresholds, now, position))
-            }
-        };
-        let mut playhead = playhead;
-        playhead.advance(now);
-        *self.seat.playhead.borrow_mut() = playhead;
-        position
-    }
-
-    /// Media time at the live edge.
-    fn live_edge(&self, presentation: &Presentation) -> Duration {
-        self.shared.clock.wall().saturating_sub(self.on_our_clock(presentation))
-    }
-
-    /// The wall clock at media time 0, as our clock would have shown it.
-    fn on_our_clock(&self, presentation: &Presentation) -> Duration {
-        let Some(live) = &presentation.live else { return Duration::ZERO };
-        let ahead = live.clock.as_ref().and_then(|clock| self.shared.clocks.borrow().get(clock).copied());
-        match ahead {
-            Some(us @ 0..) => live.began.saturating_sub(Duration::from_micros(us.unsigned_abs())),
-            Some(us) => live.began.saturating_add(Duration::from_micros(us.unsigned_abs())),
-            None => live.began,
-        }
-    }
-
-    /// The frame that a viewer with this offset is to see now, as far as there still is one.
-    fn live_position(&self, presentation: &Presentation) -> Duration {
-        let Some(live) = &presentation.live else { return Duration::ZERO };
-        let edge = self.live_edge(presentation);
-        let behind = live.latency.saturating_add(self.plan.offset).min(live.window);
-        let first = presentation.periods[0].start;
-        edge.saturating_sub(behind).max(first)
-    }
-
-    /// Asks the server what time it is, once a run: what differs by more than the answer took is the clocks' difference.
-    async fn set_clock(&mut self, target: &str) {
-        if self.shared.clocks.borrow().contains_key(target) {
-            return;
-        }
-        let asked = self.shared.clock.wall();
-        let mut text = Vec::new();
-        let answer = self.get(target, Object::Manifest, None, |_, content| {
-            text.extend_from_slice(&content[..content.len().min(64)]);
-        });
-        if answer.await.is_err() {
-            return;
-        }
-        let took = self.shared.clock.wall() - asked;
-        let server = str::from_utf8(&text).ok().and_then(|text| quick_m3u8::date::parse(text.trim()).ok());
-        let Some(server) = server else { return };
-        let ours = i64::try_from((asked + took / 2).as_micros()).unwrap_or(i64::MAX);
-        let ahead = server.timestamp_micros().saturating_sub(ours);
-        let is_told = u128::from(ahead.unsigned_abs()) > took.as_micros();
-        self.shared.clocks.borrow_mut().insert(target.to_owned(), if is_told { ahead } else { 0 });
-    }
-
     /// Reads a live manifest again, if it is time.
     async fn refresh_if_due(&mut self, course: &mut Course) -> Option<()> {
         let Some(refresh) = course.presentation.live.as_ref().and_then(|live| live.refresh) else {
@@ -393,181 +293,6 @@ impl Viewer {
         if course.tries >= SEGMENT_TRIES_MAX {
             (course.at, course.has_begun, course.tries) = (segment.end(), true, 0);
         }
-    }
-
-    async fn fetch(&mut self, segment: &Segment) -> Result<(), Trouble> {
-        if segment.header.is_some() && segment.header != self.header {
-            self.fetch_header(segment).await?;
-        }
-        let info = if segment.header.is_some() { self.info.clone() } else { None };
-        let mut transfer = Transfer::new(segment, info);
-        let chunk = self.shared.behaviour.range_bytes.filter(|_| self.seat.began.get().is_none());
-        let (from, length) = segment.range.map_or((0, None), |(from, length)| (from, Some(length)));
-        let mut done = 0;
-        loop {
-            let left = length.map(|length| length - done);
-            let range = match (chunk, left) {
-                (Some(chunk), left) => Some((from + done, Some(chunk.min(left.unwrap_or(chunk))))),
-                (None, Some(left)) => Some((from + done, Some(left))),
-                (None, None) => None,
-            };
-            let answer = self.fetch_part(segment, range, &mut transfer).await?;
-            done += answer.bytes;
-            let complete = length.or(answer.complete_length);
-            if answer.status != 206 || answer.bytes == 0 || complete.is_none_or(|complete| done >= complete) {
-                break;
-            }
-        }
-        let end = transfer.finish();
-        if let Some(piece) = end.piece {
-            self.arrived(|playhead, now| playhead.arrive(now, piece));
-        }
-        self.choice.measured(end.bytes, end.busy);
-        let mut figures = self.shared.figures();
-        figures.segments += 1;
-        figures.throughput.record(end.bytes, end.busy);
-        if end.is_faulty {
-            figures.error("media is not what its header says");
-        }
-        Ok(())
-    }
-
-    async fn fetch_part(
-        &mut self,
-        segment: &Segment,
-        range: Option<(u64, Option<u64>)>,
-        transfer: &mut Transfer,
-    ) -> Result<Answer, Trouble> {
-        let (shared, seat) = (Rc::clone(&self.shared), Rc::clone(&self.seat));
-        let mut starved = false;
-        let answer = self.get(&segment.target, Object::Segment(segment), range, |status, content| {
-            if !matches!(status, 200 | 206) {
-                return;
-            }
-            transfer.push(content, Instant::now(), |piece, gap| {
-                let mut figures = shared.figures();
-                figures.chunks += 1;
-                if let Some(gap) = gap {
-                    figures.chunk_gap.record(gap);
-                }
-                drop(figures);
-                starved |= arrived(&shared, &seat, |playhead, now| playhead.arrive(now, piece));
-            });
-        });
-        let answer = answer.await;
-        self.has_starved |= starved;
-        answer
-    }
-
-    async fn fetch_header(&mut self, segment: &Segment) -> Result<(), Trouble> {
-        let Some(header) = &segment.header else { return Ok(()) };
-        let range = header.range.map(|(from, length)| (from, Some(length)));
-        let mut content = Vec::new();
-        self.get(&header.target, Object::Header, range, |_, bytes| {
-            if content.len() + bytes.len() <= HEADER_BYTES_MAX {
-                content.extend_from_slice(bytes);
-            }
-        })
-        .await?;
-        self.info = self.shared.header(&header.target, &content);
-        self.header = Some(header.clone());
-        Ok(())
-    }
-
-    /// A manifest, after as many tries as it takes.
-    async fn manifest(&mut self, target: &str, before: &Rc<Presentation>) -> Option<Rc<Presentation>> {
-        loop {
-            match self.try_manifest(target, before).await {
-                Ok(presentation) => {
-                    self.failures = 0;
-                    return Some(presentation);
-                }
-                Err(trouble) => self.failed(&trouble).await?,
-            }
-        }
-    }
-
-    async fn try_manifest(
-        &mut self,
-        target: &str,
-        before: &Rc<Presentation>,
-    ) -> Result<Rc<Presentation>, Trouble> {
-        let mut content = Vec::new();
-        self.get(target, Object::Manifest, None, |_, bytes| {
-            if content.len() <= MANIFEST_BYTES_MAX {
-                content.extend_from_slice(bytes);
-            }
-        })
-        .await?;
-        if content.len() > MANIFEST_BYTES_MAX {
-            return Err(Trouble::Content("manifest is too long"));
-        }
-        let authority = self.plan.stream.server.authority.clone();
-        let target = Target::new(target).map_err(|_| Trouble::Content("manifest's target"))?;
-        let track = (!before.periods[0].tracks.is_empty()).then_some((&**before, self.track));
-        let base = Base { authority, target };
-        self.shared.manifest(&base, &content, track, self.shared.clock.wall()).map_err(|error| {
-            tracing::debug!(%error, "manifest");
-            Trouble::Content("manifest cannot be played")
-        })
-    }
-
-    /// One request; anything but 200 and 206 is trouble.
-    async fn get(
-        &mut self,
-        target: &str,
-        object: Object<'_>,
-        range: Option<(u64, Option<u64>)>,
-        mut take: impl FnMut(u16, &[u8]),
-    ) -> Result<Answer, Trouble> {
-        let mut fields = String::new();
-        if let Some((from, length)) = range {
-            let last = length.map(|length| (from + length.max(1) - 1).to_string()).unwrap_or_default();
-            fields = format!("Range: bytes={from}-{last}\r\n");
-        }
-        if self.shared.behaviour.cmcd {
-            fields += &self.cmcd(object);
-            self.has_starved = false;
-        }
-        let (stream, shared) = (Rc::clone(&self.plan.stream), Rc::clone(&self.shared));
-        let count = |status, content: &[u8]| {
-            shared.figures().bytes += content.len() as u64;
-            take(status, content);
-        };
-        let answer =
-            self.connection.get(&stream.server, target, &fields, count).await.map_err(Trouble::Failure)?;
-        let mut figures = self.shared.figures();
-        figures.requests += 1;
-        figures.ttfb.record(answer.ttfb);
-        drop(figures);
-        if !matches!(answer.status, 200 | 206) {
-            return Err(Trouble::Status(answer.status));
-        }
-        Ok(answer)
-    }
-
-    fn cmcd(&self, object: Object<'_>) -> String {
-        let (bitrate, top) = self.bitrates;
-        let playhead = self.seat.playhead.borrow();
-        let (object, duration) = match object {
-            Object::Manifest => ('m', None),
-            Object::Header => ('i', None),
-            Object::Segment(segment) => ('v', Some(segment.duration)),
-        };
-        cmcd::fields(&cmcd::Report {
-            session: &self.plan.session,
-            content: &self.plan.stream.target,
-            format: if self.plan.stream.target.contains(".m3u8") { 'h' } else { 'd' },
-            is_live: self.seat.began.get().is_some(),
-            object,
-            bitrate_bits_per_s: bitrate,
-            top_bits_per_s: top,
-            duration,
-            buffered: playhead.buffered(),
-            throughput_bits_per_s: self.choice.estimate(),
-            is_urgent: playhead.state() != State::Playing,
-            has_starved: self.has_starved,
-        })
     }
 
     /// Counts a failure and waits; `None` if it was one too many.

@@ -1,0 +1,110 @@
+//! How a viewer joins: its place in the presentation, by the clock.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::super::manifest::{Found, Presentation, hls};
+use super::super::playhead::{Playhead, Thresholds};
+use super::{Course, Object, THRESHOLD, Viewer, bitrates};
+
+impl Viewer {
+    /// Reads the manifest and takes a place in the presentation.
+    pub(super) async fn join(&mut self) -> Option<Course> {
+        let stream = Rc::clone(&self.plan.stream);
+        let nothing = Rc::new(hls::unread(Vec::new()));
+        let mut presentation = self.manifest(&stream.target, &nothing).await?;
+        self.track = self.choice.first(&bitrates(&presentation, Duration::ZERO));
+        // Whether HLS is live its media playlists say.
+        if let Found::Playlist(target) = presentation.containing(self.track, Duration::ZERO) {
+            presentation = self.manifest(&target, &presentation).await?;
+        }
+        if let Some(clock) = presentation.live.as_ref().and_then(|live| live.clock.clone()) {
+            self.set_clock(&clock).await;
+        }
+        let at = self.take_place(&presentation);
+        let read = self.shared.clock.now();
+        self.track = self.choice.first(&bitrates(&presentation, at));
+        Some(Course { presentation, read, at, has_begun: false, tries: 0 })
+    }
+
+    /// The position to begin at, with the playhead set to it.
+    pub(super) fn take_place(&mut self, presentation: &Presentation) -> Duration {
+        let now = self.shared.clock.now() - self.seat.joined;
+        let wanted = match self.shared.behaviour.threshold {
+            Some(threshold) => threshold,
+            None if presentation.buffer.is_zero() => THRESHOLD,
+            None => presentation.buffer,
+        };
+        let (position, playhead) = match &presentation.live {
+            None => {
+                let end = presentation.periods.last().and_then(|period| period.end);
+                let position = if end.is_some_and(|end| end <= self.plan.offset) {
+                    Duration::ZERO
+                } else {
+                    self.plan.offset
+                };
+                let thresholds = Thresholds { startup: wanted, resume: wanted };
+                (position, Playhead::on_demand(thresholds, position))
+            }
+            Some(live) => {
+                // Nearer to the live edge there is no more than that to be had.
+                let threshold = wanted.min(live.latency / 2);
+                let position = self.live_position(presentation);
+                self.seat.began.set(Some(self.on_our_clock(presentation)));
+                let thresholds = Thresholds { startup: threshold, resume: threshold };
+                (position, Playhead::live(thresholds, now, position))
+            }
+        };
+        let mut playhead = playhead;
+        playhead.advance(now);
+        *self.seat.playhead.borrow_mut() = playhead;
+        position
+    }
+
+    /// Media time at the live edge.
+    pub(super) fn live_edge(&self, presentation: &Presentation) -> Duration {
+        self.shared.clock.wall().saturating_sub(self.on_our_clock(presentation))
+    }
+
+    /// The wall clock at media time 0, as our clock would have shown it.
+    pub(super) fn on_our_clock(&self, presentation: &Presentation) -> Duration {
+        let Some(live) = &presentation.live else { return Duration::ZERO };
+        let ahead = live.clock.as_ref().and_then(|clock| self.shared.clocks.borrow().get(clock).copied());
+        match ahead {
+            Some(us @ 0..) => live.began.saturating_sub(Duration::from_micros(us.unsigned_abs())),
+            Some(us) => live.began.saturating_add(Duration::from_micros(us.unsigned_abs())),
+            None => live.began,
+        }
+    }
+
+    /// The frame that a viewer with this offset is to see now, as far as there still is one.
+    pub(super) fn live_position(&self, presentation: &Presentation) -> Duration {
+        let Some(live) = &presentation.live else { return Duration::ZERO };
+        let edge = self.live_edge(presentation);
+        let behind = live.latency.saturating_add(self.plan.offset).min(live.window);
+        let first = presentation.periods[0].start;
+        edge.saturating_sub(behind).max(first)
+    }
+
+    /// Asks the server what time it is, once a run: what differs by more than the answer took is the clocks' difference.
+    pub(super) async fn set_clock(&mut self, target: &str) {
+        if self.shared.clocks.borrow().contains_key(target) {
+            return;
+        }
+        let asked = self.shared.clock.wall();
+        let mut text = Vec::new();
+        let answer = self.get(target, Object::Manifest, None, |_, content| {
+            text.extend_from_slice(&content[..content.len().min(64)]);
+        });
+        if answer.await.is_err() {
+            return;
+        }
+        let took = self.shared.clock.wall() - asked;
+        let server = str::from_utf8(&text).ok().and_then(|text| quick_m3u8::date::parse(text.trim()).ok());
+        let Some(server) = server else { return };
+        let ours = i64::try_from((asked + took / 2).as_micros()).unwrap_or(i64::MAX);
+        let ahead = server.timestamp_micros().saturating_sub(ours);
+        let is_told = u128::from(ahead.unsigned_abs()) > took.as_micros();
+        self.shared.clocks.borrow_mut().insert(target.to_owned(), if is_told { ahead } else { 0 });
+    }
+}
