@@ -120,9 +120,9 @@ impl Output {
     /// Writes what is asked for, and the table unless something else goes to standard output.
     fn write(&self, figures: &Figures) -> anyhow::Result<()> {
         let mut is_table = true;
-        let texts: [(_, fn(&Figures) -> String); 2] =
-            [(&self.json, report::to_json), (&self.csv, report::to_csv)];
-        for (file, text) in texts {
+        for (file, text) in
+            [(&self.json, report::to_json as fn(&Figures) -> String), (&self.csv, report::to_csv)]
+        {
             let Some(file) = file else { continue };
             is_table &= file != Path::new("-");
             write_to(file, &text(figures))?;

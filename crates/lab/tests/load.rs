@@ -243,6 +243,15 @@ fn without_a_server_there_is_one_line_and_no_report() {
         told(&[&format!("http://{nobody}/")]),
         format!("thalweg-lab: cannot connect to {nobody}: Connection refused (os error 111)\n")
     );
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 100; exec \"$0\" load -c 50 http://127.0.0.1:1/", PROGRAM]);
+    let output = limited.output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "thalweg-lab: 50 clients need 114 files and this process may open 100: raise `ulimit -Hn`, or run several \
+         processes and `thalweg-lab load merge` their figures\n"
+    );
     let wrong = ["--source", "::1", "http://127.0.0.1/"];
     assert_eq!(
         told(&wrong),

@@ -165,3 +165,29 @@ proptest! {
         prop_assert_eq!(decode_pieces(split(&coded, &cuts)), decode_pieces([&coded[..]]));
     }
 }
+
+proptest! {
+    #[test]
+    fn what_is_skipped_is_dealt_with(chunks in prop::collection::vec(1usize..50, 1..5), seen in 0u64..50) {
+        let mut coded = Vec::new();
+        for length in &chunks {
+            coded.extend(encode_size(*length as u64, &mut [0; SIZE_LINE_BYTES]));
+            coded.extend(vec![b'x'; *length]);
+            coded.extend(CHUNK_END);
+        }
+        coded.extend(LAST_CHUNK);
+        let (mut decoder, mut rest, mut content) = (Decoder::new(), &coded[..], 0);
+        // One byte at a time, so that it is found in the midst of a chunk's data.
+        while let Some((byte, behind)) = rest.split_first() {
+            let step = decoder.decode(&[*byte]).unwrap();
+            content += usize::from(matches!(step, Step::Data { .. }));
+            rest = behind;
+            let skipped = decoder.data_left().min(seen);
+            decoder.skip_data(skipped);
+            content += skipped as usize;
+            rest = &rest[skipped as usize..];
+        }
+        prop_assert!(decoder.is_done() && decoder.data_left() == 0);
+        prop_assert_eq!(content, chunks.iter().sum::<usize>());
+    }
+}

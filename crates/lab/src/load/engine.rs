@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use hdrhistogram::Histogram;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -24,6 +25,9 @@ use super::schedule::{Population, Rate};
 
 /// Between two looks at the figures while it runs.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Files of a process beside its connections: standard ones, and some for each thread's runtime.
+const FILES_BESIDE: u64 = 64;
 
 /// What is to be done.
 #[derive(Debug, Clone)]
@@ -64,6 +68,7 @@ pub struct Moment {
 /// # Errors
 /// No server at an address, or the machine has no threads or timers to give.
 pub fn run(load: &Load, look: impl FnMut(&Moment)) -> anyhow::Result<Figures> {
+    raise_files(load.population.clients())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // From here on nothing ends it without its figures.
@@ -71,6 +76,22 @@ pub fn run(load: &Load, look: impl FnMut(&Moment)) -> anyhow::Result<Figures> {
         probe(load).await?;
         Run::start(load)?.attend(load, signals, look).await
     })
+}
+
+/// Lets this process open as many files as it may, and looks whether each client can have its connection.
+fn raise_files(clients: usize) -> anyhow::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised is still looked at.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let may = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let needed = clients as u64 + FILES_BESIDE;
+    if needed > may {
+        bail!(
+            "{clients} clients need {needed} files and this process may open {may}: raise `ulimit -Hn`, or run several \
+             processes and `thalweg-lab load merge` their figures"
+        );
+    }
+    Ok(())
 }
 
 /// Whether anybody is there to be asked.

@@ -156,3 +156,105 @@ fn error(code: u16, has_content: bool) -> Reply {
     head += "\r\n";
     Reply { head, range: 0..0, text: Some(if has_content { text } else { String::new() }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use thalweg_http::Limits;
+    use thalweg_http::head::parse_request;
+
+    use super::*;
+
+    fn check(target: &str, fields: &str, expected: Expect) -> (Script, Reply) {
+        let mut head = RequestHead::default();
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        parse_request(text.as_bytes(), &mut head, &Limits::default()).unwrap();
+        let script = Script::of(&head);
+        let reply = script.reply(&head, Content::of(target));
+        expected.assert_eq(&reply.head.replace("\r\n", "\n"));
+        (script, reply)
+    }
+
+    #[test]
+    fn whole_and_ranges() {
+        let (_, reply) = check(
+            "/a?bytes=50",
+            "",
+            expect![[r#"
+                HTTP/1.1 200 OK
+                Content-Type: application/octet-stream
+                Accept-Ranges: bytes
+                ETag: "e292ab48a6b06805-50"
+                Cache-Control: max-age=3600
+                Content-Length: 50
+
+            "#]],
+        );
+        assert_eq!((reply.range, reply.text), (0..50, None));
+        let (script, reply) = check(
+            "/a?bytes=50&chunk=8B&every=5ms&wait=1s&cut=3&corrupt=12&x",
+            "Range: bytes=10-\r\n",
+            expect![[r#"
+                HTTP/1.1 400 Bad Request
+                Cache-Control: no-store
+                Content-Type: text/plain
+                Content-Length: 4
+
+            "#]],
+        );
+        assert_eq!((script.status, reply.text.as_deref()), (Some(400), Some("400\n")));
+        let (script, reply) = check(
+            "/a?bytes=50&chunk=8B&every=5ms&wait=1s&cut=3&corrupt=12&x=",
+            "Range: bytes=10-\r\n",
+            expect![[r#"
+                HTTP/1.1 206 Partial Content
+                Content-Type: application/octet-stream
+                Accept-Ranges: bytes
+                ETag: "e292ab48a6b06805-50"
+                Cache-Control: max-age=3600
+                Content-Range: bytes 10-49/50
+                Transfer-Encoding: chunked
+
+            "#]],
+        );
+        assert_eq!((script.chunk_bytes, script.cut, reply.range), (Some(8), Some(3), 10..50));
+        assert_eq!((script.every.as_millis(), script.wait.as_millis()), (5, 1000));
+        let mut bytes = [0; 4];
+        script.corrupt_in(10, &mut bytes);
+        script.corrupt_in(13, &mut bytes);
+        assert_eq!(bytes, [0, 0, 255, 0]);
+    }
+
+    #[test]
+    fn ranges_of_other_content_and_beyond() {
+        let (_, reply) = check(
+            "/a?bytes=50",
+            "Range: bytes=50-\r\n",
+            expect![[r#"
+                HTTP/1.1 416 Range Not Satisfiable
+                Content-Type: application/octet-stream
+                Accept-Ranges: bytes
+                ETag: "e292ab48a6b06805-50"
+                Cache-Control: max-age=3600
+                Content-Range: bytes */50
+                Content-Length: 0
+
+            "#]],
+        );
+        assert_eq!(reply.text.as_deref(), Some(""));
+        let (_, reply) = check(
+            "/a?bytes=50",
+            "Range: bytes=5-\r\nIf-Range: \"other\"\r\n",
+            expect![[r#"
+                HTTP/1.1 200 OK
+                Content-Type: application/octet-stream
+                Accept-Ranges: bytes
+                ETag: "e292ab48a6b06805-50"
+                Cache-Control: max-age=3600
+                Content-Length: 50
+
+            "#]],
+        );
+        assert_eq!(reply.range, 0..50);
+    }
+}
