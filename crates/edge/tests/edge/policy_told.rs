@@ -92,7 +92,7 @@ async fn what_a_policy_chooses_to_answer_is_no_error() {
         assert_eq!((response.status, text(&response)), (200, "made"));
         // No backend has answered: there is no fwd-status.
         assert_eq!(response.cache_status_from(3600), told);
-        assert_eq!(cache(&*records.recv().await.unwrap()), cached, "{path}");
+        assert_eq!(cache(&records.recv().await.unwrap()), cached, "{path}");
     }
     edge.stop().await;
 }
