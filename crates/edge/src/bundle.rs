@@ -133,7 +133,8 @@ impl Bundles {
         let in_force = self.active().as_ref().map(|taken| taken.bundle.content().number);
         let mut refused = lock(&self.refused);
         if refused.as_ref().is_none_or(|last| last.reason != reason) {
-            tracing::warn!(reason, in_force, "bundle refused");
+            let path = self.path.as_deref().map(|path| tracing::field::display(path.display()));
+            tracing::warn!(path, reason, in_force, "bundle refused");
         }
         *refused = Some(Refused { reason, at_ms: now_ms() });
     }

@@ -148,10 +148,21 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         let is_swapped = name.len() >= 3 && strsim::osa_distance(&name, &candidate) == 1;
         strsim::jaro_winkler(&name, &candidate).max(if is_swapped { LIKENESS_MIN } else { 0.0 })
     };
+    // What both begin with up to a dot, or the vcl_ of subroutines, makes names alike that are not: of the rest half at
+    // least is right, or it is the beginning.
+    let is_plausible = |candidate: &str| {
+        let candidate = candidate.to_ascii_lowercase();
+        let same = name.bytes().zip(candidate.bytes()).take_while(|(a, b)| a == b).count();
+        let scope = name.as_bytes()[..same].iter().rposition(|byte| *byte == b'.').map_or(0, |dot| dot + 1);
+        let scope = if scope == 0 && same >= 4 && name.starts_with("vcl_") { 4 } else { scope };
+        let (own, other) = (&name[scope..], &candidate[scope..]);
+        (own.len() >= 3 && other.starts_with(own))
+            || strsim::osa_distance(own, other) <= own.chars().count().div_ceil(2)
+    };
     known
         .into_iter()
         .map(|candidate| (likeness(candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .filter(|(likeness, candidate)| *likeness >= LIKENESS_MIN && is_plausible(candidate))
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
 }

@@ -181,7 +181,11 @@ static IDIOMS: &[(Place, &str, &str)] = &{
         (Name, "beresp.saintmode", "a probe takes a sick backend out"),
         (Name, "beresp.response", "it is beresp.reason"),
         (Name, "beresp.stale_while_revalidate", "it is beresp.grace"),
-        (Name, "beresp.stale_if_error", "it is beresp.grace"),
+        (
+            Name,
+            "beresp.stale_if_error",
+            "it is a part of the header: set beresp.http.Cache-Control = beresp.http.Cache-Control + \", stale-if-error=60\";",
+        ),
         (Name, "obj.response", "what goes out is resp.reason, also in vcl_synth"),
         (Name, "obj.cacheable", "it is obj.uncacheable, the other way round"),
         (Name, "obj.http.*", "what goes out is resp.http.NAME, also in vcl_synth"),

@@ -544,3 +544,11 @@ fn backends_are_as_declared() {
     "#]]
     .assert_debug_eq(&(program.backends(), program.probes()));
 }
+
+#[test]
+fn a_pace_below_0_is_told_and_changes_nothing() {
+    recv(
+        "set client.socket.pace = 2000; set client.socket.pace = 0 - 5; set req.http.X-Seen = client.socket.pace;",
+        expect![[r#"Hash 2000 ["client.socket.pace stays as it is: -5 is below 0"]"#]],
+    );
+}

@@ -288,7 +288,8 @@ fn statements() {
     recv(
         "set req.url : \"a\";\nset \"a\" = \"b\";\nset req.http.a = ;\nunset 5;\ncall \"a\";",
         expect![[r#"
-            main.vcl:3:13 expected =, +=, -=, *= or /=, found : (a blob is base64 between colons, :YQ==:)
+            main.vcl:3:13 a variable has no colon behind it (remove the colon)
+            main.vcl:3:15 expected =, +=, -=, *= or /=, found a string
             main.vcl:4:5 expected a variable, found a string
             main.vcl:5:18 expected a value, found ;
             main.vcl:6:7 expected a variable, found 5
@@ -328,11 +329,11 @@ fn statements() {
     recv(
         "return (synth);\nreturn (synth(99));\nreturn (synth(\"404\"));\nreturn (synth(404, \"a\", 1));",
         expect![[r#"
-        main.vcl:3:9 wrong arguments of synth (it takes a status and a reason: synth(404, "Not here"))
-        main.vcl:4:15 99 is no status of a final response (it is from 200 to 999)
-        main.vcl:5:15 expected INT, found STRING (std.integer(TEXT, FALLBACK) makes an INT of it)
-        main.vcl:6:25 synth takes no more arguments
-    "#]],
+            main.vcl:3:9 wrong arguments of synth (it takes a status and a reason: synth(404, "Not here"))
+            main.vcl:4:15 99 is no status of a final response (it is from 200 to 999)
+            main.vcl:5:15 expected INT, found STRING (a number stands without quotes)
+            main.vcl:6:25 synth takes no more arguments
+        "#]],
     );
     recv(
         "return (vcl(nosuch));\nreturn (vcl(\"other\"));\nreturn (vcl);",
@@ -368,7 +369,7 @@ fn variables() {
         "set req.urll = \"a\";\nset req.nosuch = \"a\";\nset foo = \"a\";\nset req.http = \"a\";\nset req.http.a = fals;",
         expect![[r#"
             main.vcl:3:5 unknown variable req.urll (did you mean req.url?)
-            main.vcl:4:5 unknown variable req.nosuch (did you mean req.hash?)
+            main.vcl:4:5 unknown variable req.nosuch (allowed here: req.backend_hint, req.can_gzip, req.esi, req.esi_level, req.grace, req.hash, req.hash_always_miss, req.hash_ignore_busy, req.hash_ignore_vary, req.http.*, req.is_hitmiss, req.is_hitpass, req.method, req.proto, req.restarts, req.storage, req.time, req.transport, req.ttl, req.url, req.xid)
             main.vcl:5:5 unknown variable foo (docs/policy-variables.md lists what there is)
             main.vcl:6:5 unknown variable req.http (a header has a name: req.http.NAME)
             main.vcl:7:18 unknown name fals (did you mean false?)
@@ -433,11 +434,11 @@ fn types() {
     recv(
         "set client.socket.pace = \"5\";\nset client.socket.pace = 5.5;\nset req.http.a = inside;\nset req.http.a = req;",
         expect![[r#"
-        main.vcl:3:26 expected INT, found STRING (std.integer(TEXT, FALLBACK) makes an INT of it)
-        main.vcl:4:26 expected INT, found REAL
-        main.vcl:5:18 expected STRING, found ACL
-        main.vcl:6:18 expected STRING, found HTTP
-    "#]],
+            main.vcl:3:26 expected INT, found STRING (a number stands without quotes)
+            main.vcl:4:26 expected INT, found REAL
+            main.vcl:5:18 expected STRING, found ACL
+            main.vcl:6:18 expected STRING, found HTTP
+        "#]],
     );
     recv(
         "if (req.http.a == 5) { }\nif (5 == req.http.a) { }\nif (req.ttl > 5) { }\nif (req.http.a == true) { }",
@@ -502,15 +503,15 @@ fn calls() {
     recv(
         "tcp.dump();\ntpc.dump_info();\ntcp.dump_info(1);\ntcp.set_socket_pace();\ntcp.set_socket_pace(pace = 1);\ntcp.set_socket_pace(1, rate = 2);\ntcp.set_socket_pace(rate = 1, 2);",
         expect![[r#"
-        main.vcl:3:1 tcp has no function dump (did you mean dump_info?)
-        main.vcl:4:1 unknown module or object tpc (did you mean tcp?)
-        main.vcl:5:15 tcp.dump_info takes no argument
-        main.vcl:6:1 tcp.set_socket_pace needs INT rate (it takes (INT rate))
-        main.vcl:7:1 tcp.set_socket_pace needs INT rate (it takes (INT rate))
-        main.vcl:7:21 tcp.set_socket_pace has no argument pace (allowed here: rate)
-        main.vcl:8:31 rate is given twice
-        main.vcl:9:31 an argument without a name (arguments with names come last)
-    "#]],
+            main.vcl:3:1 tcp has no function dump (did you mean dump_info?)
+            main.vcl:4:1 unknown module or object tpc (did you mean tcp?)
+            main.vcl:5:15 tcp.dump_info takes no argument
+            main.vcl:6:1 tcp.set_socket_pace needs INT rate (it takes (INT rate))
+            main.vcl:7:1 tcp.set_socket_pace needs INT rate (it takes (INT rate))
+            main.vcl:7:21 tcp.set_socket_pace has no argument pace (allowed here: rate)
+            main.vcl:8:31 rate is given twice
+            main.vcl:9:31 an argument without a name (arguments with names come last)
+        "#]],
     );
     recv(
         "set req.http.a = tcp.dump_info();\nset req.http.a = nosuch(1);\nset req.http.a = regsub(\"a\");\nset req.http.a = ban(\"a\");\nset req.http.a = vcl_recv;",
@@ -592,4 +593,89 @@ fn limits() {
     );
     let many = build(&format!("vcl 4.1; backend b none; sub vcl_recv {{ {} }}", "set x = 1; ".repeat(300)));
     assert_eq!(many.expect_err("wrong").faults.len(), thalweg_policy::fault::FAULTS_MAX);
+}
+
+#[test]
+fn words_of_other_languages() {
+    recv(
+        "if (req.http.a and req.http.b or req.http.c) { set req.url = \"/\"; } else { set req.url = \"/b\"; }",
+        expect![[r#"
+            main.vcl:3:16 and is no operator (write &&)
+            main.vcl:3:31 or is no operator (write ||)
+        "#]],
+    );
+    recv(
+        "if (req.url ~ /live/) { return (pass); }\nif (req.url !~ /a\\.b$/ && req.ttl > 1) { return (pass); }",
+        expect![[r#"
+            main.vcl:3:15 a regular expression stands in quotes (write "live")
+            main.vcl:4:16 a regular expression stands in quotes (write "a\.b$")
+            main.vcl:4:18 '\\' means nothing here (text stands in quotes)
+            main.vcl:4:21 '$' means nothing here (text stands in quotes)
+            main.vcl:4:35 DURATION cannot be compared with INT (a duration has a unit: 5s)
+        "#]],
+    );
+    recv(
+        "if (req.http.a ==) { } else { return (pass); }",
+        expect![[r#"
+        main.vcl:3:18 expected a value, found )
+    "#]],
+    );
+    recv(
+        "set req.http.X: = \"a\";",
+        expect![[r#"
+        main.vcl:3:15 a variable has no colon behind it (remove the colon)
+    "#]],
+    );
+    recv(
+        "set req.backend_hint = orign;",
+        expect![[r#"
+        main.vcl:3:24 unknown backend orign (allowed here: b)
+    "#]],
+    );
+    recv(
+        "if (client.socket.tcpi_rtt > 100ms) { }\nif (client.socket.tcpi_last_data_sent > 1s) { }\nif (req.restarts > 1s) { }",
+        expect![[r#"
+            main.vcl:3:28 INT cannot be compared with DURATION (it is an INT in µs: 100000 for 100ms)
+            main.vcl:4:39 INT cannot be compared with DURATION (it is an INT in ms: 100 for 100ms)
+            main.vcl:5:18 INT cannot be compared with DURATION (an INT has no unit)
+        "#]],
+    );
+}
+
+#[test]
+fn a_name_far_off_is_not_suggested() {
+    recv(
+        "set req.http.a = client.geo.conn_speed;\nset req.http.a = client.socket.nexthop;\nset req.http.a = client.geo.ip_override;",
+        expect![[r#"
+            main.vcl:3:18 unknown variable client.geo.conn_speed (allowed here: client.geo.city, client.geo.continent_code, client.geo.country_code, client.geo.country_name, client.geo.latitude, client.geo.longitude, client.geo.metro_code, client.geo.postal_code, client.geo.region)
+            main.vcl:4:18 unknown variable client.socket.nexthop (allowed here: client.socket.congestion_algorithm, client.socket.cwnd, client.socket.pace, client.socket.tcp_info, client.socket.tcpi_advmss, client.socket.tcpi_bytes_acked, client.socket.tcpi_bytes_received, client.socket.tcpi_data_segs_in, client.socket.tcpi_data_segs_out, client.socket.tcpi_delivery_rate, client.socket.tcpi_delta_retrans, client.socket.tcpi_last_data_sent, client.socket.tcpi_max_pacing_rate, client.socket.tcpi_min_rtt, client.socket.tcpi_notsent_bytes, client.socket.tcpi_pacing_rate, client.socket.tcpi_pmtu, client.socket.tcpi_rcv_mss, client.socket.tcpi_rcv_rtt, client.socket.tcpi_rcv_space, client.socket.tcpi_rcv_ssthresh, client.socket.tcpi_reordering, client.socket.tcpi_rtt, client.socket.tcpi_rttvar, client.socket.tcpi_segs_in, client.socket.tcpi_segs_out, client.socket.tcpi_snd_cwnd, client.socket.tcpi_snd_mss, client.socket.tcpi_snd_ssthresh, client.socket.tcpi_total_retrans)
+            main.vcl:5:18 unknown variable client.geo.ip_override (allowed here: client.geo.city, client.geo.continent_code, client.geo.country_code, client.geo.country_name, client.geo.latitude, client.geo.longitude, client.geo.metro_code, client.geo.postal_code, client.geo.region)
+        "#]],
+    );
+}
+
+#[test]
+fn settings_of_the_socket() {
+    recv(
+        "set client.socket.pace = -5;\nset client.socket.cwnd = 40;",
+        expect![[r#"
+        main.vcl:3:26 a pace is not below 0 (0 is no limit)
+        main.vcl:4:5 warning: client.socket.cwnd is not set: each request logs a VCL_Error (Linux lets nobody; initcwnd on a route sets the initial one)
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_in_a_subroutine_of_another_name_is_checked() {
+    file(
+        "sub vcl_fetch { set beresp.ttl = 5; set req.url = \"/\"; }\nsub vcl_recieve { set req.urll = \"/\"; }\nsub vcl_nonsense { set req.urll = \"/\"; }",
+        expect![[r#"
+            main.vcl:2:5 there is no vcl_fetch (it is vcl_backend_response, and in it req is bereq)
+            main.vcl:2:34 expected DURATION, found INT (a duration has a unit: 5s)
+            main.vcl:2:41 req.url cannot be set in vcl_backend_response (allowed in: client)
+            main.vcl:3:5 there is no vcl_recieve (names that begin with vcl_ are reserved; did you mean vcl_recv?)
+            main.vcl:3:23 unknown variable req.urll (did you mean req.url?)
+            main.vcl:4:5 there is no vcl_nonsense (names that begin with vcl_ are reserved; allowed here: vcl_recv, vcl_hash, vcl_pipe, vcl_pass, vcl_hit, vcl_miss, vcl_purge, vcl_deliver, vcl_synth, vcl_backend_fetch, vcl_backend_response, vcl_backend_error, vcl_init, vcl_fini)
+        "#]],
+    );
 }

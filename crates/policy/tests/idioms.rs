@@ -77,6 +77,7 @@ sub vcl_log { }
             main.vcl:20:41 warning: #FASTLY hash is a comment here (Fastly puts code there; here the built-in policy goes on where a subroutine returns nothing)
             main.vcl:21:13 hash cannot be returned in vcl_hash (allowed in: vcl_recv)
             main.vcl:22:5 there is no vcl_fetch (it is vcl_backend_response, and in it req is bereq)
+            main.vcl:22:21 unknown variable beresp.stale_while_revalidate (it is beresp.grace)
             main.vcl:23:5 there is no vcl_error (it is vcl_synth for what the policy answers, vcl_backend_error for a fetch that failed)
             main.vcl:23:17 synthetic is no statement (it has brackets since VCL 4.0: synthetic({"…"});)
             main.vcl:25:23 unknown function subfield (cookie.get(NAME) of the module cookie reads a cookie, regsub(TEXT, REGEX, "\1") any part)

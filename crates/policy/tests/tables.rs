@@ -156,7 +156,9 @@ fn the_reference_is_the_table() {
     }
     expect_file!["../../../docs/policy-variables.md"].assert_eq(&format!(
         "# Variables of a policy\n\nMade from the table in `crates/policy/src/variables`; \
-         `client` and `backend` are the subroutines of that side.\n\n{table}"
+         `client` and `backend` are the subroutines of that side.\n\n{table}\n\
+         `client.socket.pace` is in KiB/s: 0 is no limit, what is above 0 is at least 128, and what is below 0 leaves it as it\n\
+         is, with a line `VCL_Error`.\n"
     ));
 }
 

@@ -16,7 +16,7 @@ use crate::log::{Query, reference};
     version,
     about = "Streaming media along the fastest line the network has",
     after_help = "Exit status: 0 done, 1 failed, 2 wrong use.\n\
-                  Messages go to standard error; THALWEG_LOG=debug shows more of them, \
+                  Messages go to standard error; THALWEG_LOG=debug shows more of them,\n\
                   THALWEG_LOG=thalweg_edge=debug those of one part."
 )]
 pub(crate) struct Cli {
@@ -80,8 +80,9 @@ Examples:
   thalweg check live.vcl vod.vcl bundle.json
   thalweg check --settings
 
-A file named .vcl is a policy; one named .json, or that begins with {, a bundle; any other a config file.
-Every fault is told, with file, line and column, or with its member of a bundle; the exit status is then 1.
+A file named .vcl, or that begins with vcl 4 or backend, is a policy; one named .json, or that
+begins with {, a bundle; any other a config file. Every fault is told, with file, line and column,
+or with its member of a bundle; the exit status is then 1.
 Warnings about a policy are told and change nothing.")]
     Check {
         /// Config files, policies, bundles
@@ -101,9 +102,12 @@ Warnings about a policy are told and change nothing.")]
         /// The edge's admin address
         #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
         admin: std::net::SocketAddr,
-        /// How many of a file's last lines to begin with
-        #[arg(long, value_name = "N", default_value_t = 10, requires = "file")]
-        lines: usize,
+        /// How many last lines to begin with: 10 of a file, all of standard input
+        #[arg(short = 'n', long, value_name = "N", requires = "file")]
+        lines: Option<usize>,
+        /// End with the file's last line instead of waiting for more
+        #[arg(long, requires = "file")]
+        no_follow: bool,
         /// Show only the records for which this holds
         #[arg(short, long, value_name = "EXPRESSION", value_parser = Query::parse)]
         query: Option<Query>,
@@ -119,8 +123,8 @@ Examples:
   thalweg purge --tag channel-7 channel-8                   all with one of these tags
   thalweg purge --soft --tag channel-7                      make them stale: served while refreshed
 
-The host and port are those that clients ask for. Tags are the names in a response's Surrogate-Key and xkey.
-A client may also send PURGE, from where the edge's setting purge_from allows it.")]
+The host and port are those that clients ask for. Tags are the names in a response's Surrogate-Key
+and xkey. A client may also send PURGE, from where the edge's setting purge_from allows it.")]
     Purge {
         /// URLs; the scheme may be left out
         #[arg(value_name = "URL", required_unless_present = "tags", conflicts_with = "tags")]
@@ -143,9 +147,10 @@ Examples:
   thalweg ban 'req.http.host == media.example && obj.status >= 400'
   thalweg ban 'obj.age > 2h'
 
-Conditions are joined by &&. Names: req.url (path and query), req.http.host, obj.http.NAME with == != and, for
-regular expressions, ~ !~; obj.status and obj.age with == != < > <= >=. An age is in seconds, or has a unit:
-90, 90s, 15m, 2h, 1d, 1w. It is about what is stored now or being fetched, not about what comes later.")]
+Conditions are joined by &&. Names: req.url (path and query), req.http.host, obj.http.NAME with
+== != and, for regular expressions, ~ !~; obj.status and obj.age with == != < > <= >=. An age is in
+seconds, or has a unit: 90, 90s, 15m, 2h, 1d, 1w. It is about what is stored now or being fetched,
+not about what comes later.")]
     Ban {
         /// The expression
         #[arg(value_parser = expression)]
@@ -180,7 +185,7 @@ Examples:
     /// List the backends of a running edge, or take one out or in
     #[command(after_help = "\
 Examples:
-  thalweg backends                   name, address, health, good probes of the last ones, what is set, since when
+  thalweg backends                   name, address, health, good probes of the last, what is set
   thalweg backends origin-2 sick     no request goes there any more
   thalweg backends origin-2 auto     its probe decides again; without one it is healthy
 
@@ -199,6 +204,7 @@ The name is that which a policy gives it; a configured backend's is its URL.")]
     /// Print a completion script for a shell
     #[command(after_help = "\
 Example for bash:
+  mkdir -p ~/.local/share/bash-completion/completions
   thalweg completions bash > ~/.local/share/bash-completion/completions/thalweg")]
     #[command(alias = "completion")]
     Completions {
@@ -216,6 +222,31 @@ pub(crate) fn completed(command: clap::Command) -> clap::Command {
     command.mut_args(hinted).mut_subcommands(completed)
 }
 
+/// Commands that take files as they are, and the first word of theirs that may be one.
+const FILES: [(&str, usize); 3] = [("check", 2), ("log", 2), ("policy__subcmd__load", 4)];
+
+/// A completion script for bash that offers files where a command takes them: clap's own offers its flags alone.
+pub(crate) fn bash_with_files(mut script: String) -> String {
+    for (command, first) in FILES {
+        let block = format!("\n        thalweg__subcmd__{command})\n");
+        let Some(at) = script.find(&block) else { continue };
+        let Some(test) = script[at..].find("            if [[").map(|test| at + test) else { continue };
+        script.insert_str(
+            test,
+            &format!(
+                r#"            if [[ ${{cur}} != -* && ${{prev}} != -* && ${{COMP_CWORD}} -ge {first} ]] ; then
+                local IFS=$'\n'
+                COMPREPLY=( $(compgen -f -- "${{cur}}") )
+                compopt -o filenames 2>/dev/null
+                return 0
+            fi
+"#
+            ),
+        );
+    }
+    script
+}
+
 /// What the log command teaches.
 fn log_help() -> String {
     format!(
@@ -223,6 +254,7 @@ fn log_help() -> String {
 Examples:
   thalweg log                          what the edge on this machine does now
   thalweg log /var/log/thalweg.json    a log file's last lines and what is added, over rotations
+  thalweg log --no-follow -n 50 /var/log/thalweg.json    its last 50 lines
   thalweg log - < thalweg.json         standard input, to its end
   thalweg log -q 'tcpi.rtt > 100ms and path ~ \".m4s$\"'
   thalweg log -q 'not complete or status >= 500 or vcl_error'
@@ -230,9 +262,11 @@ Examples:
 
 An expression joins tests by and, or, not and parentheses. A test is a field, an operator, a value:
   text     == != and, for regular expressions, ~ !~   path ~ \"^/live/\"   cache == hit
-  numbers  == != < <= > >=                            bytes > 100kB   goodput < 5Mbit/s
-A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s MB/s.
-Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
+  numbers  == != < <= > >=                            bytes > 100kB   tcpi.rtt > 50ms
+  time     == != < <= > >= ~ !~                       time > 16:40   time > 10min ago
+A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB,
+kbit/s Mbit/s MB/s. Fields have the names of the JSON record, their units may be left out, and
+tcpi. is tcp. as well:
 {}
 lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl, timestamp and
 fetcherror are those of one tag. Any line may do. Capitals do not matter, and the columns that are
@@ -318,4 +352,23 @@ pub(crate) enum PolicyCommand {
         #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8082")]
         admin: std::net::SocketAddr,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn no_line_of_help_is_wrapped_again() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines() {
+                assert!(line.len() <= 100, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
 }

@@ -49,7 +49,10 @@ fn tell(failure: &anyhow::Error) {
     } else if failure.is::<policy::Refused>() || failure.is::<bundle::Refused>() {
         eprint!("{failure}");
     } else if !failure.is::<check::Failed>() {
-        eprintln!("thalweg: {failure:#}");
+        let text = format!("{failure:#}");
+        // A policy's report, from the edge that refuses it, begins with its first fault.
+        let is_report = ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity));
+        eprintln!("{}{}", if is_report { "" } else { "thalweg: " }, text.trim_end());
     }
 }
 
@@ -76,10 +79,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Check { files, .. } => Ok(check::check(&files)?),
-        Command::Log { file, lines, admin, query, json } => {
+        Command::Log { file, lines, no_follow, admin, query, json } => {
             let from = match &file {
-                Some(path) if path == Path::new("-") => log::From::Stdin,
-                Some(path) => log::From::File(path, lines),
+                Some(path) if path == Path::new("-") => log::From::Stdin(lines),
+                Some(path) => log::From::File { path, lines: lines.unwrap_or(10), follows: !no_follow },
                 None => log::From::Admin(admin),
             };
             log::run(from, query, json)
@@ -95,7 +98,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);
-            print_or_gone(&String::from_utf8_lossy(&script));
+            let script = String::from_utf8_lossy(&script).into_owned();
+            let is_bash = shell == clap_complete::Shell::Bash;
+            print_or_gone(&if is_bash { cli::bash_with_files(script) } else { script });
             Ok(())
         }
     }

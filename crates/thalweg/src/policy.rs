@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
 
 use thalweg_policy::{File, Known, Program, Report, compile};
 use thalweg_tcp::congestion;
@@ -45,7 +47,24 @@ fn known() -> Known {
         storages: ["s0", "Transient", "disk"].map(str::to_owned).into(),
         labels: None,
         resolve: Some(resolve),
+        is_known_host: Some(is_known_host),
     }
+}
+
+/// For how long the names of a policy's backends are looked up, all together: a check is to work offline.
+const LOOK_UP_MAX: Duration = Duration::from_secs(3);
+
+/// Whether `host` is found in time; what is asked for too late passes.
+fn is_known_host(host: &str) -> bool {
+    static UNTIL: OnceLock<Instant> = OnceLock::new();
+    let left = UNTIL.get_or_init(|| Instant::now() + LOOK_UP_MAX).saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return true;
+    }
+    let (host, (tell, told)) = (host.to_owned(), mpsc::channel());
+    // A look-up cannot be stopped; it ends with the process.
+    std::thread::spawn(move || tell.send(!resolve(&host).is_empty()));
+    told.recv_timeout(left).unwrap_or(false)
 }
 
 fn resolve(host: &str) -> Vec<IpAddr> {
@@ -73,6 +92,16 @@ mod tests {
         let (program, report) = check(&main).expect("a right policy");
         assert_eq!(report.faults.len(), 0, "{report}");
         assert_eq!(program.backends().len(), 1);
+    }
+
+    #[test]
+    fn a_backend_that_cannot_be_looked_up_is_warned_of() {
+        // RFC 6761 §6.4: nothing is there.
+        let main = file("host.vcl", "vcl 4.1; backend b { .host = \"nosuch.invalid\"; }");
+        let (_, report) = check(&main).expect("a right policy");
+        assert!(report.to_string().contains("nosuch.invalid cannot be looked up here now"), "{report}");
+        let main = file("known.vcl", "vcl 4.1; backend b { .host = \"localhost\"; }");
+        assert_eq!(check(&main).expect("a right policy").1.to_string(), "");
     }
 
     #[test]

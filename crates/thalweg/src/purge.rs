@@ -22,7 +22,9 @@ pub(crate) fn purge(addr: SocketAddr, urls: &[String], tags: &[String], soft: bo
     match answer["purged"].as_u64() {
         Some(1) => print_or_gone("1 stored response purged\n"),
         Some(count) => print_or_gone(&format!("{count} stored responses purged\n")),
-        None => print_or_gone("purged\n"),
+        None => print_or_gone(
+            "purged; what has such a tag is found when it is asked for: how much there is, is not known\n",
+        ),
     }
     Ok(())
 }

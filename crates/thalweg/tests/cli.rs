@@ -263,8 +263,8 @@ fn help_teaches() {
               -V, --version  Print version
 
             Exit status: 0 done, 1 failed, 2 wrong use.
-            Messages go to standard error; THALWEG_LOG=debug shows more of them, THALWEG_LOG=thalweg_edge=debug
-            those of one part.
+            Messages go to standard error; THALWEG_LOG=debug shows more of them,
+            THALWEG_LOG=thalweg_edge=debug those of one part.
         "#]],
     );
     let flags =
@@ -304,6 +304,10 @@ fn bash_completes_files_as_files_and_words_as_words() {
     };
     let check = |words: &[&str], expected: Expect| expected.assert_eq(&offered(words));
     check(&["thalweg", "edge", "--policy", "li"], expect!["lib live.vcl"]);
+    for words in [&["check"][..], &["log"], &["check", "live.vcl"], &["policy", "load", "evening"]] {
+        check(&[&["thalweg"], words, &[""]].concat(), expect!["lib live.vcl thalweg.bash"]);
+    }
+    check(&["thalweg", "check", "--s"], expect!["--settings"]);
     check(&["thalweg", "edge", "--surrogate-control", ""], expect!["off on"]);
     check(&["thalweg", "edge", "--abandoned-fills", "ha"], expect!["half"]);
     check(&["thalweg", "edge", "--grace", "l"], expect!["l"]);
@@ -314,11 +318,13 @@ fn bash_completes_files_as_files_and_words_as_words() {
 /// Of several files each is checked, as what its name or its text says that it is.
 #[test]
 fn several_files_are_checked() {
-    let files = ["right.vcl", "wrong.vcl", "bundle", "thalweg.toml", "nosuch.toml", "nosuch.vcl"];
+    let files =
+        ["right.vcl", "wrong.vcl", "bundle", "policy.txt", "thalweg.toml", "nosuch.toml", "nosuch.vcl"];
     let directory = Directory::new();
     directory.write("right.vcl", "vcl 4.1; backend b none;");
     directory.write("wrong.vcl", "vcl 4.1; backend b none; sub vcl_fetch { }");
     directory.write("bundle", "\n{}");
+    directory.write("policy.txt", "vcl 4.1; backend b none;");
     directory.write("thalweg.toml", "[edge]\nlistn = ''\n");
     let output = thalweg(&[&["check"], &files[..]].concat()).current_dir(directory.path()).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -326,6 +332,7 @@ fn several_files_are_checked() {
     expect![[r#"
         status 1
         right.vcl: no error found
+        policy.txt: no error found
         error: there is no vcl_fetch
          --> wrong.vcl:1:30
           |

@@ -58,6 +58,20 @@ fn a_file_is_followed_over_rotation_and_truncation() {
 }
 
 #[test]
+fn a_file_that_is_not_followed_is_printed_to_its_end() {
+    let directory = Directory::new();
+    let text: String = (100..120).map(record).collect();
+    let path = directory.write("log.json", text.trim_end());
+    for (lines, count) in [(&["-n", "2"][..], 3), (&[], 11)] {
+        let args = [&["log", "--json", "--no-follow", path.to_str().unwrap()], lines].concat();
+        let output = thalweg(&args).output().unwrap();
+        assert!(output.status.success());
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert!(out.lines().count() == count && out.ends_with(&record(119)), "{out}");
+    }
+}
+
+#[test]
 fn standard_input_is_read_to_its_end() {
     let run = |args: &[&str], input: &str| {
         let mut command = thalweg(args);
@@ -77,6 +91,8 @@ fn standard_input_is_read_to_its_end() {
     "#]].assert_eq(&(out + &err));
     let (out, err) = run(&["log", "--json", "-"], &record(200));
     assert_eq!((out, err), (record(200), String::new()));
+    let (out, _) = run(&["log", "--json", "-n", "1", "-"], &(record(200) + &record(404)));
+    assert_eq!(out, record(404));
 }
 
 #[test]
@@ -139,7 +155,8 @@ fn the_help_of_the_log_teaches_expressions() {
 
         Options:
               --admin <ADDR:PORT>   The edge's admin address [default: 127.0.0.1:8082]
-              --lines <N>           How many of a file's last lines to begin with [default: 10]
+          -n, --lines <N>           How many last lines to begin with: 10 of a file, all of standard input
+              --no-follow           End with the file's last line instead of waiting for more
           -q, --query <EXPRESSION>  Show only the records for which this holds
               --json                Print the records as they are, one JSON object a line
           -h, --help                Print help
@@ -147,6 +164,7 @@ fn the_help_of_the_log_teaches_expressions() {
         Examples:
           thalweg log                          what the edge on this machine does now
           thalweg log /var/log/thalweg.json    a log file's last lines and what is added, over rotations
+          thalweg log --no-follow -n 50 /var/log/thalweg.json    its last 50 lines
           thalweg log - < thalweg.json         standard input, to its end
           thalweg log -q 'tcpi.rtt > 100ms and path ~ ".m4s$"'
           thalweg log -q 'not complete or status >= 500 or vcl_error'
@@ -154,10 +172,11 @@ fn the_help_of_the_log_teaches_expressions() {
 
         An expression joins tests by and, or, not and parentheses. A test is a field, an operator, a value:
           text     == != and, for regular expressions, ~ !~   path ~ "^/live/"   cache == hit
-          numbers  == != < <= > >=                            bytes > 100kB   goodput < 5Mbit/s
-        A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB, kbit/s Mbit/s
-        MB/s.
-        Fields have the names of the JSON record, their units may be left out, and tcpi. is tcp. as well:
+          numbers  == != < <= > >=                            bytes > 100kB   tcpi.rtt > 50ms
+          time     == != < <= > >= ~ !~                       time > 16:40   time > 10min ago
+        A field alone holds where a record has it. Units: us ms s min h, B KiB MiB kB MB,
+        kbit/s Mbit/s MB/s. Fields have the names of the JSON record, their units may be left out, and
+        tcpi. is tcp. as well:
           time client method host path status bytes ttfb duration goodput cache detail backend protocol
           complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
           tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered

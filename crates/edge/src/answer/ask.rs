@@ -108,10 +108,12 @@ impl Ask<'_> {
         self.policy.is_some() && stored.freshness().is_fresh(now_ms())
     }
 
-    /// Whether `stored` answers because the backend failed. Under a policy it never does, as on Varnish: what is of use by
-    /// its grace has been served before that.
+    /// Whether `stored` answers because the backend failed. Where the policy has a `vcl_backend_error` of its own, that
+    /// answers instead, as on Varnish.
     pub(super) fn serves_on_error(&self, stored: &Stored) -> bool {
-        self.policy.is_none() && stored.freshness().serves_on_error(now_ms())
+        let is_answered =
+            self.policy.as_ref().is_some_and(|policy| policy.transaction.says(Sub::BackendError));
+        !is_answered && stored.freshness().serves_on_error(now_ms())
     }
 
     /// Whether it has its answer fetched, whatever is stored or fetched already.

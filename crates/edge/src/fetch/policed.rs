@@ -15,7 +15,7 @@ use thalweg_policy::Sub;
 use thalweg_policy::step::Action;
 
 use super::head::{brought_up_to_date, head_of};
-use super::{Request, invalidate, is_about_another, is_unasked, keep, start};
+use super::{Request, invalidate, is_about_another, is_failure, is_unasked, keep, start};
 use crate::exchange::Exchange;
 use crate::now_ms;
 use crate::policy::{Fetching, shown};
@@ -94,8 +94,7 @@ async fn attempt(
         request.drop_content();
     }
     let Some(route) = policy.route(&mut request.head, worker.cache()) else {
-        let failed = failed(policy, "no backend is healthy".into());
-        return make(worker, fill, request, policy, failed);
+        return unanswered(worker, fill, request, policy, Failure::Policy("no backend is healthy"));
     };
     request.route = route;
     let asked_ms = now_ms();
@@ -111,10 +110,7 @@ async fn attempt(
             policy.tell_backend(exchange.backend());
             exchange
         }
-        Err(failure) => {
-            let failed = failed(policy, failure.to_string());
-            return make(worker, fill, request, policy, failed);
-        }
+        Err(failure) => return unanswered(worker, fill, request, policy, failure),
     };
     respond(worker, fill, request, policy, exchange, asked_ms)
 }
@@ -126,11 +122,26 @@ fn give_up(fill: Fill, policy: &Fetching, failure: Failure) {
     fill.fail(failure);
 }
 
-/// What a policy is told of a fetch that failed, and with it the client: where backends are is for the log alone.
-fn failed(policy: &Fetching, why: String) -> (u16, Option<Vec<u8>>, Made) {
-    tracing::debug!(why, "fetch failed");
-    policy.tell_failure(why);
-    (503, Some(b"Backend fetch failed".to_vec()), Made::Failed)
+/// What becomes of a fetch that failed. Where backends are is for the log alone, not for the policy, and with it the client.
+fn unanswered(
+    worker: &Arc<Worker>,
+    fill: &Fill,
+    request: &mut Request,
+    policy: &mut Fetching,
+    failure: Failure,
+) -> Brought {
+    if keeps_stale(request, policy) {
+        return Brought::Failed(failure);
+    }
+    tracing::debug!(%failure, "fetch failed");
+    policy.tell_failure(failure.to_string());
+    make(worker, fill, request, policy, (503, Some(b"Backend fetch failed".to_vec()), Made::Failed))
+}
+
+/// Whether what is stale answers in place of a fetch that fails (RFC 5861 §4): the policy does not say what does.
+fn keeps_stale(request: &Request, policy: &Fetching) -> bool {
+    let stale = request.stale.as_ref().filter(|_| !policy.answers_failures());
+    stale.is_some_and(|(stale, _)| stale.freshness().serves_on_error(now_ms()))
 }
 
 /// The policy gives the fetch up.
@@ -152,8 +163,8 @@ fn respond(
     let status = exchange.head.status;
     let was_304 = asked_about(request, status).is_some();
     if !was_304 && is_unasked(request, status) {
-        let failed = failed(policy, "the backend answered what was not asked".into());
-        return make(worker, fill, request, policy, failed);
+        let failure = Failure::Policy("the backend answered what was not asked");
+        return unanswered(worker, fill, request, policy, failure);
     }
     let (mut beresp, native, length) = as_it_came(worker, request, &exchange.head, asked_ms);
     if !request.head.method.is_safe() && matches!(status, 200..400) {
@@ -168,11 +179,13 @@ fn respond(
     fetch.uncacheable = fetch.is_pass;
     (fetch.was_304, fetch.response_time_s) = (was_304, now_ms as f64 / 1e3);
     let action = policy.run(Sub::BackendResponse, &mut request.head, Some(&mut beresp), worker.cache());
-    let fetch = &mut policy.fetch;
     match action {
+        Action::Deliver if is_failure(beresp.status) && keeps_stale(request, policy) => {
+            return Brought::Failed(Failure::Status(beresp.status));
+        }
         Action::Deliver => {}
-        Action::Pass => fetch.uncacheable = true,
-        Action::PassFor(ttl_s) => (fetch.ttl_s, fetch.uncacheable) = (ttl_s, true),
+        Action::Pass => policy.fetch.uncacheable = true,
+        Action::PassFor(ttl_s) => (policy.fetch.ttl_s, policy.fetch.uncacheable) = (ttl_s, true),
         Action::Retry => return Brought::Again,
         Action::Error { status, reason } => {
             return make(worker, fill, request, policy, (status, reason, Made::Chosen));
@@ -180,7 +193,7 @@ fn respond(
         action => return refused(&action),
     }
     let is_hit_for_pass = matches!(action, Action::Pass | Action::PassFor(_));
-    let lifetime_ms = match fetch.ttl_s {
+    let lifetime_ms = match policy.fetch.ttl_s {
         // What the policy has left as it was is exactly what the response says.
         ttl_s if ttl_s == native_ttl_s => native.lifetime_ms,
         ttl_s => native.age_ms(now_ms).saturating_add_signed(signed_ms(ttl_s)),
@@ -277,11 +290,9 @@ fn head_to_keep(
         head.fields.push(name, value);
     }
     let fetch = &policy.fetch;
-    let grace_ms = ms(fetch.grace_s);
     head.freshness = Freshness {
-        while_revalidate_ms: grace_ms,
-        // For when there is no policy any more: under one, grace is served before the backend is waited for.
-        if_error_ms: grace_ms,
+        while_revalidate_ms: ms(fetch.grace_s),
+        if_error_ms: head.freshness.if_error_ms,
         must_revalidate: false,
         immutable: false,
         ..freshness

@@ -76,6 +76,11 @@ impl Fetching {
         }
     }
 
+    /// Whether the policy itself says what becomes of a fetch that fails.
+    pub(crate) fn answers_failures(&self) -> bool {
+        self.loaded.program.is_written(Sub::BackendError)
+    }
+
     /// Notes who was asked, unless the client does not wait for it.
     pub(crate) fn tell_backend(&self, backend: &Arc<backend::Backend>) {
         if !self.fetch.is_bgfetch {

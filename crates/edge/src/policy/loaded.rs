@@ -166,6 +166,8 @@ fn known(labels: Vec<String>, has_geo: bool) -> Known {
         storages: ["s0", "Transient", "disk"].map(str::to_owned).into(),
         labels: Some(labels),
         resolve: Some(resolve),
+        // It looks names up as long as it runs.
+        is_known_host: None,
     }
 }
 

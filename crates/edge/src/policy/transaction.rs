@@ -248,6 +248,7 @@ impl Transaction {
         self.object = Object::default();
         if restarts > RESTARTS_MAX {
             let text = format!("more than {RESTARTS_MAX} restarts");
+            tracing::warn!(policy = self.loaded.name, reason = text, "policy failed");
             lock(&self.notes).lines.push(Line { tag: Tag::Error, text });
         }
         restarts <= RESTARTS_MAX

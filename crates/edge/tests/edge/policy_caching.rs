@@ -382,3 +382,53 @@ async fn what_another_method_brings_is_not_stored() {
     assert_eq!(text(&whole), "/a");
     edge.stop().await;
 }
+
+/// Stores what is stale at once, for a minute of errors.
+const STALE_AT_ONCE: &str = r#"
+    sub vcl_backend_response {
+        if (beresp.status == 200) {
+            set beresp.ttl = 5ms;
+            set beresp.http.Cache-Control = beresp.http.Cache-Control + ", stale-if-error=60";
+        }
+    }
+"#;
+
+#[tokio::test]
+async fn rfc5861_4_what_is_stale_answers_where_no_vcl_backend_error_is_written() {
+    let backend = Backend::new().await;
+    let edge = edge(&backend, STALE_AT_ONCE);
+    let mut client = edge.client().await;
+    let fields = format!("{CACHED}ETag: \"v1\"\r\n");
+    fetched(&backend, &mut client, "/a", &fields).await;
+    // One that answers with a failure, and one that does not answer.
+    let mut again = until_asked(&backend, &mut client, "/a").await;
+    again.respond("503 Service Unavailable", "Connection: close\r\n", b"busy").await;
+    let stale = client.response().await;
+    assert_eq!((stale.status, text(&stale)), (200, "/a"));
+    assert!(stale.cache_status().contains("fwd=stale; fwd-status=503"), "{}", stale.cache_status());
+    client.request("GET", "/a", "").await;
+    drop(backend.fetch().await);
+    let stale = client.response().await;
+    assert_eq!((stale.status, text(&stale)), (200, "/a"));
+    // Other answers are answers.
+    client.request("GET", "/a", "").await;
+    backend.fetch().await.respond("404 Not Found", "Connection: close\r\n", b"").await;
+    assert_eq!(client.response().await.status, 404);
+    edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_vcl_backend_error_of_the_policy_answers_in_place_of_what_is_stale() {
+    let backend = Backend::new().await;
+    let own = "sub vcl_backend_error { set beresp.status = 599; return (deliver); }";
+    let edge = edge(&backend, &format!("{STALE_AT_ONCE}{own}"));
+    let mut client = edge.client().await;
+    fetched(&backend, &mut client, "/a", CACHED).await;
+    drop(until_asked(&backend, &mut client, "/a").await);
+    assert_eq!(client.response().await.status, 599);
+    client.request("GET", "/a", "").await;
+    backend.fetch().await.respond("503 Service Unavailable", "Connection: close\r\n", b"busy").await;
+    let response = client.response().await;
+    assert_eq!((response.status, text(&response)), (503, "busy"));
+    edge.stop().await;
+}

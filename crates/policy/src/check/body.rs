@@ -107,14 +107,14 @@ impl Checker<'_> {
         let version = self.version;
         let known = variables::all().filter(|variable| variable.is_in(version)).map(|variable| variable.name);
         let near = crate::fault::nearest(name, known);
-        let scope = name.split_once('.').map_or("", |(scope, _)| scope);
-        let in_scope = variables::all().map(|variable| variable.name).filter(|known| {
-            !scope.is_empty() && known.starts_with(scope) && known[scope.len()..].starts_with('.')
-        });
-        let help = match near {
-            Some(near) => format!("did you mean {near}?"),
-            None if in_scope.clone().next().is_some() => crate::fault::allowed(in_scope),
-            None => "docs/policy-variables.md lists what there is".to_owned(),
+        // Of the smallest scope that there is.
+        let mut scopes = name.match_indices('.').rev().map(|(dot, _)| &name[..=dot]);
+        let in_scope = |scope: &&str| variables::all().any(|known| known.name.starts_with(*scope));
+        let names = variables::all().map(|variable| variable.name);
+        let help = match (near, scopes.find(in_scope)) {
+            (Some(near), _) => format!("did you mean {near}?"),
+            (None, Some(scope)) => crate::fault::allowed(names.filter(|known| known.starts_with(scope))),
+            (None, None) => "docs/policy-variables.md lists what there is".to_owned(),
         };
         self.faults.error_help(span, message, help);
     }
@@ -153,6 +153,7 @@ impl Checker<'_> {
             Some(operator) => self.changed(variable, part, name.span, operator, value)?,
         };
         self.warn_of_algorithm(variable.name, &value, name.span);
+        self.check_socket(variable.name, &value, name.span, span);
         if matches!(variable.name, "beresp.status" | "resp.status") {
             self.check_status(&value, span);
         }
@@ -200,6 +201,21 @@ impl Checker<'_> {
                 let message = format!("congestion control algorithm {name:?} is not available");
                 self.faults.warning(span, message, Some(format!("{help}; requests go on with the default")));
             }
+        }
+    }
+
+    /// What can be told before any request of a setting of the socket.
+    fn check_socket(&mut self, variable: &str, value: &Expression, name_span: Span, span: Span) {
+        match (variable, value) {
+            ("client.socket.cwnd", _) => {
+                let help = "Linux lets nobody; initcwnd on a route sets the initial one".to_owned();
+                let message = "client.socket.cwnd is not set: each request logs a VCL_Error";
+                self.faults.warning(name_span, message, Some(help));
+            }
+            ("client.socket.pace", Expression::Constant(Value::Int(kb_per_s))) if *kb_per_s < 0 => {
+                self.faults.error_help(span, "a pace is not below 0", "0 is no limit");
+            }
+            _ => {}
         }
     }
 

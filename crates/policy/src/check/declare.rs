@@ -211,6 +211,14 @@ impl Checker<'_> {
                     let port = port.unwrap_or_default();
                     self.faults.error(span, format!("{port:?} is no port"));
                 }
+                if let Some(is_known) = self.known.is_known_host
+                    && host.parse::<IpAddr>().is_err()
+                    && !is_known(&host)
+                {
+                    let help =
+                        "the edge looks it up again and again; until it is found requests fail".to_owned();
+                    self.faults.warning(span, format!("{host} cannot be looked up here now"), Some(help));
+                }
                 Some(BackendAddress::Host { host, port: number? })
             }
             (None, None) => {

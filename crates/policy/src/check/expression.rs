@@ -96,6 +96,12 @@ impl Checker<'_> {
             self.known_storage(storage, span)?;
             return Some((constant(Value::Storage(Some(Cow::Owned(storage.to_owned())))), Type::Stevedore));
         }
+        if want == Some(Type::Backend) && !name.contains('.') && variables::find(name, self.version).is_none()
+        {
+            let backends: Vec<_> = self.program.backends.iter().map(|row| row.name.as_str()).collect();
+            self.faults.error_help(span, format!("unknown backend {name}"), suggest(name, backends));
+            return None;
+        }
         if !name.contains('.') && variables::find(name, self.version).is_none() {
             let symbols = self.symbols.keys().map(String::as_str);
             let variables = variables::all().map(|variable| variable.name);
@@ -330,6 +336,8 @@ impl Checker<'_> {
         if kind == want && want != Type::Header {
             return Some(lowered);
         }
+        let is_number = matches!(&lowered, Expression::Constant(Value::Text(Some(text)))
+            if std::str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok()));
         match (want, lowered) {
             (Type::String | Type::Strands | Type::Header | Type::Body, lowered) if kind.has_text() => {
                 if want == Type::Header && matches!(lowered, Expression::Header(..)) {
@@ -355,6 +363,7 @@ impl Checker<'_> {
         let help = match (kind, want) {
             (Type::Int | Type::Real, Type::Duration) => Some("a duration has a unit: 5s"),
             (Type::Int, Type::Real) => Some("std.real(integer=…) makes a REAL of it"),
+            (Type::String, Type::Int | Type::Real) if is_number => Some("a number stands without quotes"),
             (Type::String, Type::Int) => Some("std.integer(TEXT, FALLBACK) makes an INT of it"),
             (Type::String, Type::Real) => Some("std.real(TEXT, FALLBACK) makes a REAL of it"),
             (Type::String, Type::Duration) => Some("std.duration(TEXT, FALLBACK) makes a DURATION of it"),

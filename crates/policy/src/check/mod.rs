@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 use crate::ast::{Declaration, Name, StatementKind};
 use crate::bindings::MODULES;
-use crate::fault::{Faults, suggest};
+use crate::fault::{Faults, nearest, suggest};
 use crate::files::Files;
 use crate::functions::Module;
 use crate::idioms::{Place, advice, help};
@@ -38,6 +38,8 @@ pub struct Known {
     pub labels: Option<Vec<String>>,
     /// Resolves a host name in an ACL; without it one is refused.
     pub resolve: Option<fn(&str) -> Vec<IpAddr>>,
+    /// Whether the name of a backend can be looked up now; without it nobody is asked.
+    pub is_known_host: Option<fn(&str) -> bool>,
 }
 
 /// Subroutines of a policy.
@@ -222,6 +224,7 @@ impl Checker<'_> {
                     str::to_owned,
                 );
                 self.faults.error_help(name.span, format!("there is no {}", name.text), help);
+                self.declare_meant(name, items);
                 return;
             }
         }
@@ -235,6 +238,20 @@ impl Checker<'_> {
         self.symbol(name, "subroutine", Symbol::Sub(index));
         if let Some(sub) = Sub::named(&name.text) {
             self.program.entries[sub as usize] = index;
+        }
+    }
+
+    /// Has what is in a subroutine with no name of here checked as what is meant by it, so that all its faults are told at
+    /// once.
+    fn declare_meant(&mut self, name: &Name, items: &[Item]) {
+        let mut words = advice(Place::Subroutine, &name.text)
+            .into_iter()
+            .flat_map(|advice| advice.split([' ', ',', ';']));
+        let near = || nearest(&name.text, Sub::ALL.map(Sub::as_str));
+        let Some(meant) = words.find(|word| Sub::named(word).is_some()).or_else(near) else { return };
+        self.declare_sub(&Name { text: meant.to_owned(), span: name.span }, items);
+        if let Some(symbol) = self.symbols.get(meant).copied() {
+            self.symbols.insert(name.text.clone(), symbol);
         }
     }
 

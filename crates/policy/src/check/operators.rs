@@ -136,6 +136,15 @@ impl Checker<'_> {
         } else {
             let help = match (left_kind, right_kind) {
                 (Type::Duration, Type::Int | Type::Real) => "a duration has a unit: 5s",
+                (Type::Int, Type::Duration) => match &left.kind {
+                    ExpressionKind::Name(name) if name.ends_with(".tcpi_last_data_sent") => {
+                        "it is an INT in ms: 100 for 100ms"
+                    }
+                    ExpressionKind::Name(name) if name.contains(".tcpi_") && name.contains("rtt") => {
+                        "it is an INT in µs: 100000 for 100ms"
+                    }
+                    _ => "an INT has no unit",
+                },
                 (Type::String, Type::Int | Type::Real) => "std.integer(TEXT, 0) makes a number of a text",
                 (Type::String, Type::Bool) => "a header alone asks whether it is there",
                 (_, Type::String) => "the right side stands without quotes",

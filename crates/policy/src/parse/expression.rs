@@ -22,6 +22,10 @@ impl Parser<'_, '_> {
         let mut left = read(self)?;
         while let Some(operator) = operator(self) {
             let at = self.span();
+            if matches!(operator, Operator::And | Operator::Or) && matches!(self.kind(), Kind::Name(_)) {
+                let message = format!("{} is no operator", self.sources.text(at));
+                self.faults.error_help(at, message, format!("write {}", operator.as_str()));
+            }
             if operator != Operator::Adjacent {
                 self.next();
             }
@@ -42,11 +46,15 @@ impl Parser<'_, '_> {
     }
 
     fn or(&mut self) -> Parsed<Expression> {
-        self.chain(Self::and, |parser| parser.at_symbol("||").then_some(Operator::Or))
+        self.chain(Self::and, |parser| {
+            (parser.at_symbol("||") || parser.at_word("or")).then_some(Operator::Or)
+        })
     }
 
     fn and(&mut self) -> Parsed<Expression> {
-        self.chain(Self::not, |parser| parser.at_symbol("&&").then_some(Operator::And))
+        self.chain(Self::not, |parser| {
+            (parser.at_symbol("&&") || parser.at_word("and")).then_some(Operator::And)
+        })
     }
 
     fn not(&mut self) -> Parsed<Expression> {
@@ -78,8 +86,22 @@ impl Parser<'_, '_> {
             _ => return Ok(left),
         };
         let at = self.next().span;
-        let right = self.sum()?;
+        let is_match = matches!(operator, Operator::Match | Operator::NotMatch);
+        let right = if is_match && self.at_symbol("/") { self.slashed_regex() } else { self.sum()? };
         Ok(binary(operator, at, left, right))
+    }
+
+    /// Tells and passes over `/REGEX/`.
+    fn slashed_regex(&mut self) -> Expression {
+        let start = self.next().span;
+        while !["/", "{", "}", ";"].iter().any(|end| self.at_symbol(end)) && !self.at_end() {
+            self.next();
+        }
+        self.take_symbol("/");
+        let span = start.to(self.span_before());
+        let help = format!("write \"{}\"", self.sources.text(span).trim_matches('/'));
+        self.faults.error_help(span, "a regular expression stands in quotes", help);
+        Expression { kind: ExpressionKind::Text(String::new()), span }
     }
 
     fn sum(&mut self) -> Parsed<Expression> {
@@ -87,6 +109,8 @@ impl Parser<'_, '_> {
             Kind::Symbol("+") => Some(Operator::Add),
             Kind::Symbol("-") => Some(Operator::Subtract),
             Kind::Text(_) => Some(Operator::Adjacent),
+            // Who writes Python's words gets told so where && and || are read.
+            Kind::Name(word) if matches!(word.as_str(), "and" | "or") => None,
             Kind::Name(word) if !Self::begins_statement(word) => Some(Operator::Adjacent),
             _ => None,
         })

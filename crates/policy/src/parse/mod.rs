@@ -6,6 +6,7 @@ mod declaration;
 mod expression;
 mod statement;
 
+use statement::ELSES;
 pub(crate) use statement::STATEMENT_FUNCTIONS;
 
 use crate::ast::{Declaration, Name};
@@ -301,6 +302,10 @@ impl Parser<'_, '_> {
                 depth -= 1;
                 if depth == 0 {
                     self.next();
+                    // What goes on with else is no statement of its own.
+                    if ELSES.iter().any(|word| self.at_word(word)) {
+                        continue;
+                    }
                     return;
                 }
             } else if self.at_symbol(";") && depth == 0 {

@@ -9,6 +9,8 @@ use crate::lex::Kind;
 /// Words that begin a statement.
 pub(super) const STATEMENTS: [&str; 12] =
     ["set", "unset", "call", "return", "if", "new", "include", "else", "elseif", "elsif", "elif", "import"];
+/// Those of them that go on with an `if`.
+pub(super) const ELSES: [&str; 4] = ["else", "elseif", "elsif", "elif"];
 /// Functions of the language itself that are statements.
 pub(crate) const STATEMENT_FUNCTIONS: [&str; 3] = ["ban", "hash_data", "synthetic"];
 
@@ -76,7 +78,7 @@ impl Parser<'_, '_> {
             "return" => self.returning()?,
             "if" => return self.branch(),
             "new" => self.new_object()?,
-            "else" | "elseif" | "elsif" | "elif" => {
+            word if ELSES.contains(&word) => {
                 self.faults.error(start, format!("{word} without if before it"));
                 return Err(Stopped);
             }
@@ -116,6 +118,10 @@ impl Parser<'_, '_> {
     fn set(&mut self) -> Parsed<StatementKind> {
         self.next();
         let variable = self.name("a variable")?;
+        if self.at_symbol(":") {
+            self.faults.error_help(self.span(), "a variable has no colon behind it", "remove the colon");
+            self.next();
+        }
         let operator = match self.kind() {
             Kind::Symbol("=") => None,
             Kind::Symbol("+=") => Some(Operator::Add),

@@ -73,12 +73,19 @@ pub(super) static TABLE: [Variable; 60] = [
             set_or_tell(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
         })
         .ours(),
-    // KB a second in both directions, and no less than Fastly allows; 0 is none.
+    // KiB a second in both directions, and no less than Fastly allows; 0 is none.
     Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
         Ok(Value::Int(task.connection.pace_bytes_per_s().map_or(0, pace::to_kb_per_s)))
     })
     .set(Subs::CLIENT, |task, value| {
         let Value::Int(kb_per_s) = value else { return Ok(()) };
+        if kb_per_s < 0 {
+            task.tell(
+                crate::task::Tag::Error,
+                format!("client.socket.pace stays as it is: {kb_per_s} is below 0"),
+            );
+            return Ok(());
+        }
         let bytes_per_s = pace::of_fastly(kb_per_s).unwrap_or(0);
         set_or_tell(task, |task| task.connection.set_pace_bytes_per_s(bytes_per_s))
     })

@@ -273,6 +273,7 @@ pub fn known() -> Known {
         storages: vec!["s0".into(), "Transient".into()],
         labels: Some(vec!["other".into()]),
         resolve: None,
+        is_known_host: None,
     }
 }
 

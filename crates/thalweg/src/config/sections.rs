@@ -39,7 +39,7 @@ section! {
         /// stale-while-revalidate of its own.
         grace: Span = default("0s"), within("0s", "720h");
         /// For how long a stale response is served when no backend answers or one answers 500, 502, 503 or 504, unless
-        /// it forbids that or has a stale-if-error of its own.
+        /// it forbids that or has a stale-if-error of its own. A policy's own vcl_backend_error goes before it.
         stale_if_error: Span = default("0s"), within("0s", "720h");
         /// A response that does not say how long it is fresh is so for this part of the time since it was last
         /// modified, in percent.
@@ -72,7 +72,8 @@ section! {
         bundle: PathBuf = unset("no rules and no experiments");
         /// How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
         /// soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
-        /// more often. 128KiB is a good start.
+        /// more often. 128KiB is a good start. Without it duration and goodput of the log are those of what the kernel
+        /// took, small content at once; with it nearly those of the wire.
         tcp_notsent_lowat: Size = unset("the kernel's: net.ipv4.tcp_notsent_lowat"), within("4KiB", "1GiB");
         /// "off" keeps the congestion window over a pause: segments come with pauses, and each would begin again from the
         /// initial window, but for BBR. It is a setting of the kernel for the whole network namespace; where it cannot be

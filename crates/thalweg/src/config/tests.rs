@@ -305,7 +305,7 @@ fn the_reference_names_every_setting() {
               stale-while-revalidate of its own.
           stale_if_error         DURATION, default 0s, 0s to 720h
               For how long a stale response is served when no backend answers or one answers 500, 502, 503 or 504, unless
-              it forbids that or has a stale-if-error of its own.
+              it forbids that or has a stale-if-error of its own. A policy's own vcl_backend_error goes before it.
           heuristic_percent      N, default 10, 0 to 100
               A response that does not say how long it is fresh is so for this part of the time since it was last
               modified, in percent.
@@ -338,7 +338,8 @@ fn the_reference_names_every_setting() {
           tcp_notsent_lowat      SIZE, if absent: the kernel's: net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
               soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
-              more often. 128KiB is a good start.
+              more often. 128KiB is a good start. Without it duration and goodput of the log are those of what the kernel
+              took, small content at once; with it nearly those of the wire.
           tcp_slow_start_after_idle keep|off, default keep
               "off" keeps the congestion window over a pause: segments come with pauses, and each would begin again from the
               initial window, but for BBR. It is a setting of the kernel for the whole network namespace; where it cannot be

@@ -23,6 +23,16 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 /// Room for inotify's events: each is 16 bytes and a name of at most 256.
 const EVENT_BYTES: usize = 4 << 10;
 
+/// Prints the last `lines` lines.
+pub(super) fn print(path: &Path, lines: usize, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
+    let mut tail = Tail::open(path, Some(lines))?;
+    tail.print_new(printer)?;
+    if !tail.partial.is_empty() {
+        printer.line(&String::from_utf8_lossy(&tail.partial))?;
+    }
+    Ok(printer.flush()?)
+}
+
 /// Prints the last `lines` lines and then what is added, for ever.
 pub(super) fn follow(path: &Path, lines: usize, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
     let name = path.file_name().with_context(|| format!("{} is no file", path.display()))?;

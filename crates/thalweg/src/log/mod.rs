@@ -8,6 +8,7 @@ mod file;
 mod printer;
 mod query;
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,10 +22,10 @@ pub(crate) use query::{Query, reference};
 /// Where the log is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum From<'a> {
-    /// A file, to be followed, from so many of its last lines.
-    File(&'a Path, usize),
-    /// Standard input, to its end.
-    Stdin,
+    /// A file from so many of its last lines, to its end or for ever.
+    File { path: &'a Path, lines: usize, follows: bool },
+    /// Standard input to its end: all of it, or so many of its last lines.
+    Stdin(Option<usize>),
     /// The admin address of an edge.
     Admin(SocketAddr),
 }
@@ -36,8 +37,9 @@ pub(crate) enum From<'a> {
 pub(crate) fn run(from: From<'_>, query: Option<Query>, json: bool) -> anyhow::Result<()> {
     let mut printer = Printer::stdout(query, json);
     let outcome = match from {
-        From::File(path, lines) => file::follow(path, lines, &mut printer),
-        From::Stdin => stdin(&mut printer),
+        From::File { path, lines, follows: true } => file::follow(path, lines, &mut printer),
+        From::File { path, lines, follows: false } => file::print(path, lines, &mut printer),
+        From::Stdin(lines) => stdin(lines, &mut printer),
         From::Admin(addr) => admin::follow(addr, &mut printer),
     };
     match outcome {
@@ -46,10 +48,20 @@ pub(crate) fn run(from: From<'_>, query: Option<Query>, json: bool) -> anyhow::R
     }
 }
 
-fn stdin(printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
+fn stdin(last: Option<usize>, printer: &mut Printer<impl io::Write>) -> anyhow::Result<()> {
+    let mut kept = VecDeque::new();
     for line in io::stdin().lock().lines() {
-        printer.line(&line.context("cannot read standard input")?)?;
+        let line = line.context("cannot read standard input")?;
+        let Some(last) = last else {
+            printer.line(&line)?;
+            continue;
+        };
+        kept.push_back(line);
+        if kept.len() > last {
+            kept.pop_front();
+        }
     }
+    kept.iter().try_for_each(|line| printer.line(line))?;
     printer.flush()?;
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Text,
     /// One of these words.
     Word(fn() -> Vec<&'static str>),
-    /// RFC 3339, whose order is that of its text.
+    /// RFC 3339, compared as [`super::time::Moment`].
     Time,
     Truth,
     /// Has parts, whose names go on after a dot.
@@ -111,6 +111,16 @@ const COLUMNS: [(&str, &str); 10] = [
     ("lost", "tcp.lost"),
 ];
 
+/// What Varnish's tools call it, and what it is here.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("respstatus", "status"),
+    ("respproto", "protocol"),
+    ("reqmethod", "method"),
+    ("requrl", "path"),
+    ("url", "path"),
+    ("reqstart", "client"),
+];
+
 impl Field {
     /// The field that `name` means.
     pub(super) fn find(name: &str) -> Option<&'static Field> {
@@ -127,6 +137,13 @@ impl Field {
     /// The known name that is most like this one.
     pub(super) fn nearest(name: &str) -> Option<String> {
         let name = name.to_ascii_lowercase();
+        if let Some((_, field)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == name) {
+            return Some((*field).to_owned());
+        }
+        // Names of policies have no dot there.
+        if let Some(field) = name.strip_prefix("tcpi_").and_then(|part| Self::find(&format!("tcp.{part}"))) {
+            return Some(field.short().to_owned());
+        }
         let (prefix, name) = match name.strip_prefix("tcpi.") {
             Some(rest) => ("tcpi.", rest),
             None => ("", name.as_str()),

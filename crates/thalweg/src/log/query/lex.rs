@@ -33,7 +33,18 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, QueryError> {
     let mut at = 0;
     loop {
         at += text[at..].len() - text[at..].trim_start().len();
-        let (is, len) = token(text, at)?;
+        let (is, len) = token(text, at).map_err(|error| match &tokens[..] {
+            // A value goes on here: `path ~ s=42`.
+            [.., Token { is: Lexeme::Operator(_), .. }, Token { is: Lexeme::Word(_), place }]
+                if place.end == at =>
+            {
+                let rest = text[at..].find(char::is_whitespace).map_or(text.len(), |length| at + length);
+                let whole = place.start..rest;
+                let message = format!("write it in quotes: \"{}\"", &text[whole.clone()]);
+                QueryError::new(text, whole, message)
+            }
+            _ => error,
+        })?;
         let ended = is == Lexeme::End;
         tokens.push(Token { is, place: at..at + len });
         if ended {

@@ -10,18 +10,21 @@
 //! alone holds where the record has it, `complete` where it is true. Of logged lines any may do. A regular expression is
 //! searched for anywhere; the syntax is that of the crate `regex`, over bytes.
 //!
-//! Pure. It is no ban expression (`cache::ban`): that has neither `or` nor units, and its values need no quotes.
+//! Pure but for `10min ago`. It is no ban expression (`cache::ban`): that has neither `or` nor units, and its values need no quotes.
 
 mod fields;
 mod lex;
 mod parse;
+mod time;
 
 use std::fmt;
+use std::time::SystemTime;
 
 use regex::bytes::Regex;
 use serde_json::Value;
 
 use fields::{Field, Kind};
+use time::Moment;
 
 pub(crate) use fields::reference;
 
@@ -51,6 +54,7 @@ enum Test {
     Text { is: Comparison, text: String },
     Number { is: Comparison, number: f64 },
     Truth { is: Comparison, truth: bool },
+    Time { is: Comparison, moment: Moment },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,12 +68,12 @@ enum Comparison {
 }
 
 impl Query {
-    /// Reads an expression.
+    /// Reads an expression; what is some time ago in it is so from now.
     ///
     /// # Errors
     /// Where it goes wrong, and what is allowed there.
     pub(crate) fn parse(text: &str) -> Result<Self, QueryError> {
-        parse::parse(text).map(Self)
+        parse::parse(text, SystemTime::now()).map(Self)
     }
 
     /// Whether it holds for a record's JSON.
@@ -107,6 +111,15 @@ impl Test {
             }),
             Test::Truth { is, truth } => is.holds(|is| {
                 some(&|value| value.as_bool().is_some_and(|found| is.of(found.partial_cmp(truth))))
+            }),
+            Test::Time { is, moment } => is.holds(|is| {
+                some(&|value| match value.as_str().and_then(Moment::parse) {
+                    Some(Moment::Unix(unix_us)) => {
+                        let (found, wanted) = moment.beside(unix_us);
+                        is.of(found.partial_cmp(&wanted))
+                    }
+                    _ => false,
+                })
             }),
         }
     }

@@ -1,20 +1,22 @@
 //! Tokens to an expression, by recursive descent; each fault says what is allowed where it is.
 
 use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use regex::bytes::RegexBuilder;
 
 use super::fields::{Field, Kind};
 use super::lex::{Lexeme, Token, tokens};
+use super::time::{self, Moment};
 use super::{Comparison, EXPRESSION_BYTES_MAX, NESTING_MAX, Node, QueryError, REGEX_BYTES_MAX, Test};
 
-/// Reads an expression.
-pub(super) fn parse(text: &str) -> Result<Node, QueryError> {
+/// Reads an expression at `now`.
+pub(super) fn parse(text: &str, now: SystemTime) -> Result<Node, QueryError> {
     if text.len() > EXPRESSION_BYTES_MAX {
         let message = format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes");
         return Err(QueryError { message, marked: String::new(), lists_fields: false });
     }
-    let mut input = Input { text, tokens: tokens(text)?, at: 0, depth: 0 };
+    let mut input = Input { text, tokens: tokens(text)?, at: 0, depth: 0, now };
     let node = input.any()?;
     match &input.peek().is {
         Lexeme::End => Ok(node),
@@ -28,6 +30,7 @@ struct Input<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     depth: usize,
+    now: SystemTime,
 }
 
 impl<'a> Input<'a> {
@@ -144,8 +147,20 @@ impl<'a> Input<'a> {
         Ok(Test::Matches { regex, negated })
     }
 
+    /// A moment, and the `ago` behind a duration.
+    fn moment(&mut self, text: &str) -> Option<Moment> {
+        if !self.takes("ago") {
+            return Moment::parse(text);
+        }
+        let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+        let (number, unit) = text.split_at(digits);
+        let ago_us = number.parse::<f64>().ok()? * Kind::Span.scale(unit)?;
+        let now_us = self.now.duration_since(UNIX_EPOCH).ok()?.as_micros() as f64;
+        Some(Moment::Unix((now_us - ago_us) as i64))
+    }
+
     fn compared(
-        &self,
+        &mut self,
         field: &Field,
         name: &str,
         is: Comparison,
@@ -153,7 +168,11 @@ impl<'a> Input<'a> {
         place: &Range<usize>,
     ) -> Result<Test, QueryError> {
         match field.kind {
-            Kind::Text | Kind::Time | Kind::Lines(_) => Ok(Test::Text { is, text }),
+            Kind::Text | Kind::Lines(_) => Ok(Test::Text { is, text }),
+            Kind::Time => match self.moment(&text) {
+                Some(moment) => Ok(Test::Time { is, moment }),
+                None => Err(self.error(place, format!("{name} is compared with {}", time::WANTED))),
+            },
             Kind::Word(words) if words().contains(&text.as_str()) => Ok(Test::Text { is, text }),
             Kind::Word(words) => Err(self.error(place, format!("{name} is one of {}", words().join(", ")))),
             Kind::Parts => unreachable!("it has no operators"),
@@ -193,6 +212,11 @@ fn number(field: &Field, name: &str, text: &str) -> Result<f64, String> {
     match unit {
         "" if needs_unit && number != 0.0 => Err(format!("{digits} needs a unit: {}", field.kind.units())),
         "" => Ok(number),
+        _ if field.kind.units() == "none" => {
+            let range =
+                if name == "status" { "; a range is two tests: status >= 500 and status < 600" } else { "" };
+            Err(format!("{name} is compared with {}{range}", example(field)))
+        }
         _ => match field.kind.scale(unit) {
             Some(scale) => Ok(number * scale),
             None => Err(format!("{name} has no unit {unit:?}: {}", field.kind.units())),
@@ -205,7 +229,7 @@ fn example(field: &Field) -> &'static str {
     match field.kind {
         Kind::Text | Kind::Lines(_) => "a text such as \"^/live/\"",
         Kind::Word(_) => "a word such as hit",
-        Kind::Time => "a time such as \"2026-11-20T23:00\"",
+        Kind::Time => time::WANTED,
         Kind::Truth | Kind::Parts => "true or false",
         Kind::Count => "a number such as 404",
         Kind::Size => "a size such as 100kB",

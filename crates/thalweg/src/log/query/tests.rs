@@ -100,6 +100,9 @@ fn what_holds() {
             "cut == client_stalled and cut",
             "complete == false and not complete and complete != true",
             r#"time >= "2026-11-20T23:00" and time < "2026-11-21" and time ~ "T23:""#,
+            "time > 22:59 and time > 2026-11-20T23:00:00Z and time >= 2026-11-20T23:00:00.123 and time < 23:00:00.5",
+            "time < 2026-11-20T23:30:00.2+00:30 and time == 2026-11-21T00:30:00.123+01:30 and time != 2026-11-20T23:00",
+            r#"time > "23:00" and time < "2026-11-20 23:01""#,
             r#"vcl_log ~ "returned: bbr$""#,
             r#"vcl_log ~ "^tcpi: .*lost=0""#,
             r#"vcl_log !~ "thing" and vcl_error ~ "thing" and lines ~ "thing""#,
@@ -115,6 +118,14 @@ fn what_holds() {
             "steered.holdout and steered.bundle == 42 and steered.arm == as-is and steered.rule ~ /24",
         ],
     );
+}
+
+#[test]
+fn a_duration_ago_is_counted_from_when_the_expression_is_read() {
+    let now = std::time::UNIX_EPOCH + std::time::Duration::from_micros(1_795_215_600_123_456 + 600_000_000);
+    let holds = |text| Query(parse::parse(text, now).unwrap()).holds(&record());
+    assert!(holds("time > 11min ago and time < 9.5min ago"));
+    assert!(!holds("time > 9min ago") && !holds("time < 0.2h ago"));
 }
 
 #[test]
@@ -348,6 +359,62 @@ fn faults_teach() {
         complete is true or false
           complete == yes
                       ^^^"#]],
+    );
+    check(
+        "path ~ s=42 and status == 200",
+        expect![[r#"
+        write it in quotes: "s=42"
+          path ~ s=42 and status == 200
+                 ^^^^"#]],
+    );
+    check(
+        "status == 5xx",
+        expect![[r#"
+            status is compared with a number such as 404; a range is two tests: status >= 500 and status < 600
+              status == 5xx
+                        ^^^"#]],
+    );
+    for (elsewhere, here) in [("RespStatus", "status"), ("tcpi_rtt", "tcp.rtt"), ("ReqURL", "path")] {
+        let error = Query::parse(&format!("{elsewhere} > 1")).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("no field is named {elsewhere}; did you mean {here}?\n")),
+            "{error}"
+        );
+    }
+    check(
+        "time > 1640",
+        expect![[r#"
+        time is compared with a time: 2026-11-20, 2026-11-20T23:00, 2026-11-20T23:00:05.5Z, 23:00 or 23:00:05 of any day, all in UTC, or 10min ago
+          time > 1640
+                 ^^^^"#]],
+    );
+    check(
+        "time > soon",
+        expect![[r#"
+        time is compared with a time: 2026-11-20, 2026-11-20T23:00, 2026-11-20T23:00:05.5Z, 23:00 or 23:00:05 of any day, all in UTC, or 10min ago
+          time > soon
+                 ^^^^"#]],
+    );
+    check(
+        "time >",
+        expect![[r#"
+        time is compared with a time: 2026-11-20, 2026-11-20T23:00, 2026-11-20T23:00:05.5Z, 23:00 or 23:00:05 of any day, all in UTC, or 10min ago
+          time >
+                ^"#]],
+    );
+    check(
+        "time > 10parsecs ago",
+        expect![[r#"
+        time is compared with a time: 2026-11-20, 2026-11-20T23:00, 2026-11-20T23:00:05.5Z, 23:00 or 23:00:05 of any day, all in UTC, or 10min ago
+          time > 10parsecs ago
+                 ^^^^^^^^^"#]],
+    );
+    check(
+        "status > 10min ago",
+        expect![[r#"
+            status is compared with a number such as 404; a range is two tests: status >= 500 and status < 600
+              status > 10min ago
+                       ^^^^^"#]],
     );
     check(
         "path ~ \"(\"",
