@@ -10,7 +10,7 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Side};
 use thalweg_lab::scenario::{Change, Scenario};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -29,13 +29,19 @@ pub(super) fn run(
     side: Side,
     command: &[String],
 ) -> anyhow::Result<ExitCode> {
+    // Before anything is started that a signal would leave behind.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let signals = {
+        let _within = runtime.enter();
+        [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]
+    };
     let emulation = Emulation::start(scenario)?;
     let server = server.map(|text| Server::start(&emulation, text)).transpose()?;
     let mut process = Command::new(&command[0]);
     process.args(&command[1..]);
     set_environment(&mut process, &emulation);
     let child = emulation.spawn(side, &mut process).with_context(|| command[0].clone())?;
-    let status = attend(&emulation, child)?;
+    let status = runtime.block_on(attend(&emulation, child, signals))?;
     drop(server);
     tell(&emulation);
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
@@ -58,32 +64,31 @@ fn set_environment(process: &mut Command, emulation: &Emulation) {
 }
 
 /// Waits until the command has ended, alters paths when it is time, and hands signals on.
-fn attend(emulation: &Emulation, child: Child) -> anyhow::Result<ExitStatus> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let begun = Instant::now();
-        let mut terminations = signal(SignalKind::terminate())?;
-        let mut interrupts = signal(SignalKind::interrupt())?;
-        let pid = Pid::from_child(&child);
-        let mut ended = wait(child);
-        let mut changes = changes(emulation.scenario()).into_iter().peekable();
-        loop {
-            let next = changes.peek().map(|(_, change)| begun + change.at);
-            tokio::select! {
-                status = &mut ended => return Ok(status.expect("its thread says how it ended")?),
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                    let (path, change) = changes.next().expect("it was looked at");
-                    let [down, up] = emulation.ways(path);
-                    down.alter(&change.down)?;
-                    up.alter(&change.up)?;
-                    tracing::info!(path = emulation.scenario().paths[path].name, at = ?change.at, "changed");
-                }
-                _ = terminations.recv() => { let _ = kill_process(pid, Signal::TERM); }
-                // The terminal gives it to the command as well.
-                _ = interrupts.recv() => if !stdin().is_terminal() { let _ = kill_process(pid, Signal::INT); },
+async fn attend(
+    emulation: &Emulation,
+    child: Child,
+    [mut terminations, mut interrupts]: [SignalStream; 2],
+) -> anyhow::Result<ExitStatus> {
+    let begun = Instant::now();
+    let pid = Pid::from_child(&child);
+    let mut ended = wait(child);
+    let mut changes = changes(emulation.scenario()).into_iter().peekable();
+    loop {
+        let next = changes.peek().map(|(_, change)| begun + change.at);
+        tokio::select! {
+            status = &mut ended => return Ok(status.expect("its thread says how it ended")?),
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                let (path, change) = changes.next().expect("it was looked at");
+                let [down, up] = emulation.ways(path);
+                down.alter(&change.down)?;
+                up.alter(&change.up)?;
+                tracing::info!(path = emulation.scenario().paths[path].name, at = ?change.at, "changed");
             }
+            _ = terminations.recv() => { let _ = kill_process(pid, Signal::TERM); }
+            // The terminal gives it to the command as well.
+            _ = interrupts.recv() => if !stdin().is_terminal() { let _ = kill_process(pid, Signal::INT); },
         }
-    })
+    }
 }
 
 fn wait(mut child: Child) -> oneshot::Receiver<std::io::Result<ExitStatus>> {
