@@ -1,15 +1,15 @@
-//! What a run leaves behind that was killed: processes in its network namespaces, which keep those alive.
+//! What a run leaves behind that was killed: processes that see its mounts, which keep its network namespaces alive.
 //!
-//! Each run notes its own process and the numbers of its namespaces. The next one ends what is still in the namespaces of a run
-//! whose process is gone; the namespaces go with it.
+//! Each run notes its own process and the name of its emulation. The next one ends what still sees the namespaces of that name,
+//! where the run's process is gone; the namespaces go with it. A name and not the namespaces' numbers: the kernel gives a number
+//! to another namespace as soon as it is free.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 /// Where runs are noted.
 const NOTES: &str = "/run/thalweg-lab";
@@ -19,13 +19,15 @@ const NOTES: &str = "/run/thalweg-lab";
 pub(super) struct Note(PathBuf);
 
 impl Note {
-    /// Notes that `namespaces`, by number, are this process's.
-    pub(super) fn write(namespaces: &[u64]) -> io::Result<Self> {
+    /// Notes that the emulation `id` is this process's.
+    pub(super) fn write(id: &str) -> io::Result<Self> {
         fs::create_dir_all(NOTES)?;
         let own = process::id();
         let path = Path::new(NOTES).join(own.to_string());
-        let numbers: Vec<_> = namespaces.iter().map(u64::to_string).collect();
-        fs::write(&path, format!("{}\n{}\n", started(own).unwrap_or_default(), numbers.join(" ")))?;
+        // Under its name it is whole: another run may look at any time.
+        let new = path.with_extension("new");
+        fs::write(&new, format!("{}\n{id}\n", started(own).unwrap_or_default()))?;
+        fs::rename(&new, &path)?;
         Ok(Self(path))
     }
 }
@@ -65,25 +67,26 @@ pub(super) fn clear() -> usize {
         if started(pid).as_deref() == lines.next() {
             continue;
         }
-        let namespaces: Vec<u64> =
-            lines.next().unwrap_or_default().split(' ').filter_map(|number| number.parse().ok()).collect();
-        ended += end_within(&namespaces);
+        if let Some(id) = lines.next().filter(|id| !id.is_empty()) {
+            ended += end_within(id);
+        }
         let _ = fs::remove_file(note.path());
     }
     ended
 }
 
-/// Ends all processes in these network namespaces, and says how many.
-pub(super) fn end_within(namespaces: &[u64]) -> usize {
+/// Ends all processes but this one that see the mounts of the emulation `id`, and says how many.
+pub(super) fn end_within(id: &str) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let name = format!("/{} ", super::namespace::clients_name(id));
     let mut ended = 0;
     for process in processes.flatten() {
         let pid =
             process.file_name().to_str().and_then(|name| name.parse::<i32>().ok()).and_then(Pid::from_raw);
-        // Through the link to the namespace itself.
-        let namespace = fs::metadata(process.path().join("ns/net")).map(|of| of.ino());
-        if let (Some(pid), Ok(namespace)) = (pid, namespace)
-            && namespaces.contains(&namespace)
+        let mounts = fs::read_to_string(process.path().join("mountinfo"));
+        if let (Some(pid), Ok(mounts)) = (pid, mounts)
+            && pid != getpid()
+            && mounts.contains(&name)
             && kill_process(pid, Signal::KILL).is_ok()
         {
             ended += 1;

@@ -112,6 +112,8 @@ pub struct Emulation {
     /// Of each path, in the scenario's order: down and up.
     ways: Vec<[Way; 2]>,
     started: Instant,
+    /// Part of the names of namespaces and devices.
+    id: String,
     scenario: Scenario,
     note: leftover::Note,
     mounts: Mounts,
@@ -144,8 +146,8 @@ impl Emulation {
             first_in_line(|| RattanRadix::<AfPacketDriver>::new(config)).map_err(Error::Emulator)?;
         let id = radix.get_rattan_id().clone();
         let open = |name: String| Namespace::open(&name).map_err(|error| Error::System("namespace", error));
-        let (clients, server) = (open(format!("ns-left-{id}"))?, open(format!("ns-right-{id}"))?);
-        let note = clients.inode().and_then(|inode| leftover::Note::write(&[inode, server.inode()?]));
+        let (clients, server) = (open(namespace::clients_name(&id))?, open(namespace::server_name(&id))?);
+        let note = leftover::Note::write(&id);
         let note = note.map_err(|error| Error::System("place for a note", error))?;
         set_up(&clients, &addresses::clients(scenario, &id))?;
         set_up(&server, &addresses::server(scenario, &id))?;
@@ -154,7 +156,8 @@ impl Emulation {
         radix.start_rattan().map_err(Error::Emulator)?;
         let scenario = scenario.clone();
         let started = CALIBRATED_START_INSTANT.get().map_or_else(Instant::now, |started| started.into_std());
-        Ok(Self { radix: Mutex::new(Some(radix)), clients, server, ways, started, scenario, note, mounts })
+        let radix = Mutex::new(Some(radix));
+        Ok(Self { radix, clients, server, ways, started, id, scenario, note, mounts })
     }
 
     /// What runs.
@@ -214,7 +217,7 @@ impl Emulation {
     /// If the signals cannot be had.
     pub fn end_on_signals(&self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let (inodes, note, mounts) = (self.inodes(), self.note.path().to_owned(), self.mounts.made());
+        let (id, note, mounts) = (self.id.clone(), self.note.path().to_owned(), self.mounts.made());
         let [mut interrupts, mut terminations] = {
             let _within = runtime.enter();
             [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
@@ -226,24 +229,19 @@ impl Emulation {
                     _ = terminations.recv() => SignalKind::terminate(),
                 }
             });
-            leftover::end_within(&inodes);
+            leftover::end_within(&id);
             leftover::remove(&note);
             namespace::remove(&mounts);
             std::process::exit(128 + signal.as_raw_value());
         });
         Ok(())
     }
-
-    /// By which the system knows both namespaces.
-    fn inodes(&self) -> Vec<u64> {
-        [&self.clients, &self.server].iter().filter_map(|side| side.inode().ok()).collect()
-    }
 }
 
 impl Drop for Emulation {
     fn drop(&mut self) {
         // What the commands have left there would keep the namespaces.
-        leftover::end_within(&self.inodes());
+        leftover::end_within(&self.id);
         // Before the namespaces' files are closed and the mounts go.
         drop(self.radix.get_mut().unwrap_or_else(PoisonError::into_inner).take());
     }

@@ -6,7 +6,6 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 
@@ -78,6 +77,16 @@ pub(super) fn remove(made: &[&str]) {
     }
 }
 
+/// The name of the clients' namespace in the emulation `id`, as rattan gives it.
+pub(super) fn clients_name(id: &str) -> String {
+    format!("ns-left-{id}")
+}
+
+/// The name of the server's.
+pub(super) fn server_name(id: &str) -> String {
+    format!("ns-right-{id}")
+}
+
 /// One side's network namespace.
 #[derive(Debug)]
 pub(super) struct Namespace {
@@ -90,11 +99,6 @@ impl Namespace {
     pub(super) fn open(name: &str) -> io::Result<Self> {
         let path = format!("{NAMES}/{name}");
         Ok(Self { file: File::open(&path)?, path })
-    }
-
-    /// By this number the system knows it.
-    pub(super) fn inode(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.ino())
     }
 
     /// Runs `work` on a thread of its own in it. Sockets made there, and processes started there, are in it as well.
