@@ -170,12 +170,22 @@ impl Figures {
             State::Stalled => self.now.stalled += 1,
             State::Ended => self.now.ended += 1,
         }
-        self.add_account(account);
-        self.viewers_stalled += u64::from(account.stalls > 0);
+        self.look_back(account);
         if let Some(latency) = latency {
             self.live_latency.record(latency);
             self.live_latency_now.record(latency);
         }
+    }
+
+    /// Looks at one viewer that has given up: what it went through counts.
+    pub fn look_at_gone(&mut self, account: &Account) {
+        self.now.gone += 1;
+        self.look_back(account);
+    }
+
+    fn look_back(&mut self, account: &Account) {
+        self.add_account(account);
+        self.viewers_stalled += u64::from(account.stalls > 0);
     }
 
     fn add_account(&mut self, other: &Account) {

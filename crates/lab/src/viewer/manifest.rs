@@ -82,6 +82,8 @@ pub struct Presentation {
 /// What is special to a live presentation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
+    /// Whether its media playlists are read one by one, each when nothing in it is left (HLS), and not the one manifest in time.
+    pub is_hls: bool,
     /// The wall clock at media time 0, since 1970.
     pub began: Duration,
     /// How often to read the manifest again; `None` for never.

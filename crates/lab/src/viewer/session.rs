@@ -96,6 +96,11 @@ pub async fn watch(shared: Rc<Shared>, plan: Plan) {
         seat,
     };
     if viewer.run().await.is_none() {
+        // Its time ends here.
+        viewer.tell(|playhead, now| {
+            playhead.advance(now);
+            None
+        });
         viewer.seat.is_gone.set(true);
     }
 }
@@ -142,6 +147,12 @@ struct Course {
     tries: u32,
 }
 
+impl Course {
+    fn is_hls(&self) -> bool {
+        self.presentation.live.as_ref().is_some_and(|live| live.is_hls)
+    }
+}
+
 impl Viewer {
     /// `None` if it has given up.
     async fn run(&mut self) -> Option<()> {
@@ -176,23 +187,16 @@ impl Viewer {
             return Some(());
         };
         // A media playlist is read when nothing in it is left (wait_for_manifest).
-        if self.is_hls(course)
-            || self.shared.clock.now() < course.read.saturating_add(refresh.max(REFRESH_MIN))
-        {
+        if course.is_hls() || self.shared.clock.now() < course.read.saturating_add(refresh.max(REFRESH_MIN)) {
             return Some(());
         }
         self.refresh(course).await
     }
 
-    fn is_hls(&self, course: &Course) -> bool {
-        // Only a media playlist's media time counts from 1970.
-        course.presentation.live.as_ref().is_some_and(|live| live.began.is_zero())
-    }
-
     async fn refresh(&mut self, course: &mut Course) -> Option<()> {
         let period = course.presentation.period(course.at).1;
         let tracks = &period.tracks;
-        let target = if self.is_hls(course) {
+        let target = if course.is_hls() {
             tracks[self.track.min(tracks.len() - 1)].name.clone()
         } else {
             self.plan.stream.target.clone()
@@ -255,7 +259,7 @@ impl Viewer {
             if !wait.is_zero() {
                 // The manifest may have to be read again before.
                 let refresh = course.presentation.live.as_ref().and_then(|live| live.refresh);
-                let most = refresh.filter(|_| !self.is_hls(course)).unwrap_or(wait).max(REFRESH_MIN);
+                let most = refresh.filter(|_| !course.is_hls()).unwrap_or(wait).max(REFRESH_MIN);
                 sleep_until(&self.shared, self.shared.clock.now() + wait.min(most).min(SLEEP_MAX)).await;
                 if wait > most {
                     return Some(());

@@ -147,11 +147,11 @@ impl Shared {
         figures.now.waiting = self.waiting.get();
         let (now, wall) = (self.clock.now(), self.clock.wall());
         for seat in self.seats.borrow().iter() {
+            let mut playhead = seat.playhead.borrow_mut();
             if seat.is_gone.get() {
-                figures.now.gone += 1;
+                figures.look_at_gone(playhead.account());
                 continue;
             }
-            let mut playhead = seat.playhead.borrow_mut();
             playhead.advance(now - seat.joined);
             let latency = seat
                 .began

@@ -204,6 +204,7 @@ impl Media {
         let first = self.segments.first().map_or(Duration::ZERO, |segment| segment.start);
         let last = self.segments.last().map_or(Duration::ZERO, Segment::end);
         (!self.is_complete).then(|| Live {
+            is_hls: true,
             began: Duration::ZERO,
             refresh: Some(self.target),
             latency: self.target.saturating_mul(LATENCY_TARGET_DURATIONS),
