@@ -143,6 +143,14 @@ fn an_open_model_counts_the_wait_for_a_slow_server() {
 }
 
 #[test]
+fn an_open_model_ends_with_its_requests() {
+    // Fifty clients would wait for fifty seconds, each for a request of its own.
+    let (figures, status) = measured(&server(), "-n 2 -c 50 --rate 1/s", &["/a"]);
+    assert_eq!((status, figures.begun, figures.requests, figures.unsent), (0, 2, 2, 0));
+    assert!(figures.measured_s() < 20.0, "{}", figures.measured_s());
+}
+
+#[test]
 fn what_was_due_and_not_sent_is_told() {
     let (figures, _) = measured(&server(), "-d 500ms -c 1 --rate 100/s", &["/a?wait=10s"]);
     // One is under way; of those due within half a second the others had no client.

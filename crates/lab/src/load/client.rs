@@ -88,7 +88,10 @@ impl Client {
     pub(super) async fn run(mut self) {
         loop {
             let due = match &self.starter.pacer {
-                Some(pacer) => Some(pacer.take().await),
+                Some(pacer) => match pacer.take().await {
+                    Some(due) => Some(due),
+                    None => return,
+                },
                 None => None,
             };
             if !self.may_begin() {

@@ -134,7 +134,9 @@ impl Run {
         // Nothing is sent: it closes when the last thread has dropped its end.
         let (ending, ended) = mpsc::channel(1);
         let running = Arc::new(Running::default());
-        let pacer = load.rate.map(|rate| Arc::new(Pacer::new(rate, begun)));
+        let pacer = load
+            .rate
+            .map(|rate| Arc::new(Pacer::new(rate, begun, (load.requests.unwrap_or(u64::MAX), clients))));
         if let Some(pacer) = pacer.clone() {
             spawn("pacer".to_owned(), move || pacer.run())?;
         }

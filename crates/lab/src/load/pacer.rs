@@ -22,27 +22,31 @@ const SLEEP_MAX: Duration = Duration::from_millis(50);
 pub(super) struct Pacer {
     rate: Rate,
     begun: Instant,
+    /// So many in all, for so many clients.
+    most: (u64, usize),
     due: Semaphore,
     taken: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl Pacer {
-    pub(super) fn new(rate: Rate, begun: Instant) -> Self {
+    /// `most` tickets in all, for so many clients.
+    pub(super) fn new(rate: Rate, begun: Instant, most: (u64, usize)) -> Self {
         let (taken, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { rate, begun, due: Semaphore::new(0), taken, is_over }
+        Self { rate, begun, most, due: Semaphore::new(0), taken, is_over }
     }
 
-    /// Waits until the next request that nobody has taken is due; says when it was.
-    pub(super) async fn take(&self) -> Instant {
+    /// Waits until the next request that nobody has taken is due; says when it was. `None` once there are no more.
+    pub(super) async fn take(&self) -> Option<Instant> {
         self.due.acquire().await.expect("it is never closed").forget();
-        self.time_of(self.taken.fetch_add(1, Relaxed))
+        let ticket = self.taken.fetch_add(1, Relaxed);
+        (ticket < self.most.0).then(|| self.time_of(ticket))
     }
 
     /// How many were due from `from` to `end` and nobody has taken.
     pub(super) fn unsent(&self, from: Instant, end: Instant) -> u64 {
         let before = |at: Instant| self.rate.due_before(at.saturating_duration_since(self.begun));
-        before(end).saturating_sub(self.taken.load(Relaxed).max(before(from)))
+        before(end).min(self.most.0).saturating_sub(self.taken.load(Relaxed).max(before(from)))
     }
 
     /// Makes tickets due in time, until [`end`](Self::end).
@@ -52,9 +56,13 @@ impl Pacer {
         let mut made = 0;
         while !self.is_over.load(Relaxed) {
             // The one whose time is now is due as well.
-            let due = self.rate.due_before(self.begun.elapsed() + Duration::from_nanos(1));
+            let due = self.rate.due_before(self.begun.elapsed() + Duration::from_nanos(1)).min(self.most.0);
             self.due.add_permits(usize::try_from(due - made).unwrap_or(usize::MAX));
             made = due;
+            if made == self.most.0 {
+                // For each client to learn that there are no more.
+                return self.due.add_permits(self.most.1);
+            }
             thread::sleep(self.time_of(made).saturating_duration_since(Instant::now()).min(SLEEP_MAX));
         }
     }
