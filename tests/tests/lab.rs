@@ -46,15 +46,17 @@ fn varnishs_result_is_there_where_packets_are_lost() {
     // Nothing is fetched from elsewhere.
     assert!(!report.contains("src=") && !report.contains("@import") && !report.contains("<link"));
     fs::remove_dir_all(&directory).unwrap();
-    if !is_on_time {
-        eprintln!("this machine is too busy to compare algorithms");
-        return;
-    }
     let row = |path: &str, algorithm: &str| {
         let is_it = |row: &&serde_json::Value| row["path"] == path && row["algorithm"] == algorithm;
         rows.iter().find(is_it).unwrap_or_else(|| panic!("{path} {algorithm}: {summary}"))
     };
     let mean_s = |path, algorithm| row(path, algorithm)["mean_s"].as_f64().unwrap();
+    // Some milliseconds of lateness do not turn seconds around.
+    assert!(2.0 * mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "reno"), "{summary}");
+    if !is_on_time {
+        eprintln!("this machine is too busy to compare algorithms in more detail");
+        return;
+    }
     for algorithm in ["bbr", "cubic", "reno"] {
         // Slow start alone takes seven round trips for this size, and the connection one more.
         let clean_s = mean_s("long-haul 0%", algorithm);
@@ -62,6 +64,5 @@ fn varnishs_result_is_there_where_packets_are_lost() {
         assert_eq!(row("long-haul 0%", algorithm)["retransmits_mean"], 0.0);
         assert!(row("long-haul 1%", algorithm)["retransmits_mean"].as_f64() > Some(1.0));
     }
-    let bbr_s = mean_s("long-haul 1%", "bbr");
-    assert!(bbr_s < mean_s("long-haul 1%", "cubic") && bbr_s < mean_s("long-haul 1%", "reno"), "{summary}");
+    assert!(mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "cubic"), "{summary}");
 }

@@ -110,13 +110,8 @@ fn print_or_gone(text: &str) {
 pub(crate) fn read_all(files: &[PathBuf]) -> anyhow::Result<Scenario> {
     let names: Vec<PathBuf> = library().iter().map(|path| path.name.into()).collect();
     let files = if files.is_empty() { &names } else { files };
-    let mut all = read(&files[0])?;
-    for file in &files[1..] {
-        all.paths.extend(read(file)?.paths);
-    }
-    // Each is measured by itself: any prefixes do.
-    scenario::renumber(&mut all);
-    Ok(all)
+    let scenarios: Vec<Scenario> = files.iter().map(|file| read(file)).collect::<anyhow::Result<_>>()?;
+    Ok(scenario::together(scenarios)?)
 }
 
 /// The scenario in that file, or of the path of that name.

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 pub use library::{Named, library, named};
-pub use text::{Error, read};
+pub use text::{Error, read, together};
 pub use trace::{Step, Trace};
 
 /// Paths of one scenario.
@@ -146,9 +146,9 @@ fn prefix6(number: u8) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, u16::from(number) << 8, 0, 0, 0, 0)
 }
 
-/// Gives paths of several scenarios prefixes of their own.
+/// Gives paths prefixes of their own, of which there are at most [`PATHS_MAX`].
 pub fn renumber(scenario: &mut Scenario) {
-    for (path, number) in scenario.paths.iter_mut().zip(1..) {
+    for (path, number) in scenario.paths.iter_mut().zip(1..=PATHS_MAX as u8) {
         (path.prefix4, path.prefix6) = (prefix4(number), prefix6(number));
     }
 }

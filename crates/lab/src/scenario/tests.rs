@@ -68,6 +68,26 @@ fn what_is_given_takes_the_place_of_what_the_named_path_has() {
 }
 
 #[test]
+fn several_are_measured_together() {
+    let one = |text: &str| read(text, &no_file).unwrap();
+    let both = together(vec![
+        one("seed = 7\nserver4 = '198.18.9.1'\n[[path]]\nuse = 'lte'"),
+        one("[[path]]\nuse = 'wifi'"),
+    ]);
+    let both = both.unwrap();
+    assert_eq!((both.seed, both.server4), (7, [203, 0, 113, 1].into()));
+    assert_eq!(both.paths[1].client4(), std::net::Ipv4Addr::new(198, 18, 2, 1));
+    let error = |scenarios| together(scenarios).unwrap_err().to_string();
+    let lte = one("[[path]]\nuse = 'lte'");
+    assert_eq!(error(vec![lte.clone(), lte]), "two paths are called \"lte\": give one another `name`");
+    let changing = one("[[path]]\n[[path.change]]\nat = '1s'\nup.delay = '1ms'");
+    assert_eq!(
+        error(vec![changing]),
+        "path-1: a path that changes can be run, not measured: take its `change` away"
+    );
+}
+
+#[test]
 fn traces() {
     let text = "[[path]]\nuse = 'fibre'\ndown.mahimahi = 'x.trace'\nup.steps = ['1s 2Mbit/s', '3s 0bit/s']";
     let file = |name: &str| if name == "x.trace" { Ok("1\n2\n".to_owned()) } else { no_file(name) };

@@ -41,6 +41,8 @@ use super::{
 const SERVER4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 /// The same of IPv6 (RFC 3849, documentation).
 const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
+/// What losses and jitter are drawn from unless the scenario says.
+const SEED: u64 = 1;
 /// Delay and jitter are no more than this.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 /// No emulation in user space carries more than this.
@@ -100,7 +102,34 @@ pub fn read(text: &str, read_file: &dyn Fn(&str) -> std::io::Result<String>) -> 
             return fail(format!("{}: the server's address is in its prefix", path.name));
         }
     }
-    Ok(Scenario { server4, server6, seed: raw.seed.unwrap_or(1), paths })
+    Ok(Scenario { server4, server6, seed: raw.seed.unwrap_or(SEED), paths })
+}
+
+/// The paths of several scenarios as one, to be measured one by one: with prefixes of their own, the usual server, and the seed of
+/// the first.
+///
+/// # Errors
+/// If there are too many, two have one name, or one changes while it runs: it is measured as it is.
+pub fn together(scenarios: Vec<Scenario>) -> Result<Scenario, Error> {
+    let seed = scenarios.first().map_or(SEED, |first| first.seed);
+    let paths: Vec<Path> = scenarios.into_iter().flat_map(|scenario| scenario.paths).collect();
+    if paths.len() > PATHS_MAX {
+        return fail(format!("{} paths: at most {PATHS_MAX}", paths.len()));
+    }
+    for (index, path) in paths.iter().enumerate() {
+        if paths[..index].iter().any(|other| other.name == path.name) {
+            return fail(format!("two paths are called {:?}: give one another `name`", path.name));
+        }
+        if !path.changes.is_empty() {
+            return fail(format!(
+                "{}: a path that changes can be run, not measured: take its `change` away",
+                path.name
+            ));
+        }
+    }
+    let mut all = Scenario { server4: SERVER4, server6: SERVER6, seed, paths };
+    super::renumber(&mut all);
+    Ok(all)
 }
 
 #[derive(Debug, Deserialize)]
