@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use thalweg_lab::load::figures::Figures;
 use thalweg_lab::load::report;
 use thalweg_lab::load::serve::Server;
+use thalweg_lab::report::load::page;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Ask a server for URLs by many clients, and tell what they measured; or one of the commands.
@@ -77,6 +78,9 @@ pub(crate) struct Output {
     /// Write the percentiles as CSV; - is standard output, without the table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a page with tables and charts; - is standard output, without the table
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 pub(crate) fn run(load: &Load) -> anyhow::Result<ExitCode> {
@@ -125,9 +129,11 @@ impl Output {
     /// Writes what is asked for, and the table unless something else goes to standard output.
     fn write(&self, figures: &Figures) -> anyhow::Result<()> {
         let mut is_table = true;
-        for (file, text) in
-            [(&self.json, report::to_json as fn(&Figures) -> String), (&self.csv, report::to_csv)]
-        {
+        for (file, text) in [
+            (&self.json, report::to_json as fn(&Figures) -> String),
+            (&self.csv, report::to_csv),
+            (&self.html, page),
+        ] {
             let Some(file) = file else { continue };
             is_table &= file != Path::new("-");
             write_to(file, &text(figures))?;

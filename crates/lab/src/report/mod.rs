@@ -2,6 +2,7 @@
 
 pub mod cc;
 mod chart;
+pub mod load;
 mod page;
 
 pub use page::Page;
