@@ -183,14 +183,17 @@ impl Client {
     /// The connection that is there, if it leads to where the target is, or a new one.
     async fn connect(&mut self, target: &Target, counted: Counted) -> Result<Connection, Failure> {
         if let Some((of, connection)) = self.connection.take()
-            && self.plan.targets[of].address == target.address
+            && self.plan.targets[of].server == target.server
         {
             return Ok(connection);
         }
-        let begun = Instant::now();
         let source = self.plan.sources.of(self.index);
-        let connection = Connection::open(target.address, source, self.plan.timeouts).await?;
-        self.recorder.time(counted, Time::Connect, begun.elapsed());
+        let connection = Connection::open(&target.server, source, self.plan.timeouts).await?;
+        let opening = connection.opening();
+        self.recorder.time(counted, Time::Connect, opening.connect);
+        if let Some(tls) = opening.tls {
+            self.recorder.time(counted, Time::Tls, tls);
+        }
         Ok(connection)
     }
 

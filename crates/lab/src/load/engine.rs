@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use super::client::{Client, Plan, Starter};
+use super::connection::{Connection, Server};
 use super::figures::{Figures, Period, Second, Time};
 use super::pacer::Pacer;
 use super::recorder::{Recorder, unix_us};
@@ -94,13 +95,14 @@ fn raise_files(clients: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether anybody is there to be asked.
+/// Whether anybody is there to be asked, and to be trusted.
 async fn probe(load: &Load) -> anyhow::Result<()> {
-    let mut addresses: Vec<_> = load.plan.targets.iter().map(|target| target.address).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    for address in addresses {
-        super::connection::Connection::open(address, load.plan.sources.of(0), load.plan.timeouts).await?;
+    let mut found: Vec<&Server> = Vec::new();
+    for target in &load.plan.targets {
+        if !found.contains(&&target.server) {
+            Connection::open(&target.server, load.plan.sources.of(0), load.plan.timeouts).await?;
+            found.push(&target.server);
+        }
     }
     Ok(())
 }
