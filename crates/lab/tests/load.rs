@@ -36,8 +36,9 @@ fn a_known_delay_is_found_again() {
         let times = figures.time(time).unwrap();
         let asked = times.lowest_equivalent(50_000);
         assert_eq!(times.len(), 40);
-        // The server's timer has milliseconds, and the machine has other work: the quickest has waited for neither.
-        assert!((asked..60_000).contains(&times.min()), "{time:?}: {}", times.min());
+        // The server's timer has milliseconds, and the machine has other work: the quickest has waited for neither, and may have been
+        // late to see that its request was sent.
+        assert!((asked - 2000..60_000).contains(&times.min()), "{time:?}: {}", times.min());
     }
     assert_eq!(figures.time(Time::Connect).unwrap().len(), 2);
 }
@@ -168,7 +169,7 @@ fn merged_figures_are_those_of_all() {
     let (merged, status) =
         done(lab(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).spawn().unwrap());
     fs::remove_dir_all(&directory).unwrap();
-    assert_eq!((status, merged.requests, merged.processes, merged.clients), (0, 50, 2, 5));
+    assert_eq!((status, merged.requests, merged.processes, merged.clients), (0, 50, 2, expected.clients));
     assert_eq!(merged, expected);
 }
 
