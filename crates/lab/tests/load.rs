@@ -1,48 +1,30 @@
 //! The program's `load` as people run it, against servers that misbehave in known ways: what they do is found again.
 #![allow(clippy::unwrap_used)]
 
+mod program;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use thalweg_lab::load::ErrorKind;
 use thalweg_lab::load::figures::{Figures, Time};
-use thalweg_lab::load::report::{from_json, to_json};
+use thalweg_lab::load::report::to_json;
 use thalweg_lab::load::serve::Server;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
+use program::{PROGRAM, counts, done, lab, refused};
 
 fn server() -> Server {
     Server::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 1).unwrap()
 }
 
-fn lab(arguments: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command.arg("load").args(arguments).stdin(Stdio::null()).env_remove("THALWEG_LOG");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// What a run measured, and its exit status. It says nothing on standard error: that is no terminal.
-fn done(child: Child) -> (Figures, i32) {
-    let output = child.wait_with_output().unwrap();
-    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert_eq!(err, "");
-    (from_json(&out).unwrap_or_else(|error| panic!("{error:#}: {out}")), output.status.code().unwrap_or(-1))
-}
-
 /// Runs a load of these options on paths of the server.
 fn measured(server: &Server, options: &str, paths: &[&str]) -> (Figures, i32) {
     let urls: Vec<String> = paths.iter().map(|path| format!("http://{}{path}", server.address())).collect();
-    let arguments = options.split_whitespace().chain(["--json", "-"]).chain(urls.iter().map(String::as_str));
-    done(lab(&arguments.collect::<Vec<_>>()).spawn().unwrap())
-}
-
-fn counts(figures: &Figures) -> Vec<(ErrorKind, u64)> {
-    figures.errors.iter().map(|(kind, count)| (*kind, *count)).collect()
+    program::measured(options, &urls)
 }
 
 #[test]
@@ -54,8 +36,9 @@ fn a_known_delay_is_found_again() {
         let times = figures.time(time).unwrap();
         let asked = times.lowest_equivalent(50_000);
         assert_eq!(times.len(), 40);
-        // The server's timer has milliseconds, and the machine has other work: the quickest has waited for neither.
-        assert!((asked..60_000).contains(&times.min()), "{time:?}: {}", times.min());
+        // The server's timer has milliseconds, and the machine has other work: the quickest has waited for neither, and may have been
+        // late to see that its request was sent.
+        assert!((asked - 2000..60_000).contains(&times.min()), "{time:?}: {}", times.min());
     }
     assert_eq!(figures.time(Time::Connect).unwrap().len(), 2);
 }
@@ -186,7 +169,7 @@ fn merged_figures_are_those_of_all() {
     let (merged, status) =
         done(lab(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).spawn().unwrap());
     fs::remove_dir_all(&directory).unwrap();
-    assert_eq!((status, merged.requests, merged.runs.len(), merged.clients), (0, 50, 2, 5));
+    assert_eq!((status, merged.requests, merged.runs.len(), merged.clients), (0, 50, 2, expected.clients));
     assert_eq!(merged, expected);
 }
 
@@ -245,13 +228,8 @@ fn a_request_on_a_connection_that_was_closed_is_sent_again() {
 #[test]
 fn without_a_server_there_is_one_line_and_no_report() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let told = |arguments: &[&str]| {
-        let output = lab(arguments).output().unwrap();
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-        String::from_utf8(output.stderr).unwrap()
-    };
     assert_eq!(
-        told(&[&format!("http://{nobody}/")]),
+        refused(&[&format!("http://{nobody}/")]),
         format!("thalweg-lab: cannot connect to {nobody}: Connection refused (os error 111)\n")
     );
     let mut limited = Command::new("sh");
@@ -265,8 +243,8 @@ fn without_a_server_there_is_one_line_and_no_report() {
     );
     let wrong = ["--source", "::1", "http://127.0.0.1/"];
     assert_eq!(
-        told(&wrong),
+        refused(&wrong),
         "thalweg-lab: http://127.0.0.1/: is at 127.0.0.1:80, and --source has addresses of the other family\n"
     );
-    assert!(told(&["merge", "/nowhere"]).starts_with("thalweg-lab: /nowhere: No such file"));
+    assert!(refused(&["merge", "/nowhere"]).starts_with("thalweg-lab: /nowhere: No such file"));
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::connection::{Broken, Connection, Exchange, Timeouts};
+use super::connection::{Broken, Connection, Exchange, Server, Timeouts};
 use super::failure::Failure;
 use super::figures::Time;
 use super::recorder::{Counted, Recorder};
@@ -17,7 +17,7 @@ pub(crate) struct Caller {
     timeouts: Timeouts,
     recorder: Recorder,
     /// And where it leads to.
-    connection: Option<(std::net::SocketAddr, Connection)>,
+    connection: Option<(Server, Connection)>,
 }
 
 /// Why there was no whole response.
@@ -51,7 +51,7 @@ impl Caller {
             match connection.exchange(request, sink).await {
                 Ok(exchange) => {
                     if exchange.is_kept_alive {
-                        self.connection = Some((target.address, connection));
+                        self.connection = Some((target.server.clone(), connection));
                     }
                     return Ok(exchange);
                 }
@@ -74,14 +74,17 @@ impl Caller {
 
     /// The connection that is there, if it leads to where the target is, or a new one.
     async fn connect(&mut self, target: &Target, counted: Counted) -> Result<Connection, Failure> {
-        if let Some((address, connection)) = self.connection.take()
-            && address == target.address
+        if let Some((server, connection)) = self.connection.take()
+            && server == target.server
         {
             return Ok(connection);
         }
-        let begun = Instant::now();
-        let connection = Connection::open(target.address, self.source, self.timeouts).await?;
-        self.recorder.time(counted, Time::Connect, begun.elapsed());
+        let connection = Connection::open(&target.server, self.source, self.timeouts).await?;
+        let opening = connection.opening();
+        self.recorder.time(counted, Time::Connect, opening.connect);
+        if let Some(tls) = opening.tls {
+            self.recorder.time(counted, Time::Tls, tls);
+        }
         Ok(connection)
     }
 }

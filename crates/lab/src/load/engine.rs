@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use super::client::{Client, Plan, Starter};
-use super::connection::{Connection, Timeouts};
+use super::connection::{Connection, Server, Timeouts};
 use super::figures::{Figures, Model, Period, Run, Time};
 use super::pacer::Pacer;
 use super::recorder::{Clock, Recorder};
@@ -152,16 +152,18 @@ fn raise_files(clients: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether anybody is there to be asked.
+/// Whether anybody is there to be asked, and to be trusted.
 async fn probe(load: &Load) -> anyhow::Result<()> {
     if let Clients::Viewers(orders) = &load.clients {
         return crowd::probe(orders).await;
     }
-    let mut addresses: Vec<_> = load.clients.targets().iter().map(|target| target.address).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    for address in addresses {
-        Connection::open(address, load.clients.sources().of(0), load.clients.timeouts()).await?;
+    let mut found: Vec<&Server> = Vec::new();
+    for target in load.clients.targets() {
+        if !found.contains(&&target.server) {
+            let clients = &load.clients;
+            Connection::open(&target.server, clients.sources().of(0), clients.timeouts()).await?;
+            found.push(&target.server);
+        }
     }
     Ok(())
 }

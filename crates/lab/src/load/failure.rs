@@ -13,6 +13,8 @@ pub enum ErrorKind {
     Connect,
     /// No connection within the time-out.
     ConnectTimeout,
+    /// No TLS: a handshake that failed or took too long, a certificate that is not trusted, a record that is not right.
+    Tls,
     /// No port, file descriptor or memory left on this side.
     Local,
     /// No head within the time-out.
@@ -23,7 +25,7 @@ pub enum ErrorKind {
     NoHead,
     /// The server closed before the end of the content, or reset the connection meanwhile.
     Cut,
-    /// What came is not HTTP/1.1.
+    /// What came is not HTTP.
     Malformed,
     /// Not the range that was asked for.
     Range,
@@ -43,9 +45,10 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them, in the order in which they are printed.
-    pub const ALL: [ErrorKind; 15] = [
+    pub const ALL: [ErrorKind; 16] = [
         ErrorKind::Connect,
         ErrorKind::ConnectTimeout,
+        ErrorKind::Tls,
         ErrorKind::Local,
         ErrorKind::HeadTimeout,
         ErrorKind::ContentTimeout,
@@ -66,6 +69,7 @@ impl ErrorKind {
         match self {
             ErrorKind::Connect => "connect",
             ErrorKind::ConnectTimeout => "connect_timeout",
+            ErrorKind::Tls => "tls",
             ErrorKind::Local => "local",
             ErrorKind::HeadTimeout => "head_timeout",
             ErrorKind::ContentTimeout => "content_timeout",

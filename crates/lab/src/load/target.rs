@@ -1,13 +1,15 @@
 //! What is asked for: a URL, resolved once, and the request that asks for it.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 
 use thalweg_http::{Authority, Target as HttpTarget, number};
 
+use super::connection::{Protocols, Server};
 use super::content::Content;
 
-/// The port of a URL that names none.
+/// The ports of URLs that name none.
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 /// What the requests say who asks.
 const USER_AGENT: &str = concat!("thalweg-lab/", env!("CARGO_PKG_VERSION"));
 
@@ -16,8 +18,8 @@ const USER_AGENT: &str = concat!("thalweg-lab/", env!("CARGO_PKG_VERSION"));
 pub struct Target {
     /// As it was given, for messages.
     pub url: String,
-    /// Where its server is.
-    pub address: SocketAddr,
+    /// Its server.
+    pub server: Server,
     /// As the server is named in requests.
     pub authority: Authority,
     /// Path and query.
@@ -29,30 +31,36 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads a URL, looks its host up, and writes the request with `fields`, each `Name: value`.
+    /// Reads a URL, looks its host up, and writes the request with `fields`, each `Name: value`; `protocols` says how its server is
+    /// spoken to.
     ///
     /// # Errors
     /// In words for the one who wrote it.
-    pub fn new(url: &str, fields: &[(String, String)]) -> Result<Self, String> {
-        let rest = match url.split_once("://") {
-            Some(("http", rest)) => rest,
-            Some(("https", _)) => return Err(format!("{url}: https is not there yet: write an http URL")),
-            _ => return Err(format!("{url}: not a URL: write http://HOST:PORT/PATH")),
+    pub fn new(url: &str, fields: &[(String, String)], protocols: &Protocols) -> Result<Self, String> {
+        let (is_tls, rest) = match url.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            _ => {
+                return Err(format!(
+                    "{url}: not a URL: write http://HOST:PORT/PATH or https://HOST:PORT/PATH"
+                ));
+            }
         };
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
         HttpTarget::new(&target).map_err(|error| format!("{url}: {error}"))?;
         let authority = Authority::parse(host.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
-        let port = authority.port().unwrap_or(HTTP_PORT);
+        let port = authority.port().unwrap_or(if is_tls { HTTPS_PORT } else { HTTP_PORT });
         let name = authority.host().trim_matches(['[', ']']);
         let address = (name, port)
             .to_socket_addrs()
             .map_err(|error| format!("{url}: cannot look up {name}: {error}"))?
             .next()
             .ok_or_else(|| format!("{url}: {name} has no address"))?;
+        let server = protocols.server(address, name, is_tls).map_err(|error| format!("{url}: {error}"))?;
         let fields = field_lines(host, fields);
-        Ok(Self { url: url.to_owned(), address, authority, content: Content::of(&target), target, fields })
+        Ok(Self { url: url.to_owned(), server, authority, content: Content::of(&target), target, fields })
     }
 
     /// Writes the request in place of what is in `into`: of `range`, from its first to its last byte, and with more field lines.
@@ -111,13 +119,18 @@ pub fn read_field(text: &str) -> Result<(String, String), String> {
 mod tests {
     use expect_test::expect;
 
+    use super::super::connection::Trust;
     use super::*;
+
+    fn read(url: &str, fields: &[(String, String)]) -> Result<Target, String> {
+        Target::new(url, fields, &Protocols::new(false, Trust::Anybody))
+    }
 
     #[test]
     fn requests() {
         let fields = [read_field("Accept: a/b").unwrap(), read_field("user-agent: me").unwrap()];
-        let target = Target::new("http://127.0.0.1:81?x=1#y", &fields).unwrap();
-        assert_eq!(target.address, "127.0.0.1:81".parse().unwrap());
+        let target = read("http://127.0.0.1:81?x=1#y", &fields).unwrap();
+        assert_eq!(target.server.address, "127.0.0.1:81".parse().unwrap());
         let mut request = Vec::new();
         target.write_request(Some((5, 9)), "A: b\r\n", &mut request);
         expect![[r#"
@@ -130,19 +143,21 @@ mod tests {
 
         "#]]
         .assert_eq(&String::from_utf8(request).unwrap().replace("\r\n", "\n"));
-        assert_eq!(Target::new("http://[::1]/", &[]).unwrap().address, "[::1]:80".parse().unwrap());
+        for (url, address) in [("http://[::1]/", "[::1]:80"), ("https://[::1]/", "[::1]:443")] {
+            assert_eq!(read(url, &[]).unwrap().server.address, address.parse().unwrap());
+        }
     }
 
     #[test]
     fn wrong_ones_are_told() {
         for (url, part) in [
             ("127.0.0.1/", "not a URL"),
-            ("https://a/", "https is not there yet"),
+            ("ftp://a/", "not a URL"),
             ("http:///a", "host is empty"),
             ("http://a b/", "http://a b/: "),
             ("http://127.0.0.1/a b", "http://127.0.0.1/a b: "),
         ] {
-            let error = Target::new(url, &[]).unwrap_err();
+            let error = read(url, &[]).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
         for text in ["a", "a b: c", "a: b\r\nc: d", "Content-Length: 3", "Range: bytes=1-2"] {

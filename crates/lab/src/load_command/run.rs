@@ -1,12 +1,13 @@
 //! Runs a load as the command line says.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use thalweg_lab::load::client::Plan;
-use thalweg_lab::load::connection::Timeouts;
+use thalweg_lab::load::connection::{Protocols, Timeouts, Trust};
 use thalweg_lab::load::engine::{self, Clients, Load};
 use thalweg_lab::load::schedule::{Population, Ramp, Rate, Storm};
 use thalweg_lab::load::sources::{Source, Sources};
@@ -34,6 +35,8 @@ Examples:
     thalweg-lab load --ramp 20/5s..600 --storm 500@30s --duration 3min http://127.0.0.1:8080/a
   On-demand viewing: ranges of 512 KiB one after the other, of two files, from 49 addresses:
     thalweg-lab load --range 512KiB --source 127.0.0.2-127.0.0.50 --duration 10s http://…/a.mp4 http://…/b.mp4
+  HTTP/2 over TLS, a handshake for each request, with a server whose certificate an authority of one's own has signed:
+    thalweg-lab load --http2 --fresh --ca authority.pem --duration 10s https://127.0.0.1:8443/a
   Every byte verified, against load serve behind whatever is between:
     thalweg-lab load --verify --requests 10000 'http://127.0.0.1:8080/a?bytes=1200000'
   10,000 viewers of a live channel, up to a minute behind, 500 more each second; 2,000 at once after 40 s:
@@ -43,13 +46,13 @@ Examples:
 A viewer reads the manifest, joins behind the live edge as far as the manifest wants players to be and its own offset more, follows
 chunk by chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is decoded.
 
-Times: connect; ttfb from the last byte of the request to the first of the response; ttlb from the start of the request, with its
-connection if it needed one, to the last byte, under --rate from when the request was due; lateness, under --rate, until a client
-was free for it; chunk_gap between the ends of two chunks; of viewers startup, stall, live_latency.
+Times: connect of TCP; tls of its handshake; ttfb from the last byte of the request to the first of the response; ttlb from the start
+of the request, with its connection if it needed one, to the last byte, under --rate from when the request was due; lateness, under
+--rate, until a client was free for it; chunk_gap between the ends of two chunks; of viewers startup, stall, live_latency.
 
 Interrupted, it ends and tells what it has. Exit status: 0 done, 1 some requests failed, 2 wrong use or no server there.")]
 pub(crate) struct Arguments {
-    /// What to ask for: http://HOST:PORT/PATH; several are asked for in turn
+    /// What to ask for: http://HOST:PORT/PATH or https://…; several are asked for in turn
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     /// Each client watches a live or on-demand presentation: URLs are MPDs or playlists
@@ -109,10 +112,19 @@ pub(crate) struct Arguments {
     /// The encoded bitrate that CMCD tells
     #[arg(long, value_name = "RATE", requires = "cmcd")]
     cmcd_bitrate: Option<BitRate>,
+    /// Speak HTTP/2: by ALPN over TLS, by prior knowledge without; else HTTP/1.1
+    #[arg(long)]
+    http2: bool,
+    /// Authorities to trust beside the system's, in PEM
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Take any certificate, whoever signed it, for whatever name and date: for servers under test only
+    #[arg(long, conflicts_with = "ca")]
+    insecure: bool,
     /// Addresses to connect from, in turn: ADDRESS, FIRST-LAST or PREFIX/LENGTH; may be repeated
     #[arg(long, value_name = "ADDRESSES")]
     source: Vec<Source>,
-    /// A connection may take so long
+    /// A connection may take so long, and its TLS handshake as long again
     #[arg(long, value_name = "TIME", default_value = "5s")]
     connect_timeout: Span,
     /// A response's head may take so long
@@ -148,15 +160,21 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn read(arguments: &Arguments) -> anyhow::Result<Load> {
+    let trust = if arguments.insecure { Trust::Anybody } else { Trust::Authorities(arguments.ca.clone()) };
+    let protocols = Protocols::new(arguments.http2, trust);
     let targets: Vec<Target> = arguments
         .urls
         .iter()
-        .map(|url| Target::new(url, &arguments.header))
+        .map(|url| Target::new(url, &arguments.header, &protocols))
         .collect::<Result<_, _>>()
         .map_err(anyhow::Error::msg)?;
     let sources = Sources(arguments.source.clone());
-    if let Some(target) = targets.iter().find(|target| !sources.suit(target.address.ip())) {
-        bail!("{}: is at {}, and --source has addresses of the other family", target.url, target.address);
+    if let Some(target) = targets.iter().find(|target| !sources.suit(target.server.address.ip())) {
+        bail!(
+            "{}: is at {}, and --source has addresses of the other family",
+            target.url,
+            target.server.address
+        );
     }
     if arguments.range.is_some_and(|range| range.bytes == 0) {
         bail!("--range 0B: a range has a byte at least");

@@ -1,0 +1,167 @@
+//! HTTP/1.1 over a TCP stream or over TLS. What is read goes through one buffer for each thread, since no client keeps bytes
+//! between two polls.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use rustix::net::RecvFlags;
+use thalweg_http::ResponseHead;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use super::deadline::Deadline;
+use super::plain::Plain;
+use super::{Broken, Exchange, tls};
+use crate::load::response::{Response, Sink, Want};
+use crate::load::{ErrorKind, Failure};
+
+/// Read at once where bytes are looked at.
+const READ_BYTES: usize = 64 * 1024;
+/// Discarded at once; more than a socket's buffer has mostly.
+const DISCARD_BYTES: usize = 4 * 1024 * 1024;
+
+/// What is shared by all connections of a thread, for the time of one system call.
+struct Scratch {
+    read: Vec<u8>,
+    discard: Vec<u8>,
+    head: ResponseHead,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        read: vec![0; READ_BYTES],
+        // Zeroed memory of this size comes from the kernel, which gives no page before it is touched.
+        discard: vec![0; DISCARD_BYTES],
+        head: ResponseHead::default(),
+    });
+}
+
+/// What carries HTTP/1.1.
+#[derive(Debug)]
+pub(super) enum Http1 {
+    Plain(Plain),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Http1 {
+    /// Sends a request and takes its response; `is_reused` if the connection has carried others.
+    pub(super) async fn exchange(
+        &mut self,
+        request: &[u8],
+        sink: &mut impl Sink,
+        deadline: &mut Deadline,
+        is_reused: bool,
+    ) -> Result<Exchange, Broken> {
+        let mut response = Response::default();
+        self.attempt(request, &mut response, sink, deadline).await.map_err(|failure| Broken {
+            is_idle_close: is_reused && failure.kind == ErrorKind::NoHead && !response.has_begun(),
+            failure,
+        })
+    }
+
+    async fn attempt(
+        &mut self,
+        request: &[u8],
+        response: &mut Response,
+        sink: &mut impl Sink,
+        deadline: &mut Deadline,
+    ) -> Result<Exchange, Failure> {
+        self.send(request, deadline).await?;
+        let sent = Instant::now();
+        deadline.await_head(sent);
+        let (mut first_byte, mut last_byte) = (None, sent);
+        loop {
+            let want = response.want(sink.is_reading());
+            if want == Want::Nothing {
+                break;
+            }
+            let at = deadline.bound(|context| self.poll_take(context, want, response, sink)).await??;
+            first_byte.get_or_insert(at);
+            last_byte = at;
+            if response.has_head() {
+                deadline.await_content(at);
+            }
+        }
+        Ok(Exchange {
+            status: response.status(),
+            sent,
+            first_byte: first_byte.unwrap_or(sent),
+            last_byte,
+            content_bytes: response.content_bytes(),
+            is_kept_alive: response.is_kept_alive(),
+        })
+    }
+
+    async fn send(&mut self, mut request: &[u8], deadline: &mut Deadline) -> Result<(), Failure> {
+        let explain = |error| tls::explain(&error, ErrorKind::NoHead, "cannot send");
+        deadline.await_head(Instant::now());
+        while !request.is_empty() {
+            let sent = deadline.bound(|context| self.poll_send(context, request)).await?.map_err(explain)?;
+            request = &request[sent..];
+        }
+        if let Http1::Tls(stream) = self {
+            // Written is not sent: the last records may still be here.
+            let flushed = deadline.bound(|context| Pin::new(&mut *stream).poll_flush(context)).await?;
+            flushed.map_err(explain)?;
+        }
+        Ok(())
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Http1::Plain(stream) => stream.poll_send(context, bytes),
+            Http1::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    /// Takes what is there, and says when.
+    fn poll_take(
+        &mut self,
+        context: &mut Context<'_>,
+        want: Want,
+        response: &mut Response,
+        sink: &mut impl Sink,
+    ) -> Poll<Result<Instant, Failure>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Scratch { read, discard, head } = scratch;
+            let taken = match self {
+                Http1::Plain(stream) => {
+                    let (buffer, flags) = match want {
+                        Want::Discard(most) => (up_to(discard, most), RecvFlags::TRUNC),
+                        Want::Bytes | Want::Nothing => (&mut read[..], RecvFlags::empty()),
+                    };
+                    ready!(stream.poll_receive(context, buffer, flags))
+                }
+                Http1::Tls(stream) => {
+                    let mut buffer = ReadBuf::new(match want {
+                        Want::Discard(most) => up_to(read, most),
+                        Want::Bytes | Want::Nothing => &mut read[..],
+                    });
+                    ready!(Pin::new(stream).poll_read(context, &mut buffer)).map(|()| buffer.filled().len())
+                }
+            };
+            let at = Instant::now();
+            match taken {
+                Ok(0) => response.closed()?,
+                Ok(length) if matches!(want, Want::Discard(_)) => {
+                    response.discarded(length as u64, at, sink);
+                }
+                Ok(length) => response.receive(&read[..length], at, head, sink)?,
+                Err(error) => {
+                    let kind = if response.has_head() { ErrorKind::Cut } else { ErrorKind::NoHead };
+                    return Poll::Ready(Err(tls::explain(&error, kind, "cannot receive")));
+                }
+            }
+            Poll::Ready(Ok(at))
+        })
+    }
+}
+
+fn up_to(buffer: &mut [u8], most: u64) -> &mut [u8] {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(buffer.len());
+    &mut buffer[..most]
+}
