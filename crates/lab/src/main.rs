@@ -6,6 +6,7 @@ mod compare;
 mod load_command;
 mod paths;
 mod reproduction;
+mod results;
 mod watch;
 
 use std::io::{IsTerminal, stderr};

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thalweg_http::chunked::{CHUNK_END, LAST_CHUNK, SIZE_LINE_BYTES, encode_size};
@@ -206,7 +206,16 @@ async fn send_content(
         buffer.resize(from + piece as usize, 0);
         content.fill(at, &mut buffer[from..]);
         script.corrupt_in(at, &mut buffer[from..]);
+        if at == range.start {
+            script.stamp(&mut buffer[from..], now_us());
+        }
         at += piece;
     }
     Ok(())
+}
+
+/// Unix time in microseconds; a clock before 1970 is no clock.
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
