@@ -82,7 +82,7 @@ fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
             told(crowd.startup_p99_ms),
             seconds(at_edge.latency_p50_ms),
             seconds(at_edge.latency_p99_ms),
-            number(crowd.gbit_per_s()),
+            number(crowd.gbit_per_s),
             number(edges.cores),
             mib(edges.memory_bytes),
             number(clients.cores),
@@ -114,8 +114,8 @@ const OF_CHUNKS: &str = "\
 From when a chunk was sent by the backend, or asked for if that was later, to its last byte at a client; all clients ask as the segment \
 begins. At nginx all but the first wait for the whole segment, and at each tier what does not fill a buffer waits for what follows it.";
 const OF_VIEWERS: &str = "\
-Startup and stalls of all viewers, live latency of those at no offset; of processes the worst quantile. Cores and memory of the edges \
-and of the viewers' processes together, once all had joined; Gbit/s with the time in which they join.";
+Startup and stalls of all viewers, live latency of those at no offset. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
+processes of viewers, together.";
 
 /// All tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {
@@ -277,7 +277,7 @@ impl From<&Seen> for DocumentSeen {
             startup_p99_ms: seen.startup_p99_ms,
             latency_p50_ms: seen.latency_p50_ms,
             latency_p99_ms: seen.latency_p99_ms,
-            gbit_per_s: seen.gbit_per_s(),
+            gbit_per_s: seen.gbit_per_s,
             errors: seen.errors,
         }
     }

@@ -313,7 +313,7 @@ pub fn headlines(outcome: &Outcome) -> Vec<Headline> {
         Said::Over(CLIENTS),
         largest.map(|step| (step.crowd.playing + step.crowd.stalled) as f64),
     );
-    add("Gbit/s to viewers".to_owned(), Said::Over(GBIT_PER_S), largest.map(|step| step.crowd.gbit_per_s()));
+    add("Gbit/s to viewers".to_owned(), Said::Over(GBIT_PER_S), largest.map(|step| step.crowd.gbit_per_s));
     add(
         "Gbit/s of 5 MB segments, one edge".to_owned(),
         Said::Over(GBIT_PER_S),

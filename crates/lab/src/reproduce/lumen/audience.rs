@@ -8,13 +8,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde_json::Value;
 use tokio::time::sleep_until;
 
 use super::processes::{LoadProcess, arguments, attend};
 use super::servers::{self, ANY, Scratch};
 use super::usage::{Meter, Usage};
 use super::{Needs, Plan as Whole};
+use crate::load::figures::{Figures, Time};
+use crate::load::report::from_json;
 use crate::process::Running;
 
 /// Edges, and processes that viewers are in: one may open 20,000 files on many a machine.
@@ -43,14 +44,14 @@ pub struct Plan {
     pub watch: Duration,
 }
 
-/// What some viewers saw. Of times those of several processes are the worst of theirs.
+/// What some viewers saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Seen {
     /// Who play at the end.
     pub playing: u64,
     /// Who are stalled then.
     pub stalled: u64,
-    /// Who have given up, or have not begun to play.
+    /// Who have given up, or not begun to play.
     pub lost: u64,
     /// How often playback stalled.
     pub stalls: u64,
@@ -64,10 +65,8 @@ pub struct Seen {
     pub latency_p50_ms: Option<f64>,
     /// Likewise.
     pub latency_p99_ms: Option<f64>,
-    /// What came.
-    pub content_bytes: u64,
-    /// In which time.
-    pub seconds: f64,
+    /// What came once all had joined.
+    pub gbit_per_s: f64,
     /// Requests that failed.
     pub errors: u64,
 }
@@ -88,31 +87,36 @@ pub struct Step {
 }
 
 impl Seen {
-    /// On average, the time in which they joined included.
-    pub fn gbit_per_s(&self) -> f64 {
-        if self.seconds > 0.0 { self.content_bytes as f64 * 8e-9 / self.seconds } else { 0.0 }
-    }
-
-    fn with(self, other: Self) -> Self {
+    /// Of `viewers` by their figures; all had joined for the last `held` of them.
+    fn of(figures: &Figures, viewers: u64, held: Duration) -> Self {
+        let ms = |time, quantile| Some(figures.time(time)?.value_at_quantile(quantile) as f64 / 1e3);
+        let did = figures.viewers.unwrap_or_default();
+        let (playing, stalled) = (did.now.playing, did.now.stalled);
+        let end_s = figures.period.map_or(0, |period| period.end_us / 1_000_000);
+        // Whole seconds: the last one is not.
+        let seconds = end_s.saturating_sub(held.as_secs().max(1))..end_s;
+        let bytes: u64 = figures.seconds.range(seconds.clone()).map(|(_, second)| second.content_bytes).sum();
         Self {
-            playing: self.playing + other.playing,
-            stalled: self.stalled + other.stalled,
-            lost: self.lost + other.lost,
-            stalls: self.stalls + other.stalls,
-            stall_ratio: self.stall_ratio.max(other.stall_ratio),
-            startup_p50_ms: worst(self.startup_p50_ms, other.startup_p50_ms),
-            startup_p99_ms: worst(self.startup_p99_ms, other.startup_p99_ms),
-            latency_p50_ms: worst(self.latency_p50_ms, other.latency_p50_ms),
-            latency_p99_ms: worst(self.latency_p99_ms, other.latency_p99_ms),
-            content_bytes: self.content_bytes + other.content_bytes,
-            seconds: self.seconds.max(other.seconds),
-            errors: self.errors + other.errors,
+            playing,
+            stalled,
+            lost: viewers.saturating_sub(playing + stalled),
+            stalls: did.totals.stalls,
+            stall_ratio: did.totals.stall_ratio(),
+            startup_p50_ms: ms(Time::Startup, 0.5),
+            startup_p99_ms: ms(Time::Startup, 0.99),
+            latency_p50_ms: ms(Time::LiveLatency, 0.5),
+            latency_p99_ms: ms(Time::LiveLatency, 0.99),
+            gbit_per_s: bytes as f64 * 8e-9 / (seconds.end - seconds.start).max(1) as f64,
+            errors: figures.errors_total(),
         }
     }
 }
 
-fn worst(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.into_iter().chain(other).reduce(f64::max)
+impl Plan {
+    /// For how long all are there and play.
+    fn held(&self) -> Duration {
+        self.watch.saturating_sub(self.join_within + SETTLED_AFTER)
+    }
 }
 
 /// A live channel: an origin, and a source that pushes to it.
@@ -186,21 +190,36 @@ async fn step(
     let at_edge = viewers_of(plan, edges[0].1, plan.at_edge, Duration::ZERO, EDGES as u64);
     all.push(LoadProcess::start(scratch, "viewers-at-edge", &at_edge)?);
     let (mut edges_meter, mut clients_meter, begun) = (Meter::default(), Meter::default(), Instant::now());
-    attend(&mut all, &[0], plan.watch + PATIENCE, |all| {
-        if begun.elapsed() >= (plan.join_within + SETTLED_AFTER).min(plan.watch / 2) {
+    // Some requests may fail: they are told.
+    attend(&mut all, &[0, 1], plan.watch + PATIENCE, |all| {
+        if begun.elapsed() >= plan.watch - plan.held() {
             let now = Instant::now();
             edges_meter.look(now, edges.iter().map(|(edge, _)| edge.id()));
             clients_meter.look(now, all[..EDGES].iter().map(LoadProcess::id));
         }
     })
     .await?;
-    let mut seen = Vec::new();
-    for process in &all {
-        seen.push(read(&process.figures()?)?);
+    let held = plan.held();
+    let at_edge = figures(&all.split_off(EDGES))?;
+    let crowd = figures(&all)?;
+    Ok(Step {
+        viewers,
+        crowd: Seen::of(&crowd, viewers, held),
+        at_edge: Seen::of(&at_edge, plan.at_edge, held),
+        edges: edges_meter.usage(),
+        clients: clients_meter.usage(),
+    })
+}
+
+/// What processes of viewers have measured together.
+fn figures(processes: &[LoadProcess]) -> anyhow::Result<Figures> {
+    let mut all = Figures::default();
+    for process in processes {
+        let figures = from_json(&process.figures()?).context("the figures of viewers")?;
+        all.check_merge(&figures).map_err(anyhow::Error::msg)?;
+        all.merge(&figures);
     }
-    let at_edge = seen.pop().context("viewers at no offset")?;
-    let crowd = seen.into_iter().fold(Seen::default(), Seen::with);
-    Ok(Step { viewers, crowd, at_edge, edges: edges_meter.usage(), clients: clients_meter.usage() })
+    Ok(all)
 }
 
 /// What a process of viewers is told. Each has addresses of its own to come from.
@@ -214,31 +233,8 @@ fn viewers_of(
     let [offset_ms, join_ms, watch_ms] =
         [offset_max, plan.join_within, plan.watch].map(|span| span.as_millis());
     arguments(&format!(
-        "watch http://{edge}/live/{CHANNEL}/manifest.mpd --viewers {viewers} --offsets 0s..{offset_ms}ms \
-         --join-within {join_ms}ms --for {watch_ms}ms --source 127.0.{}.0/24",
+        "load --viewers --clients {viewers} --offsets 0s..{offset_ms}ms --join-within {join_ms}ms --duration {watch_ms}ms \
+         --source 127.0.{}.0/24 http://{edge}/live/{CHANNEL}/manifest.mpd",
         number + 1
     ))
-}
-
-/// What a process of viewers says.
-fn read(json: &str) -> anyhow::Result<Seen> {
-    let all: Value = serde_json::from_str(json).context("the figures of viewers")?;
-    let count = |name: &str| all[name].as_u64().with_context(|| format!("the figures of viewers: {name}"));
-    let quantile = |name: &str, quantile: &str| all[name][quantile].as_u64().map(|us| us as f64 / 1e3);
-    let (viewers, playing, stalled) = (count("viewers")?, count("playing")?, count("stalled")?);
-    let errors = all["errors"].as_object().context("the figures of viewers: errors")?;
-    Ok(Seen {
-        playing,
-        stalled,
-        lost: viewers.saturating_sub(playing + stalled),
-        stalls: count("stalls")?,
-        stall_ratio: all["stall_ratio"].as_f64().unwrap_or_default(),
-        startup_p50_ms: quantile("startup_us", "p50"),
-        startup_p99_ms: quantile("startup_us", "p99"),
-        latency_p50_ms: quantile("live_latency_us", "p50"),
-        latency_p99_ms: quantile("live_latency_us", "p99"),
-        content_bytes: count("content_bytes")?,
-        seconds: count("took_us")? as f64 / 1e6,
-        errors: errors.values().filter_map(Value::as_u64).sum(),
-    })
 }

@@ -13,7 +13,7 @@ use super::servers::{self, Backend, Scratch};
 use super::{Cache, Fill, Needs, Plan, SEGMENT, SHORT};
 use crate::load::Failure;
 use crate::load::connection::{Connection, Exchange, Timeouts};
-use crate::load::response::Sink;
+use crate::load::response::{Sink, Unread};
 use crate::load::target::Target;
 
 /// Nothing takes longer.
@@ -79,16 +79,14 @@ async fn join(
 ) -> anyhow::Result<Vec<(Duration, Duration)>> {
     let (head_came, filling) = oneshot::channel();
     let mut running = JoinSet::new();
-    running.spawn(async move {
-        ask(server, fill, round, &mut Client { head_came: Some(head_came) }).await.map(|_| None)
-    });
+    running.spawn(async move { ask(server, fill, round, &mut First(Some(head_came))).await.map(|_| None) });
     // Where there is no head there is an error, which the first client tells.
     if let Ok(begun) = filling.await {
         for index in 0..count {
             running.spawn(async move {
                 let share = (index as f64 + 0.5) / count as f64;
                 sleep_until((begun + fill.duration().mul_f64(share)).into()).await;
-                let exchange = ask(server, fill, round, &mut Client { head_came: None }).await?;
+                let exchange = ask(server, fill, round, &mut Unread).await?;
                 Ok(Some((
                     exchange.sent.saturating_duration_since(begun),
                     exchange.first_byte - exchange.sent,
@@ -125,14 +123,12 @@ pub(super) async fn ask(
     Ok(exchange)
 }
 
-/// Lets the content go; the first one tells when its head comes.
-struct Client {
-    head_came: Option<oneshot::Sender<Instant>>,
-}
+/// The first client, which tells when its head comes and lets the content go.
+struct First(Option<oneshot::Sender<Instant>>);
 
-impl Sink for Client {
+impl Sink for First {
     fn head(&mut self, _: &ResponseHead) -> Result<(), Failure> {
-        if let Some(head_came) = self.head_came.take() {
+        if let Some(head_came) = self.0.take() {
             // Nobody waits for it once the measurement is given up.
             let _ = head_came.send(Instant::now());
         }
