@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::content::Content;
+use super::micros;
 
 pub use script::{LENGTH_BYTES_DEFAULT, Reply, Script};
 
@@ -216,6 +217,5 @@ async fn send_content(
 
 /// Unix time in microseconds; a clock before 1970 is no clock.
 fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -198,6 +198,7 @@ struct Document {
 #[derive(Serialize)]
 struct DocumentHeadline {
     what: String,
+    published: String,
     here: f64,
     ratio: f64,
 }
@@ -285,10 +286,9 @@ impl From<&Seen> for DocumentSeen {
 
 /// The tables as JSON.
 pub fn json(outcome: &Outcome) -> String {
-    let headline = |headline: &Headline| DocumentHeadline {
-        what: headline.what.clone(),
-        here: headline.here,
-        ratio: headline.ratio(),
+    let headline = |headline: &Headline| {
+        let [what, published, ..] = headline.words();
+        DocumentHeadline { what, published, here: headline.here, ratio: headline.ratio() }
     };
     let document = Document {
         version: VERSION,

@@ -233,17 +233,24 @@ fn check(plan: &Plan, needs: &Needs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What all measurements have in common.
+struct Bench<'a> {
+    plan: &'a Plan,
+    needs: &'a Needs,
+    scratch: servers::Scratch,
+    tell: &'a dyn Fn(&str),
+}
+
 async fn measure(plan: &Plan, needs: &Needs, tell: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
-    let scratch = servers::Scratch::make()?;
+    let bench = Bench { plan, needs, scratch: servers::Scratch::make()?, tell };
     // On air from the beginning, so that there is something behind the live edge once viewers come.
-    let channel = audience::Channel::start(needs, &scratch)?;
+    let channel = audience::Channel::start(&bench)?;
     let backend = servers::Backend::start()?;
-    let joiners = joiners::measure(plan, needs, &backend, &scratch, tell).await?;
-    let chunks = relay::measure(plan, needs, &backend, &scratch, tell).await?;
-    tell("throughput of one edge");
-    let throughput = throughput::measure(plan.throughput, needs, &backend, &scratch).await?;
+    let joiners = joiners::measure(&bench, &backend).await?;
+    let chunks = relay::measure(&bench, &backend).await?;
+    let throughput = throughput::measure(&bench, &backend).await?;
     drop(backend);
-    let steps = audience::measure(plan, needs, &channel, &scratch, tell).await?;
+    let steps = audience::measure(&bench, &channel).await?;
     Ok(Outcome { plan: plan.clone(), joiners, chunks, throughput, steps })
 }
 

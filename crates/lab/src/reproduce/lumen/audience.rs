@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::time::sleep_until;
 
+use super::Bench;
 use super::processes::{LoadProcess, arguments, attend};
-use super::servers::{self, ANY, Scratch};
+use super::servers::{self, ANY};
 use super::usage::{Meter, Usage};
-use super::{Needs, Plan as Whole};
 use crate::load::figures::{Figures, Time};
 use crate::load::report::from_json;
 use crate::process::Running;
@@ -129,7 +129,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn start(needs: &Needs, scratch: &Scratch) -> anyhow::Result<Self> {
+    pub(super) fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
+        let Bench { needs, scratch, .. } = bench;
         let mut command = Command::new(&needs.thalweg);
         command.args(["origin", "--listen", ANY, "--window", WINDOW, "--segment-target", SEGMENT]);
         let (origin, address) = Running::start(command).context("the origin")?;
@@ -148,31 +149,20 @@ impl Channel {
 }
 
 /// All steps.
-pub(super) async fn measure(
-    plan: &Whole,
-    needs: &Needs,
-    channel: &Channel,
-    scratch: &Scratch,
-    tell: &dyn Fn(&str),
-) -> anyhow::Result<Vec<Step>> {
-    tell("live viewers: until the channel is long enough");
-    channel.is_long_enough(&plan.audience).await;
+pub(super) async fn measure(bench: &Bench<'_>, channel: &Channel) -> anyhow::Result<Vec<Step>> {
+    (bench.tell)("live viewers: until the channel is long enough");
+    channel.is_long_enough(&bench.plan.audience).await;
     let mut steps = Vec::new();
-    for viewers in &plan.steps {
-        tell(&format!("{viewers} live viewers"));
-        let step = step(&plan.audience, *viewers, needs, channel, scratch).await;
+    for viewers in &bench.plan.steps {
+        (bench.tell)(&format!("{viewers} live viewers"));
+        let step = step(bench, *viewers, channel).await;
         steps.push(step.with_context(|| format!("{viewers} live viewers"))?);
     }
     Ok(steps)
 }
 
-async fn step(
-    plan: &Plan,
-    viewers: u64,
-    needs: &Needs,
-    channel: &Channel,
-    scratch: &Scratch,
-) -> anyhow::Result<Step> {
+async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Result<Step> {
+    let Bench { plan: super::Plan { audience: plan, .. }, needs, scratch, .. } = bench;
     let mut edges = Vec::new();
     for _ in 0..EDGES {
         edges.push(servers::edge(needs, channel.address)?);

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use super::servers::{self, Backend, Scratch};
-use super::{Cache, Fill, Needs, Plan, SEGMENT, SHORT};
+use super::servers::{self, Backend};
+use super::{Bench, Cache, Fill, SEGMENT, SHORT};
 use crate::load::Failure;
 use crate::load::connection::{Connection, Exchange, Timeouts};
 use crate::load::response::{Sink, Unread};
@@ -37,29 +37,23 @@ pub struct Joiner {
 }
 
 /// All rounds of all fills, the caches in turn.
-pub(super) async fn measure(
-    plan: &Plan,
-    needs: &Needs,
-    backend: &Backend,
-    scratch: &Scratch,
-    tell: &dyn Fn(&str),
-) -> anyhow::Result<Vec<Joiner>> {
+pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Vec<Joiner>> {
     let mut caches = Vec::new();
     for cache in Cache::ALL {
-        caches.push((cache, servers::start(cache, needs, backend.address(), scratch, "joined")?));
+        caches.push((cache, servers::start(bench, cache, backend.address(), "joined")?));
     }
     let mut joiners = Vec::new();
-    for round in 0..plan.rounds {
+    for round in 0..bench.plan.rounds {
         for fill in [SHORT, SEGMENT] {
             for (cache, (_running, address)) in &caches {
-                tell(&format!(
+                (bench.tell)(&format!(
                     "joiners of a fill ({}) at {}, {} of {}",
                     fill.name,
                     cache.name(),
                     round + 1,
-                    plan.rounds
+                    bench.plan.rounds
                 ));
-                let joined = join(*address, fill, round, plan.joiners).await;
+                let joined = join(*address, fill, round, bench.plan.joiners).await;
                 let joined =
                     joined.with_context(|| format!("joiners of {} at {}", fill.name, cache.name()))?;
                 let joiner = |(joined, ttfb)| Joiner { cache: *cache, fill, round, joined, ttfb };

@@ -1,18 +1,16 @@
 //! Chunks through two tiers: a segment is made behind a shield, and clients of the edge before it ask for it as it begins.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::task::JoinSet;
 
 use super::joiners::ask;
-use super::servers::{self, Backend, Scratch};
+use super::servers::{self, Backend};
 use super::stamps::Stamps;
-use super::{Cache, Needs, Plan, SEGMENT};
-
-/// Responses of these numbers are nobody else's.
-const NUMBER_FIRST: usize = 1_000_000;
+use super::{Bench, Cache, SEGMENT};
+use crate::load::Clock;
 
 /// One chunk at one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,24 +26,23 @@ pub struct Chunk {
 }
 
 /// All segments, over both kinds of tiers in turn.
-pub(super) async fn measure(
-    plan: &Plan,
-    needs: &Needs,
-    backend: &Backend,
-    scratch: &Scratch,
-    tell: &dyn Fn(&str),
-) -> anyhow::Result<Vec<Chunk>> {
+pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Vec<Chunk>> {
     let mut tiers = Vec::new();
     for cache in Cache::ALL {
-        let (shield, address) = servers::start(cache, needs, backend.address(), scratch, "shield")?;
-        let (edge, address) = servers::start(cache, needs, address, scratch, "edge")?;
+        let (shield, address) = servers::start(bench, cache, backend.address(), "shield")?;
+        let (edge, address) = servers::start(bench, cache, address, "edge")?;
         tiers.push((cache, address, shield, edge));
     }
     let mut chunks = Vec::new();
-    for segment in 0..plan.segments {
+    for segment in 0..bench.plan.segments {
         for (cache, edge, ..) in &tiers {
-            tell(&format!("chunks over two tiers of {}, {} of {}", cache.name(), segment + 1, plan.segments));
-            let delays = relay(*edge, NUMBER_FIRST + segment, plan.relay_clients).await;
+            (bench.tell)(&format!(
+                "chunks over two tiers of {}, {} of {}",
+                cache.name(),
+                segment + 1,
+                bench.plan.segments
+            ));
+            let delays = relay(*edge, segment, bench.plan.relay_clients).await;
             let delays = delays.with_context(|| format!("chunks over two tiers of {}", cache.name()))?;
             let of = |(chunk, delay)| Chunk { cache: *cache, segment, chunk, delay };
             chunks.extend(delays.into_iter().map(of));
@@ -73,23 +70,4 @@ async fn relay(edge: SocketAddr, number: usize, clients: usize) -> anyhow::Resul
         delays.extend(done??);
     }
     Ok(delays)
-}
-
-/// What the wall clock shows, from one look at it.
-#[derive(Debug, Clone, Copy)]
-struct Clock {
-    begun: Instant,
-    unix: Duration,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { begun: Instant::now(), unix }
-    }
-
-    fn unix_us(self, at: Instant) -> u64 {
-        let unix = self.unix + at.saturating_duration_since(self.begun);
-        u64::try_from(unix.as_micros()).unwrap_or(u64::MAX)
-    }
 }

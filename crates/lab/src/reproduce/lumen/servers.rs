@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use super::{Cache, Needs};
+use super::{Bench, Cache, Needs};
 use crate::load::serve::Server;
 use crate::process::Running;
 
@@ -60,15 +60,14 @@ impl Backend {
 
 /// Starts a cache before a backend; its name tells its files from those of another.
 pub(super) fn start(
+    bench: &Bench<'_>,
     cache: Cache,
-    needs: &Needs,
     backend: SocketAddr,
-    scratch: &Scratch,
     name: &str,
 ) -> anyhow::Result<(Running, SocketAddr)> {
     match cache {
-        Cache::Thalweg => edge(needs, backend),
-        Cache::Nginx => nginx(backend, &scratch.path().join(name)),
+        Cache::Thalweg => edge(bench.needs, backend),
+        Cache::Nginx => nginx(backend, &bench.scratch.path().join(name)),
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::Needs;
+use super::Bench;
 use super::processes::{LoadProcess, arguments, attend};
-use super::servers::{self, Backend, Scratch};
+use super::servers::{self, Backend};
 use super::usage::{Meter, Usage};
 use crate::load::report::from_json;
 
@@ -30,20 +30,15 @@ pub struct Throughput {
     pub clients: Usage,
 }
 
-/// For so long.
-pub(super) async fn measure(
-    duration: Duration,
-    needs: &Needs,
-    backend: &Backend,
-    scratch: &Scratch,
-) -> anyhow::Result<Throughput> {
-    let (edge, address) = servers::edge(needs, backend.address())?;
-    let whole = duration + WARM_UP;
+pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Throughput> {
+    (bench.tell)("throughput of one edge");
+    let (edge, address) = servers::edge(bench.needs, backend.address())?;
+    let whole = bench.plan.throughput + WARM_UP;
     let (whole_ms, warm_up_ms) = (whole.as_millis(), WARM_UP.as_millis());
     let text = format!(
         "load --clients {CLIENTS} --duration {whole_ms}ms --warm-up {warm_up_ms}ms http://{address}/large?bytes={BYTES}"
     );
-    let mut all = [LoadProcess::start(scratch, "throughput", &arguments(&text))?];
+    let mut all = [LoadProcess::start(&bench.scratch, "throughput", &arguments(&text))?];
     let (mut edge_meter, mut clients_meter, begun) = (Meter::default(), Meter::default(), Instant::now());
     attend(&mut all, &[0], whole + PATIENCE, |all| {
         if begun.elapsed() >= WARM_UP {
