@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::emulation::{Emulation, Side};
@@ -61,18 +61,26 @@ impl Running {
         let (begun, mut said) = (Instant::now(), Vec::new());
         loop {
             match lines.recv_timeout(ATTEMPT_EVERY) {
-                Ok(line) => said.push(line),
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", said.join("; ")),
+                Ok(line) => keep(&mut said, line),
                 Err(RecvTimeoutError::Timeout) if TcpStream::connect(address).is_ok() => return Ok(running),
-                Err(RecvTimeoutError::Timeout) if begun.elapsed() < START_MAX => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    bail!("{name} takes no connections at {address}: {}", said.join("; "))
-                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", said.join("; ")),
             }
+            let said = || said.join("; ");
+            ensure!(begun.elapsed() < START_MAX, "{name} takes no connections at {address}: {}", said());
         }
     }
 
-    /// Starts a program that is ready at once. What it says goes to `said`.
+    /// Starts a program on this machine's own network that is ready once it says this, in some line.
+    ///
+    /// # Errors
+    /// As [`start_on`](Self::start_on).
+    pub(crate) fn start_saying(command: Command, text: &str) -> anyhow::Result<Self> {
+        let says = |line: &str| line.contains(text).then_some(());
+        Ok(Self::until(command, Command::spawn, says)?.0)
+    }
+
+    /// Starts a program that is ready at once. What it says goes to that file.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -100,19 +108,28 @@ impl Running {
         command: Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
     ) -> anyhow::Result<(Self, SocketAddr)> {
+        Self::until(command, spawn, |line| line.rsplit_once("listening ")?.1.trim().parse().ok())
+    }
+
+    /// Starts a program and waits for a line in which that is found.
+    fn until<T>(
+        command: Command,
+        spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+        find: impl Fn(&str) -> Option<T>,
+    ) -> anyhow::Result<(Self, T)> {
         let name = name(&command);
         let (running, lines) = Self::heard(command, spawn)?;
-        let mut before = Vec::new();
+        let (begun, mut said) = (Instant::now(), Vec::new());
         loop {
-            match lines.recv_timeout(START_MAX) {
-                Ok(line) => match line.rsplit_once("listening ").map(|(_, address)| address.trim().parse()) {
-                    Some(Ok(address)) => return Ok((running, address)),
-                    _ => before.push(line),
+            match lines.recv_timeout(START_MAX.saturating_sub(begun.elapsed())) {
+                Ok(line) => match find(&line) {
+                    Some(found) => return Ok((running, found)),
+                    None => keep(&mut said, line),
                 },
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("{name} does not say where it listens: {}", before.join("; "))
+                    bail!("{name} does not say that it is ready: {}", said.join("; "))
                 }
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", before.join("; ")),
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", said.join("; ")),
             }
         }
     }
@@ -136,6 +153,13 @@ impl Running {
             }
         });
         Ok((running, lines))
+    }
+}
+
+/// The first lines are kept: the cause comes before what follows from it.
+fn keep(said: &mut Vec<String>, line: String) {
+    if said.len() < LINES_MAX {
+        said.push(line);
     }
 }
 

@@ -2,7 +2,6 @@
 //! beside them some at no offset, whose latency is that of the channel.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -24,6 +23,8 @@ pub const EDGES: usize = 3;
 const CHANNEL: &str = "live";
 /// As published.
 const SEGMENT: &str = "4s";
+/// What a live source says once the origin takes its media.
+const SOURCE_SAYS: &str = "upload begins";
 /// How much of the channel can be played back: the largest offset, and some to fall behind by.
 const WINDOW: &str = "90s";
 /// Until the channel is there, and until viewers who have joined play.
@@ -130,15 +131,14 @@ pub(super) struct Channel {
 
 impl Channel {
     pub(super) fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
-        let Bench { needs, scratch, .. } = bench;
+        let needs = bench.needs;
         let mut command = Command::new(&needs.thalweg);
         command.args(["origin", "--listen", ANY, "--window", WINDOW, "--segment-target", SEGMENT]);
         let (origin, address) = Running::start(command).context("the origin")?;
         let mut command = Command::new(&needs.thalweg);
         command.args(["source", "--to", &format!("http://{address}/ingest/{CHANNEL}"), "--media"]);
-        command.arg(&needs.media);
-        let said = File::create(scratch.path().join("source.said")).context("what the source says")?;
-        let source = Running::spawn(command, said).context("the live source")?;
+        command.arg(&needs.media).env_remove("THALWEG_LOG");
+        let source = Running::start_saying(command, SOURCE_SAYS).context("the live source")?;
         Ok(Self { address, begun: Instant::now(), _source: source, _origin: origin })
     }
 
