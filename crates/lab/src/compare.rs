@@ -1,20 +1,20 @@
 //! `thalweg-lab cc`: compares algorithms of congestion control and writes what it found.
 
-use std::fs;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use thalweg_lab::cc::{Ask, Plan, run};
 use thalweg_lab::report::cc::{csv, json, page, table};
-use thalweg_lab::reproduce::at_losses;
+use thalweg_lab::reproduce::varnish::at_losses;
 use thalweg_record::units::Size;
 
 use crate::paths::read_all;
+use crate::results;
 
 /// The algorithms that Linux has of itself.
 const ALGORITHMS: &str = "bbr,cubic,reno";
@@ -105,19 +105,13 @@ pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
     plan.check()?;
     let thalweg = program(asked.thalweg.as_deref())?;
     if let Some(directory) = &asked.out {
-        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        results::make(directory)?;
     }
     let progress = Progress::begin();
     let report = run(&plan, &thalweg, &|done, all| progress.tell(done, all))?;
     let _ = stdout().write_all(table(&report).as_bytes());
     if let Some(directory) = &asked.out {
-        for (name, text) in
-            [("report.html", page(&report)), ("samples.csv", csv(&report)), ("summary.json", json(&report))]
-        {
-            let file = directory.join(name);
-            fs::write(&file, text).with_context(|| file.display().to_string())?;
-        }
-        eprintln!("{}", directory.join("report.html").display());
+        results::write(directory, &page(&report), &csv(&report), &json(&report))?;
     }
     Ok(if report.is_on_time() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

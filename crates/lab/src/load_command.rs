@@ -53,6 +53,7 @@ The query of a URL says how it is answered:
   ?status=503                   that status
   ?cut=5000                     the connection closes after so many bytes of content
   ?corrupt=700                  byte 700 of the content is wrong
+  ?stamp                        each chunk begins with the Unix time at which it is sent, in microseconds, 8 bytes
 Ranges are answered; responses may be stored for an hour. It prints its URL and runs until it is interrupted.
 
 Example: an edge in front of it, every byte verified

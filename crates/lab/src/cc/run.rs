@@ -130,13 +130,13 @@ impl Servers {
         let own = std::env::current_exe().context("this program's own file")?;
         let mut command = std::process::Command::new(own);
         command.args(["load", "serve", "--listen", "127.0.0.1:0"]);
-        let (backend, address) = Running::start(emulation, Side::Server, command)?;
+        let (backend, address) = Running::start_on(emulation, Side::Server, command)?;
         let policy = emulation.scratch().join("lab.vcl");
         fs::write(&policy, policy_text(address)).context("the edge's policy")?;
         let mut command = std::process::Command::new(thalweg);
         command.args(["edge", "--listen", &format!("[::]:{PORT}"), "--admin", "127.0.0.1:0", "--policy"]);
         command.arg(policy);
-        let (edge, address) = Running::start(emulation, Side::Server, command)
+        let (edge, address) = Running::start_on(emulation, Side::Server, command)
             .with_context(|| format!("the edge of {}", thalweg.display()))?;
         ensure!(address.port() == PORT, "the edge listens at {address}");
         Ok(Self { _edge: edge, _backend: backend })

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::Page;
 use super::chart::{Axes, Line, Point, cumulative, lines, medians};
+use super::{Page, published};
 use crate::cc::statistics::{Summary, is_below, summarise};
 use crate::cc::{Ask, Cell, Report, SLICE, Sample};
 use crate::emulation::LATENESS_MAX;
-use crate::reproduce::{self, Headline};
+use crate::reproduce::Headline;
 
 /// The version of the JSON.
 const VERSION: u32 = 1;
@@ -132,10 +132,7 @@ pub fn page(report: &Report) -> String {
 
 /// The page of a publication: its headlines, and what it left open, before the comparison.
 pub fn page_of(report: &Report, title: &str, open: &str, headlines: &[Headline]) -> String {
-    let mut page = Page::new(title);
-    let rows: Vec<_> = headlines.iter().map(|headline| reproduce::words(headline).to_vec()).collect();
-    page.table(&reproduce::COLUMNS, &rows);
-    page.paragraph("note", open);
+    let mut page = published(title, open, headlines);
     all(&mut page, report);
     page.finish()
 }

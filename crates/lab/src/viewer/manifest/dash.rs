@@ -34,7 +34,13 @@ pub fn read(text: &str, base: &Base) -> Result<Presentation, Error> {
     let mut periods = Vec::new();
     let listed = Cell::new(0);
     for (period, (start, end)) in mpd.periods.iter().zip(spans) {
-        let scope = Scope { base: with_base(&base, &period.BaseURL)?, start, end, is_live: live.is_some(), listed: &listed };
+        let scope = Scope {
+            base: with_base(&base, &period.BaseURL)?,
+            start,
+            end,
+            is_live: live.is_some(),
+            listed: &listed,
+        };
         let Some(set) = main_set(&period.adaptations) else { continue };
         let inherited = Inherited {
             template: set.SegmentTemplate.as_ref().or(period.SegmentTemplate.as_ref()),

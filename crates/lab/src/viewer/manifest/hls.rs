@@ -183,7 +183,8 @@ impl Media {
         if self.is_dated || self.is_complete {
             return;
         }
-        let latest = before.into_iter().filter(|media| !media.segments.is_empty()).max_by_key(|media| media.next());
+        let latest =
+            before.into_iter().filter(|media| !media.segments.is_empty()).max_by_key(|media| media.next());
         let length = self.segments.last().map_or(Duration::ZERO, Segment::end);
         let shift = latest.map_or_else(|| edge.saturating_sub(length), |latest| self.shift_to(latest));
         for segment in &mut self.segments {

@@ -223,7 +223,9 @@ fn segments_without_dates_stay_where_they_were() {
     ));
     late.place([&next, &first], edge * 2);
     assert_eq!(late.segments[0].start, next.segments.last().unwrap().end() + next.target * 10);
-    let mut last = media("#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18446744073709551615\n#EXTINF:2,\na.ts\n");
+    let mut last = media(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18446744073709551615\n#EXTINF:2,\na.ts\n",
+    );
     last.place([&first], edge);
     assert!(last.segments[0].start > edge);
 }
@@ -232,7 +234,8 @@ fn segments_without_dates_stay_where_they_were() {
 fn a_short_mpd_cannot_ask_for_millions_of_segments() {
     let times = |tracks: usize| {
         let timeline = "<SegmentTimeline><S t=\"0\" d=\"2\" r=\"59999\"/></SegmentTimeline>";
-        let template = format!("<SegmentTemplate media=\"$Time$.m4s\" timescale=\"1\">{timeline}</SegmentTemplate>");
+        let template =
+            format!("<SegmentTemplate media=\"$Time$.m4s\" timescale=\"1\">{timeline}</SegmentTemplate>");
         let track = |id| format!("<Representation id=\"{id}\" bandwidth=\"1\">{template}</Representation>");
         let tracks: String = (0..tracks).map(track).collect();
         format!("<MPD><Period><AdaptationSet contentType=\"video\">{tracks}</AdaptationSet></Period></MPD>")
