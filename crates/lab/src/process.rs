@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,8 +49,9 @@ impl Running {
             }
         });
         let mut before = Vec::new();
+        let until = Instant::now() + START_MAX;
         loop {
-            match lines.recv_timeout(START_MAX) {
+            match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => match line.rsplit_once("listening ").map(|(_, address)| address.trim().parse()) {
                     Some(Ok(address)) => return Ok((running, address)),
                     _ => before.push(line),

@@ -179,7 +179,7 @@ mod tests {
             };
             samples.insert(cell, vec![sample]);
         }
-        let headlines = varnish_headlines(&Report { plan, samples, lateness: Duration::ZERO });
+        let headlines = varnish_headlines(&Report { samples, ..Report::new(plan) });
         let here: Vec<_> = headlines.iter().map(|headline| headline.here).collect();
         assert_eq!(here, [2.5, 2.5, 2.5, 6.0]);
         assert_eq!(words(&headlines[3])[1..], ["2.00 to 3.00", "6.00", "2.00"]);

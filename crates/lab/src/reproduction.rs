@@ -50,8 +50,10 @@ pub(crate) fn reproduce(asked: Reproduce) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &asked.out {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
-    let progress = Progress::begin();
-    let report = run(&varnish(asked.quick), &thalweg, &|done, all| progress.tell(done, all))?;
+    let report = {
+        let progress = Progress::begin();
+        run(&varnish(asked.quick), &thalweg, &|done, all| progress.tell(done, all))?
+    };
     let headlines = varnish_headlines(&report);
     let text = format!("{}\n{}\n{VARNISH_OPEN}\n", table(&report), reproduce::table(&headlines));
     let _ = stdout().write_all(text.as_bytes());
@@ -65,7 +67,7 @@ pub(crate) fn reproduce(asked: Reproduce) -> anyhow::Result<ExitCode> {
         }
         eprintln!("{}", directory.join("report.html").display());
     }
-    Ok(if report.is_on_time() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::from(report.exit_status()))
 }
 
 fn list() -> ExitCode {

@@ -14,7 +14,7 @@ td:first-child,th:first-child{text-align:left}
 figure{margin:1rem 0;overflow-x:auto}svg{max-width:100%;height:auto;background:#fff}
 code{background:#f2f4f6;padding:.1rem .3rem}
 @media(prefers-color-scheme:dark){body{background:#14181c;color:#dde3e9}h2{border-color:#39424b}th,td{border-color:#2b333a}
-.note{color:#98a4af}code{background:#242b31}}";
+.note{color:#98a4af}.warning{color:#ff8f8a}code{background:#242b31}}";
 
 /// A page that grows from its top to its end.
 #[derive(Debug)]
