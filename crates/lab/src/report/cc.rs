@@ -14,7 +14,7 @@ use super::chart::{Axes, Line, Point, cumulative, lines, medians};
 use crate::cc::statistics::{Summary, is_below, summarise};
 use crate::cc::{Ask, Cell, Report, SLICE, Sample};
 use crate::reproduce::{self, Headline};
-use table::{COLUMNS, footnotes, verdict, warnings, words};
+use table::{COLUMNS, conditions, footnotes, shown, verdict, warnings, words};
 
 /// One field of the matrix, summarised.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,16 +104,18 @@ fn all(page: &mut Page, report: &Report) {
         ),
     );
     let rows = rows(report);
-    let set_off = |row: &Row| {
-        let mut cells = words(report, row).to_vec();
-        cells.push(verdict(row).to_owned());
-        if row.wins {
-            cells.iter_mut().for_each(|cell| cell.insert(0, '*'));
-        }
-        cells
+    for path in conditions(report) {
+        page.paragraph("note", &path);
+    }
+    let cells: Vec<_> = rows.iter().map(|row| words(report, row)).collect();
+    let shown = shown(&cells);
+    let set_off = |(row, cells): (&Row, &[String; COLUMNS.len()])| -> Vec<String> {
+        let mark = if row.wins { "*" } else { "" };
+        let cells = shown.iter().map(|column| cells[*column].as_str()).chain([verdict(row)]);
+        cells.map(|cell| format!("{mark}{cell}")).collect()
     };
-    let columns: Vec<_> = COLUMNS.into_iter().chain([""]).collect();
-    page.table(&columns, &rows.iter().map(set_off).collect::<Vec<_>>());
+    let columns: Vec<_> = shown.iter().map(|column| COLUMNS[*column]).chain([""]).collect();
+    page.table(&columns, &rows.iter().zip(&cells).map(set_off).collect::<Vec<_>>());
     for note in footnotes(&rows) {
         page.paragraph("note", note);
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{Row, path_name, rows};
 use crate::cc::Report;
 use crate::emulation::LATENESS_MAX;
+use crate::scenario::Path;
 
 /// What stands above the words of a row.
 pub(super) const COLUMNS: [&str; 11] = [
@@ -58,32 +59,35 @@ pub(super) fn verdict(row: &Row) -> &'static str {
     }
 }
 
-/// The table for a terminal, without the columns in which there is nothing.
+/// The columns in which any of these rows has something.
+pub(super) fn shown(rows: &[[String; COLUMNS.len()]]) -> Vec<usize> {
+    (0..COLUMNS.len()).filter(|column| rows.iter().any(|cells| cells[*column] != NONE)).collect()
+}
+
+/// The table for a terminal.
 pub fn table(report: &Report) -> String {
     let rows = rows(report);
-    let mut lines = vec![(COLUMNS.map(str::to_owned), "")];
-    lines.extend(rows.iter().map(|row| (words(report, row), verdict(row))));
-    let width = |column: usize| {
-        let is_empty = lines[1..].iter().all(|(cells, _)| cells[column] == NONE);
-        let widest = lines.iter().map(|(cells, _)| cells[column].chars().count()).max();
-        if is_empty { None } else { widest }
-    };
-    let widths: [Option<usize>; COLUMNS.len()] = std::array::from_fn(width);
-    let mut text = String::new();
-    let mut path = None;
-    for ((cells, verdict), number) in lines.iter().zip(0..) {
+    let mut lines: Vec<_> = rows.iter().map(|row| words(report, row)).collect();
+    let shown = shown(&lines);
+    lines.insert(0, COLUMNS.map(str::to_owned));
+    let width =
+        |column: usize| lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; COLUMNS.len()] = std::array::from_fn(width);
+    let mut text = conditions(report).join("\n") + "\n\n";
+    let mut group = None;
+    for (cells, verdict) in lines.iter().zip(std::iter::once("").chain(rows.iter().map(verdict))) {
         // Those that are compared with each other stand together.
-        let group = Some((&cells[0], &cells[1]));
-        if number > 1 && path != group {
+        if group.is_some_and(|group| group != &cells[..2]) && group != Some(&lines[0][..2]) {
             text.push('\n');
         }
-        path = group;
+        group = Some(&cells[..2]);
         let mut line = String::new();
-        for ((cell, width), column) in cells.iter().zip(widths).zip(0..) {
-            let _ = match width {
-                None => Ok(()),
-                Some(width) if column < TEXTS => write!(line, "{cell:<width$}  "),
-                Some(width) => write!(line, "{cell:>width$}  "),
+        for column in shown.iter().copied() {
+            let (cell, width) = (&cells[column], widths[column]);
+            let _ = if column < TEXTS {
+                write!(line, "{cell:<width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
             };
         }
         text += (line + verdict).trim_end();
@@ -95,6 +99,19 @@ pub fn table(report: &Report) -> String {
         }
     }
     text
+}
+
+/// What each path is, towards the clients.
+pub(super) fn conditions(report: &Report) -> Vec<String> {
+    let of = |path: &Path| {
+        let rate = path.down.capacity.mean_bits_per_s().map_or_else(
+            || "no limit of the rate".to_owned(),
+            |rate| format!("{} Mbit/s, queue {} kB", rate.round() / 1e6, path.down.queue.bytes / 1000),
+        );
+        let loss = (path.down.loss.mean() * 1e6).round() / 1e4;
+        format!("{}: round trip {} ms, {rate}, loss {loss} %", path.name, path.round_trip_min().as_millis())
+    };
+    report.plan.scenario.paths.iter().map(of).collect()
 }
 
 /// What the figures and words of the table mean.

@@ -60,6 +60,9 @@ fn broken() -> Report {
 #[test]
 fn the_table_says_who_wins_and_what_that_means() {
     expect![[r#"
+        long-haul 0%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 0 %
+        long-haul 1%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 1 %
+
         path          size    algorithm  samples          mean s  times best  median s  retransmits
         long-haul 0%  1200kB  bbr              8   1.609 ± 0.007        1.00     1.610          1.0  best
         long-haul 0%  1200kB  cubic            8   1.609 ± 0.007        1.00     1.610          1.0  best
@@ -78,6 +81,9 @@ fn the_table_says_who_wins_and_what_that_means() {
 #[test]
 fn the_table_says_what_went_wrong() {
     expect![[r#"
+        long-haul 0%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 0 %
+        long-haul 1%: round trip 200 ms, 40 Mbit/s, queue 2000 kB, loss 1 %
+
         path          size    algorithm  samples  failed         mean s  times best  median s  retransmits
         long-haul 0%  1200kB  bbr              8       2  1.609 ± 0.007        1.00     1.610          1.0  best
         long-haul 0%  1200kB  cubic            8       -  2.009 ± 0.007        1.25     2.010          2.0
