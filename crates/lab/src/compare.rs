@@ -107,13 +107,15 @@ pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &asked.out {
         results::make(directory)?;
     }
-    let progress = Progress::begin();
-    let report = run(&plan, &thalweg, &|done, all| progress.tell(done, all))?;
+    let report = {
+        let progress = Progress::begin();
+        run(&plan, &thalweg, &|done, all| progress.tell(done, all))?
+    };
     let _ = stdout().write_all(table(&report).as_bytes());
     if let Some(directory) = &asked.out {
         results::write(directory, &page(&report), &csv(&report), &json(&report))?;
     }
-    Ok(if report.is_on_time() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::from(report.exit_status()))
 }
 
 /// The delivery program.
@@ -156,7 +158,16 @@ impl Progress {
         *last = Instant::now();
         let elapsed = self.begun.elapsed();
         let left = elapsed.mul_f64((all - done) as f64 / done as f64);
-        let end = if done == all { "\n" } else { "" };
-        eprint!("\r{done} of {all} samples, {} s, {} s to go   {end}", elapsed.as_secs(), left.as_secs());
+        let (elapsed, left) = (elapsed.as_secs(), left.as_secs());
+        let _ = write!(stderr(), "\r{done} of {all} samples, {elapsed} s, {left} s to go   ");
+    }
+}
+
+impl Drop for Progress {
+    /// What follows begins a line of its own.
+    fn drop(&mut self) {
+        if stderr().is_terminal() {
+            let _ = writeln!(stderr());
+        }
     }
 }

@@ -74,15 +74,17 @@ pub(crate) fn reproduce(asked: Reproduce) -> anyhow::Result<ExitCode> {
 
 fn of_varnish(asked: &Reproduce, thalweg: &Path) -> anyhow::Result<ExitCode> {
     use report::cc::{csv, json, page_of};
-    let progress = Progress::begin();
-    let report = cc::run(&varnish::plan(asked.quick), thalweg, &|done, all| progress.tell(done, all))?;
+    let report = {
+        let progress = Progress::begin();
+        cc::run(&varnish::plan(asked.quick), thalweg, &|done, all| progress.tell(done, all))?
+    };
     let headlines = varnish::headlines(&report);
     print(&format!("{}\n{}\n{}\n", report::cc::table(&report), table(&headlines), varnish::OPEN));
     if let Some(directory) = &asked.out {
         let page = page_of(&report, varnish::TITLE, varnish::OPEN, &headlines);
         results::write(directory, &page, &csv(&report), &json(&report))?;
     }
-    Ok(if report.is_on_time() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::from(report.exit_status()))
 }
 
 fn of_lumen(asked: &Reproduce, thalweg: PathBuf) -> anyhow::Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! Results as files of a directory: a page for people, every sample, and a summary for programs.
 
 use std::fs;
+use std::io::{Write, stderr};
 use std::path::Path;
 
 use anyhow::Context;
@@ -16,6 +17,7 @@ pub(crate) fn write(directory: &Path, page: &str, samples: &str, summary: &str) 
         let file = directory.join(name);
         fs::write(&file, text).with_context(|| file.display().to_string())?;
     }
-    eprintln!("{}", directory.join("report.html").display());
+    // Nobody may be there to read it, after SIGHUP.
+    let _ = writeln!(stderr(), "{}", directory.join("report.html").display());
     Ok(())
 }

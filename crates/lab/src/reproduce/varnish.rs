@@ -108,7 +108,7 @@ mod tests {
             };
             samples.insert(cell, vec![sample(seconds - 0.1), sample(seconds + 0.1)]);
         }
-        let headlines = headlines(&Report { plan, samples, lateness: Duration::ZERO });
+        let headlines = headlines(&Report { samples, ..Report::new(plan) });
         let here: Vec<_> = headlines.iter().map(|headline| headline.here.round()).collect();
         assert_eq!(here, [3.0, 3.0, 3.0, 6.0]);
         assert!((headlines[3].ratio() - 2.0).abs() < 1e-9 && headlines[0].ratio() == 1.0);

@@ -14,7 +14,6 @@ use super::{Bench, Cache, Fill, SEGMENT, SHORT};
 use crate::load::Failure;
 use crate::load::connection::{Connection, Exchange, Timeouts};
 use crate::load::response::{Sink, Unread};
-use crate::load::target::Target;
 
 /// Nothing takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -103,11 +102,9 @@ pub(super) async fn ask(
     number: usize,
     sink: &mut impl Sink,
 ) -> anyhow::Result<Exchange> {
-    let target = Target::new(&format!("http://{server}{}", fill.target(number)), &[]);
-    let mut request = Vec::new();
-    target.map_err(anyhow::Error::msg)?.write_request(None, "", &mut request);
-    let mut connection = Connection::open(server, None, TIMEOUTS).await?;
-    let exchange = connection.exchange(&request, sink).await.map_err(|broken| broken.failure)?;
+    let request = format!("GET {} HTTP/1.1\r\nHost: {server}\r\n\r\n", fill.target(number));
+    let mut connection = Connection::open(&server.into(), None, TIMEOUTS).await?;
+    let exchange = connection.exchange(request.as_bytes(), sink).await.map_err(|broken| broken.failure)?;
     let Exchange { status, content_bytes, .. } = exchange;
     ensure!(
         status == 200 && content_bytes == fill.bytes(),

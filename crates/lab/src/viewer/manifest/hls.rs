@@ -208,7 +208,7 @@ impl Media {
     }
 
     /// The number of the segment behind its last.
-    fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.sequence.saturating_add(self.segments.len() as u64)
     }
 
