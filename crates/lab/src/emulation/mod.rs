@@ -4,6 +4,8 @@
 //! Packets go through AF_PACKET sockets on the inner ends of veth pairs; nothing shapes on the sender's own device, where it
 //! would be felt as back-pressure. `rattan-core` brings the devices, the driver, the bottleneck and the queues.
 //!
+//! The server may also be the host itself, outside ([`uplink`]).
+//!
 //! **Invariant:** all of it is gone with this process ([`namespace`]), and what a killed one left is ended by the next
 //! ([`leftover`]).
 
@@ -12,6 +14,7 @@ mod bottleneck;
 mod leftover;
 mod line;
 mod namespace;
+mod uplink;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,11 +35,12 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::gettid;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::scenario::{Alteration, Direction, Scenario};
+use crate::scenario::{Alteration, Change, Direction, Scenario};
 use bottleneck::Bottleneck;
 use line::LineCell;
 pub use line::{Counts, Line};
 use namespace::{Mounts, Namespace};
+use uplink::Uplink;
 
 /// What both sides' network stacks are set to: buffers that fill any path of the library, nothing remembered from one
 /// connection for the next, and no slow start after a pause, which would be another experiment.
@@ -51,6 +55,8 @@ const SYSCTLS: &[(&str, &str)] = &[
     // An IPv6 prefix that is local as a whole still needs this to be bound to.
     ("ipv6/ip_nonlocal_bind", "1"),
 ];
+/// And the server's side, where it hands packets on to the host.
+const FORWARDING: &[(&str, &str)] = &[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 /// The real-time priority of the emulation's threads, among the lowest: the kernel's own have 50.
 const PRIORITY: &str = "10";
 /// The emulation may let packets leave so much later than they should, at the 99.9th percentile.
@@ -67,6 +73,8 @@ pub enum Error {
     System(&'static str, io::Error),
     /// `ip` did not take a command.
     Addresses(String),
+    /// The host has a route of its own to these addresses of the scenario.
+    Taken(String, String),
     /// Rattan has failed.
     Emulator(rattan_core::error::Error),
 }
@@ -80,6 +88,10 @@ impl fmt::Display for Error {
             Self::Missing(program, package) => write!(f, "`{program}` is missing: install {package}"),
             Self::System(what, error) => write!(f, "the system gives no {what}: {error}"),
             Self::Addresses(message) => write!(f, "addresses cannot be set up: {message}"),
+            Self::Taken(addresses, route) => write!(
+                f,
+                "{addresses} is routed on this machine already ({route}): give the scenario other addresses (server4, prefix4)"
+            ),
             Self::Emulator(error) => write!(f, "the emulation cannot be set up: {error}"),
         }
     }
@@ -94,6 +106,15 @@ pub enum Side {
     Clients,
     /// Where the server is.
     Server,
+}
+
+/// A family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    Four,
+    /// IPv6.
+    Six,
 }
 
 /// One direction of one path, as it runs.
@@ -117,6 +138,8 @@ pub struct Emulation {
     scenario: Scenario,
     note: leftover::Note,
     mounts: Mounts,
+    /// To the host, where the server is outside.
+    _uplink: Option<Uplink>,
 }
 
 impl Emulation {
@@ -126,11 +149,27 @@ impl Emulation {
     /// # Errors
     /// Without the rights, or if the system lacks what is needed. Nothing is left then.
     pub fn start(scenario: &Scenario) -> Result<Self, Error> {
+        Self::begin(scenario, None)
+    }
+
+    /// The same with the host as the server: the namespace in which this is called has the server's address and a way to the
+    /// clients' prefixes, of one family, while this is there. Nothing is translated; the host sees each client's own address.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and if the host has routes to these addresses already.
+    pub fn start_with_host(scenario: &Scenario, family: Family) -> Result<Self, Error> {
+        Self::begin(scenario, Some(family))
+    }
+
+    fn begin(scenario: &Scenario, host: Option<Family>) -> Result<Self, Error> {
         let ended = leftover::clear();
         if ended > 0 {
             tracing::warn!(processes = ended, "ended what a killed run had left");
         }
         check_packet_sockets()?;
+        if let Some(family) = host {
+            uplink::check(scenario, family)?;
+        }
         let mounts = Mounts::enter()?;
         let count = scenario.paths.len();
         let config = RattanConfig {
@@ -149,15 +188,17 @@ impl Emulation {
         let (clients, server) = (open(namespace::clients_name(&id))?, open(namespace::server_name(&id))?);
         let note = leftover::Note::write(&id);
         let note = note.map_err(|error| Error::System("place for a note", error))?;
-        set_up(&clients, &addresses::clients(scenario, &id))?;
-        set_up(&server, &addresses::server(scenario, &id))?;
+        let _uplink = host.map(|family| Uplink::lay(scenario, family, &id)).transpose()?;
+        set_up(&clients, &[], &addresses::clients(scenario, &id))?;
+        let more = if host.is_some() { FORWARDING } else { &[] };
+        set_up(&server, more, &addresses::server(scenario, &id, host.is_some()))?;
         let ways = link(&mut radix, scenario)?;
         radix.spawn_rattan().map_err(Error::Emulator)?;
         radix.start_rattan().map_err(Error::Emulator)?;
         let scenario = scenario.clone();
         let started = CALIBRATED_START_INSTANT.get().map_or_else(Instant::now, |started| started.into_std());
         let radix = Mutex::new(Some(radix));
-        Ok(Self { radix, clients, server, ways, started, id, scenario, note, mounts })
+        Ok(Self { radix, clients, server, ways, started, id, scenario, note, mounts, _uplink })
     }
 
     /// What runs.
@@ -173,6 +214,18 @@ impl Emulation {
     /// Of the path of that number, in the scenario's order: down and up.
     pub fn ways(&self, path: usize) -> &[Way; 2] {
         &self.ways[path]
+    }
+
+    /// Has the path of that number be different from now on.
+    ///
+    /// # Errors
+    /// If the emulation has ended.
+    pub fn change(&self, path: usize, change: &Change) -> Result<(), Error> {
+        let [down, up] = self.ways(path);
+        down.alter(&change.down)?;
+        up.alter(&change.up)?;
+        tracing::info!(path = self.scenario.paths[path].name, at = ?change.at, "changed");
+        Ok(())
     }
 
     fn namespace(&self, side: Side) -> &Namespace {
@@ -230,6 +283,7 @@ impl Emulation {
                 }
             });
             leftover::end_within(&id);
+            uplink::remove(&id);
             leftover::remove(&note);
             namespace::remove(&mounts);
             std::process::exit(128 + signal.as_raw_value());
@@ -329,34 +383,41 @@ fn link(radix: &mut RattanRadix<AfPacketDriver>, scenario: &Scenario) -> Result<
     Ok(ways)
 }
 
-/// Gives a side its settings, addresses and routes.
-fn set_up(namespace: &Namespace, commands: &addresses::Commands) -> Result<(), Error> {
-    let settings =
-        || SYSCTLS.iter().try_for_each(|(name, value)| fs::write(format!("/proc/sys/net/{name}"), value));
+/// Gives a side its settings, `more` beside the usual, its addresses and routes.
+fn set_up(namespace: &Namespace, more: &[(&str, &str)], commands: &addresses::Commands) -> Result<(), Error> {
+    let settings = || {
+        let mut all = SYSCTLS.iter().chain(more);
+        all.try_for_each(|(name, value)| fs::write(format!("/proc/sys/net/{name}"), value))
+    };
     namespace.run(settings).map_err(|error| Error::System("settings of a namespace", error))?;
-    for (family, commands) in [("-4", &commands.four), ("-6", &commands.six)] {
-        match namespace.run(|| run_ip(family, commands)) {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                let message = String::from_utf8_lossy(&output.stderr);
-                return Err(Error::Addresses(message.trim().replace('\n', "; ")));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::Missing("ip", "iproute2"));
-            }
-            Err(error) => return Err(Error::System("process for `ip`", error)),
-        }
+    for family in [Family::Four, Family::Six] {
+        let run = || Ok(ip_batch(commands.of(family)));
+        namespace.run(run).map_err(|error| Error::System("thread in a namespace", error))??;
     }
     Ok(())
 }
 
-fn run_ip(family: &str, commands: &str) -> io::Result<Output> {
+/// Has `ip` take these commands of a family, in this thread's namespace.
+fn ip_batch((family, commands): (&str, &str)) -> Result<(), Error> {
+    match run_ip(&[family, "-batch", "-"], commands) {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let message = String::from_utf8_lossy(&output.stderr);
+            Err(Error::Addresses(message.trim().replace('\n', "; ")))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing("ip", "iproute2")),
+        Err(error) => Err(Error::System("process for `ip`", error)),
+    }
+}
+
+/// Runs `ip`, with this as its input.
+fn run_ip(arguments: &[&str], input: &str) -> io::Result<Output> {
     let mut ip = Command::new("ip")
-        .args([family, "-batch", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    ip.stdin.take().expect("it is piped").write_all(commands.as_bytes())?;
+    ip.stdin.take().expect("it is piped").write_all(input.as_bytes())?;
     ip.wait_with_output()
 }
