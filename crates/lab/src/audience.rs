@@ -86,19 +86,17 @@ pub(crate) fn run(asked: &Audience) -> anyhow::Result<ExitCode> {
             terminations: signal(SignalKind::terminate())?,
         }
     };
-    let emulation = Emulation::start_with_host(&scenario, family)?;
-    if asked.check {
+    if !asked.check && !runtime.block_on(wait(&watched, asked.wait.duration, &mut signals))? {
         return Ok(ExitCode::SUCCESS);
     }
-    runtime.block_on(async {
-        if wait(&watched, asked.wait.duration, &mut signals).await? {
-            for watched in &watched {
-                watched.reach(&emulation)?;
-            }
-            attend(&emulation, &watched, family, asked, &mut signals).await?;
+    let emulation = Emulation::start_with_host(&scenario, family)?;
+    if !asked.check {
+        for watched in &watched {
+            watched.reach(&emulation)?;
         }
-        Ok(ExitCode::SUCCESS)
-    })
+        runtime.block_on(attend(&emulation, &watched, family, asked, &mut signals))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What ends it early.

@@ -32,7 +32,7 @@ use rattan_core::env::{StdNetEnvConfig, StdNetEnvMode};
 use rattan_core::metal::io::af_packet::AfPacketDriver;
 use rattan_core::radix::RattanRadix;
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::thread::gettid;
+use rustix::thread::{CapabilitySet, capabilities, gettid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::scenario::{Alteration, Change, Direction, Scenario};
@@ -166,6 +166,7 @@ impl Emulation {
         if ended > 0 {
             tracing::warn!(processes = ended, "ended what a killed run had left");
         }
+        check_net_admin()?;
         check_packet_sockets()?;
         if let Some(family) = host {
             uplink::check(scenario, family)?;
@@ -317,6 +318,14 @@ impl Way {
             (Some(bits_per_s), Some(bottleneck)) => bottleneck.set_rate(bits_per_s).map_err(Error::Emulator),
             _ => Ok(()),
         }
+    }
+}
+
+fn check_net_admin() -> Result<(), Error> {
+    match capabilities(None) {
+        Ok(held) if !held.effective.contains(CapabilitySet::NET_ADMIN) => Err(Error::Rights("CAP_NET_ADMIN")),
+        // A system that does not tell says so when it comes to that.
+        _ => Ok(()),
     }
 }
 
