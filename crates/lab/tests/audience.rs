@@ -4,7 +4,7 @@
 //! routes are left alone.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -139,17 +139,19 @@ fn viewers_of_every_prefix_play_and_the_edge_knows_them() {
     assert_eq!(rows.len(), 2, "{table}");
     host.assert_clean();
     let records = fs::read_to_string(host.directory.join("records")).unwrap();
-    let mut clients: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut clients, mut players) = (BTreeMap::<String, usize>::new(), BTreeSet::new());
     for record in records.lines() {
         let record: serde_json::Value = serde_json::from_str(record).unwrap();
         let client: std::net::SocketAddr = record["client"].as_str().unwrap().parse().unwrap();
         *clients.entry(client.ip().to_string()).or_default() += 1;
+        players.insert(record["cmcd"]["sid"].as_str().unwrap().to_owned());
         // One copy for all, whoever asks: as the URL names it.
         assert!(["127.0.0.1:8080", "localhost:8080"].contains(&record["host"].as_str().unwrap()));
     }
     // A connection is tried from the first path before viewers begin; it asks for nothing.
     let expected = ["198.18.1.1", "198.18.1.2", "198.18.1.3", "198.19.7.1", "198.19.7.2"];
     assert_eq!(clients.keys().collect::<Vec<_>>(), expected);
+    assert_eq!(players.len(), 5, "each says who it is");
     assert!(clients.values().all(|&requests| requests > 2), "{clients:?}");
 }
 

@@ -14,14 +14,14 @@ mod bottleneck;
 mod leftover;
 mod line;
 mod namespace;
+mod setup;
 mod uplink;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,23 +40,9 @@ use bottleneck::Bottleneck;
 use line::LineCell;
 pub use line::{Counts, Line};
 use namespace::{Mounts, Namespace};
+use setup::set_up;
 use uplink::Uplink;
 
-/// What both sides' network stacks are set to: buffers that fill any path of the library, nothing remembered from one
-/// connection for the next, and no slow start after a pause, which would be another experiment.
-const SYSCTLS: &[(&str, &str)] = &[
-    ("ipv4/tcp_rmem", "4096 131072 67108864"),
-    ("ipv4/tcp_wmem", "4096 65536 67108864"),
-    ("ipv4/tcp_no_metrics_save", "1"),
-    ("ipv4/tcp_slow_start_after_idle", "0"),
-    ("ipv4/ip_local_port_range", "10000 65535"),
-    ("ipv4/conf/all/rp_filter", "0"),
-    ("ipv4/conf/default/rp_filter", "0"),
-    // An IPv6 prefix that is local as a whole still needs this to be bound to.
-    ("ipv6/ip_nonlocal_bind", "1"),
-];
-/// And the server's side, where it hands packets on to the host.
-const FORWARDING: &[(&str, &str)] = &[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 /// The real-time priority of the emulation's threads, among the lowest: the kernel's own have 50.
 const PRIORITY: &str = "10";
 /// The emulation may let packets leave so much later than they should, at the 99.9th percentile.
@@ -90,7 +76,7 @@ impl fmt::Display for Error {
             Self::Addresses(message) => write!(f, "addresses cannot be set up: {message}"),
             Self::Taken(addresses, route) => write!(
                 f,
-                "{addresses} is routed on this machine already ({route}): give the scenario other addresses (server4, prefix4)"
+                "{addresses} is routed on this machine already ({route}): give the scenario others (server4 and prefix4, or server6 and prefix6)"
             ),
             Self::Emulator(error) => write!(f, "the emulation cannot be set up: {error}"),
         }
@@ -190,9 +176,8 @@ impl Emulation {
         let note = leftover::Note::write(&id);
         let note = note.map_err(|error| Error::System("place for a note", error))?;
         let _uplink = host.map(|family| Uplink::lay(scenario, family, &id)).transpose()?;
-        set_up(&clients, &[], &addresses::clients(scenario, &id))?;
-        let more = if host.is_some() { FORWARDING } else { &[] };
-        set_up(&server, more, &addresses::server(scenario, &id, host.is_some()))?;
+        set_up(&clients, false, &addresses::clients(scenario, &id))?;
+        set_up(&server, host.is_some(), &addresses::server(scenario, &id, host.is_some()))?;
         let ways = link(&mut radix, scenario)?;
         radix.spawn_rattan().map_err(Error::Emulator)?;
         radix.start_rattan().map_err(Error::Emulator)?;
@@ -390,43 +375,4 @@ fn link(radix: &mut RattanRadix<AfPacketDriver>, scenario: &Scenario) -> Result<
     }
     radix.link_cells(links).map_err(Error::Emulator)?;
     Ok(ways)
-}
-
-/// Gives a side its settings, `more` beside the usual, its addresses and routes.
-fn set_up(namespace: &Namespace, more: &[(&str, &str)], commands: &addresses::Commands) -> Result<(), Error> {
-    let settings = || {
-        let mut all = SYSCTLS.iter().chain(more);
-        all.try_for_each(|(name, value)| fs::write(format!("/proc/sys/net/{name}"), value))
-    };
-    namespace.run(settings).map_err(|error| Error::System("settings of a namespace", error))?;
-    for family in [Family::Four, Family::Six] {
-        let run = || Ok(ip_batch(commands.of(family)));
-        namespace.run(run).map_err(|error| Error::System("thread in a namespace", error))??;
-    }
-    Ok(())
-}
-
-/// Has `ip` take these commands of a family, in this thread's namespace.
-fn ip_batch((family, commands): (&str, &str)) -> Result<(), Error> {
-    match run_ip(&[family, "-batch", "-"], commands) {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => {
-            let message = String::from_utf8_lossy(&output.stderr);
-            Err(Error::Addresses(message.trim().replace('\n', "; ")))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing("ip", "iproute2")),
-        Err(error) => Err(Error::System("process for `ip`", error)),
-    }
-}
-
-/// Runs `ip`, with this as its input.
-fn run_ip(arguments: &[&str], input: &str) -> io::Result<Output> {
-    let mut ip = Command::new("ip")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    ip.stdin.take().expect("it is piped").write_all(input.as_bytes())?;
-    ip.wait_with_output()
 }

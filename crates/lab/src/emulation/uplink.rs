@@ -11,7 +11,8 @@ use crate::scenario::Scenario;
 
 use super::addresses::{GATEWAY, UPLINK_ENDS, host, host_device};
 use super::namespace::server_name;
-use super::{Error, Family, ip_batch, run_ip};
+use super::setup::{ip_batch, run_ip};
+use super::{Error, Family};
 
 /// Such a way, until it is dropped.
 #[derive(Debug)]
