@@ -48,7 +48,7 @@ it("shows who suffers first", async () => {
   assert.deepEqual(cells.slice(1, 5), ["50 %", "1 of 2", "0.1 s", "300 kbit/s"]);
   await picture(page, "networks");
 
-  await page.getByTestId("tab-requests").click();
+  await page.getByRole("button", { name: "Requests" }).click();
   await page.getByTestId("records").locator("tr").filter({ hasText: "master.m3u8" }).first().waitFor();
   assert.equal(await rows.first().isVisible(), false);
   assert.doesNotMatch(page.url(), /show=/);

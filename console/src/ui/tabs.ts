@@ -16,7 +16,7 @@ export class Tabs<Name extends string> {
   /** What the head of the panel `name` begins with. */
   head(name: Name): HTMLElement {
     const buttons = this.#names.map(([other, label]) => {
-      const button = el("button", { type: "button", "data-testid": `tab-${other}` }, label);
+      const button = el("button", { type: "button" }, label);
       setAttribute(button, "aria-pressed", String(other === name));
       button.onclick = () => {
         this.show(other);
