@@ -53,7 +53,7 @@ it("puts first whose buffers run dry, then whose are low, then who asks more", (
 
 it("sums up what players say and what the edge measured", () => {
   const last = new LastResponses();
-  const tcp = { congestion_control: "cubic", rtt_us: 40_000, snd_cwnd: 10, retransmits: 0, lost: 0 };
+  const tcp = { congestion_control: "cubic", rtt_us: 40_000, snd_cwnd: 10, delivery_rate_bytes_per_s: 9000, retransmits: 0, lost: 0 };
   last.push(record("192.0.2.1:1", { sid: "a", bl_ms: 4000, mtp_kbps: 3000 }, { tcp, bytes: 5000 }), 0);
   last.push(record("192.0.2.1:2", { sid: "a", bs: true, bl_ms: 0, mtp_kbps: 500 }, { ttfb_us: 9000, duration_us: 13_000 }), 0);
   last.push(record("192.0.2.2:1", { st: "l" }, { bytes: 0 }), 0);
@@ -64,13 +64,14 @@ it("sums up what players say and what the edge measured", () => {
     {
       name: "192.0.2.0/24",
       requests: 5,
-      players: 2,
-      players_starved: 1,
+      sessions: 2,
+      sessions_starved: 1,
       starvation: 1 / 3,
       buffer_ms: 0,
       throughput_kbps: 500,
       // 7,000 bytes in 1 + 4 + 1 ms.
       goodput_bytes_per_s: 7000 / 0.006,
+      delivery_bytes_per_s: 9000,
       ttfb_us_p50: 1000,
       ttfb_us_p95: 9000,
       rtt_us_p50: 40_000,
@@ -83,7 +84,7 @@ it("has nothing to say of what nobody has said or measured", () => {
   expect(last.networks(0)).toEqual({ networks: [], since_ms: 0 });
   last.push(record("192.0.2.3:1", undefined, { bytes: 0 }), 0);
   expect(last.networks(0).networks[0]).toMatchObject({
-    players: 0,
+    sessions: 0,
     starvation: null,
     buffer_ms: null,
     throughput_kbps: null,

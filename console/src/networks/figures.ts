@@ -18,9 +18,10 @@ interface Response {
   send_us: number;
   ttfb_us: number | null;
   rtt_us: number | null;
+  delivery_bytes_per_s: number | null;
   cmcd: ResponseRecord["cmcd"];
-  /** Who watches: the session, or the address of a player that names none. */
-  player: string;
+  /** The session, or the address of a player that names none. */
+  session: string;
 }
 
 /** The figures of one network. What nobody has said or measured is null. */
@@ -28,9 +29,9 @@ export interface Network {
   /** A prefix: /24 for IPv4, /56 for IPv6. */
   name: string;
   requests: number;
-  /** Players that say something of themselves (CMCD), and those of them whose buffer has run dry. */
-  players: number;
-  players_starved: number;
+  /** Sessions whose players say something of themselves (CMCD), and those of them whose buffer has run dry. */
+  sessions: number;
+  sessions_starved: number;
   /** Share of what players have said in which a buffer had run dry, 0 to 1. */
   starvation: number | null;
   /** Buffer and throughput as players tell, medians. */
@@ -38,6 +39,8 @@ export interface Network {
   throughput_kbps: number | null;
   /** Of all content together: its bytes over the time to send it. */
   goodput_bytes_per_s: number | null;
+  /** As the kernel samples it, median: what there is to send limits it as well. */
+  delivery_bytes_per_s: number | null;
   ttfb_us_p50: number | null;
   ttfb_us_p95: number | null;
   rtt_us_p50: number | null;
@@ -58,8 +61,9 @@ export class LastResponses {
       send_us: duration_us - (ttfb_us ?? duration_us),
       ttfb_us: ttfb_us ?? null,
       rtt_us: tcp?.rtt_us ?? null,
+      delivery_bytes_per_s: tcp?.delivery_rate_bytes_per_s ?? null,
       cmcd,
-      player: cmcd?.sid ?? client,
+      session: cmcd?.sid ?? client,
     });
     // Twice as many at most, so that not each one moves all.
     if (this.#responses.length >= 2 * RESPONSES_MAX) this.#responses.splice(0, this.#responses.length - RESPONSES_MAX);
@@ -83,19 +87,20 @@ export class LastResponses {
 function figures(name: string, responses: readonly Response[]): Network {
   const said = responses.filter(({ cmcd }) => cmcd !== undefined);
   const starved = said.filter(({ cmcd }) => cmcd?.bs === true);
-  const count = (those: readonly Response[]) => new Set(those.map(({ player }) => player)).size;
+  const count = (those: readonly Response[]) => new Set(those.map(({ session }) => session)).size;
   const sent = responses.filter(({ bytes, send_us }) => bytes > 0 && send_us > 0);
   const sum = (of: (response: Response) => number) => sent.reduce((total, response) => total + of(response), 0);
   const ttfb_us = sorted(responses, ({ ttfb_us }) => ttfb_us);
   return {
     name,
     requests: responses.length,
-    players: count(said),
-    players_starved: count(starved),
+    sessions: count(said),
+    sessions_starved: count(starved),
     starvation: said.length > 0 ? starved.length / said.length : null,
     buffer_ms: percentile(sorted(said, ({ cmcd }) => cmcd?.bl_ms), 0.5),
     throughput_kbps: percentile(sorted(said, ({ cmcd }) => cmcd?.mtp_kbps), 0.5),
     goodput_bytes_per_s: sent.length > 0 ? sum(({ bytes }) => bytes) / (sum(({ send_us }) => send_us) / 1e6) : null,
+    delivery_bytes_per_s: percentile(sorted(responses, ({ delivery_bytes_per_s }) => delivery_bytes_per_s), 0.5),
     ttfb_us_p50: percentile(ttfb_us, 0.5),
     ttfb_us_p95: percentile(ttfb_us, 0.95),
     rtt_us_p50: percentile(sorted(responses, ({ rtt_us }) => rtt_us), 0.5),

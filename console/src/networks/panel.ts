@@ -14,10 +14,11 @@ const ROWS_MAX = 100;
 const COLUMNS = [
   ["network", "network", "clients' addresses: /24 for IPv4, /56 for IPv6"],
   ["starved", "starved", "share of what players said (CMCD) in which their buffer had run dry"],
-  ["players", "players", "that had run dry, of all that say something of themselves"],
+  ["sessions", "sessions", "in which it had run dry, of all whose players say something of themselves"],
   ["buffer", "buffer", "that players say they have, median"],
   ["throughput", "throughput", "that players say they measure, median"],
-  ["goodput", "goodput", "content over the time to send it"],
+  ["goodput", "goodput", "content over the time until the kernel had taken it"],
+  ["goodput", "delivery", "rate of delivery as the kernel samples it, median"],
   ["ttfb", "TTFB p50", "time to the first byte, median"],
   ["ttfb", "p95", "time to the first byte, 95th percentile"],
   ["asked", "requests", "answered"],
@@ -72,16 +73,18 @@ export class NetworksPanel implements RecordListener {
 }
 
 function row(network: Network): HTMLTableRowElement {
-  const { starvation, players, players_starved, buffer_ms, throughput_kbps, goodput_bytes_per_s } = network;
+  const { starvation, sessions, sessions_starved, buffer_ms, throughput_kbps, goodput_bytes_per_s } = network;
   const orNone = <T>(value: T | null, show: (value: T) => string) => (value === null ? format.NONE : show(value));
+  const rate = (bytes_per_s: number) => format.bitsPerS(bytes_per_s * 8);
   const share = orNone(starvation, (share) => `${(share * 100).toFixed(share > 0 && share < 0.095 ? 1 : 0)} %`);
   const cells = [
     network.name,
     share,
-    players > 0 ? `${players_starved} of ${players}` : format.NONE,
+    sessions > 0 ? `${sessions_starved} of ${sessions}` : format.NONE,
     format.seconds(buffer_ms === null ? null : buffer_ms / 1000, 1),
     orNone(throughput_kbps, (kbps) => format.bitsPerS(kbps * 1000)),
-    orNone(goodput_bytes_per_s, (bytes_per_s) => format.bitsPerS(bytes_per_s * 8)),
+    orNone(goodput_bytes_per_s, rate),
+    orNone(network.delivery_bytes_per_s, rate),
     format.micros(network.ttfb_us_p50 ?? undefined),
     format.micros(network.ttfb_us_p95 ?? undefined),
     String(network.requests),

@@ -61,7 +61,7 @@ pub(crate) struct Audience {
     /// How long to watch [default: until Ctrl-C]
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// How long to wait for the server to be there
+    /// How long to wait for the server to have what is watched
     #[arg(long, value_name = "TIME", default_value = "0s")]
     wait: Span,
     /// Only see whether this machine can: set all up and take it away
@@ -114,13 +114,13 @@ impl Signals {
     }
 }
 
-/// Waits until the server of all URLs is there; false if it is to end instead.
+/// Waits until the server has all that is watched; false if it is to end instead.
 async fn wait(watched: &[Watched], most: Duration, signals: &mut Signals) -> anyhow::Result<bool> {
     let until = Instant::now() + most;
     for watched in watched {
-        while !watched.is_there() {
+        while let Err(said) = watched.is_there() {
             if Instant::now() >= until {
-                bail!("{watched}: nobody answers");
+                bail!("{watched}: {said}");
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}

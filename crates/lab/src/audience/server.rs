@@ -1,7 +1,7 @@
 //! What is watched: URLs of a server on this machine, which clients of the emulation reach at the scenario's server address.
 
 use std::fmt;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
@@ -13,8 +13,10 @@ use thalweg_lab::viewer::shared::Stream;
 
 /// The port of a URL that names none.
 const HTTP_PORT: u16 = 80;
-/// A connection is there within so long: three round trips and more of the slowest named path.
+/// A connection is there, and an answer on this machine, within so long: three round trips and more of the slowest named path.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// What is read of a response to know its status.
+const STATUS_BYTES_MAX: u64 = 256;
 
 /// One URL.
 #[derive(Debug, Clone)]
@@ -48,9 +50,21 @@ impl Watched {
         Ok(Self { url: url.to_owned(), authority, address, target })
     }
 
-    /// Whether the server answers on this machine.
-    pub(super) fn is_there(&self) -> bool {
-        TcpStream::connect_timeout(&self.address, CONNECT_MAX).is_ok()
+    /// Whether the server has what is watched, asked on this machine; if not, what it says.
+    pub(super) fn is_there(&self) -> Result<(), String> {
+        let status = self.status().map_err(|error| format!("no answer ({error})"))?;
+        if status.contains(" 200 ") { Ok(()) } else { Err(format!("the answer is {status:?}")) }
+    }
+
+    /// The status line of the response to a request for it.
+    fn status(&self) -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_MAX)?;
+        stream.set_read_timeout(Some(CONNECT_MAX))?;
+        let (target, authority) = (&self.target, self.authority.as_str());
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n")?;
+        let mut line = String::new();
+        BufReader::new(stream.take(STATUS_BYTES_MAX)).read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
     }
 
     /// It as the clients of the emulation know it. The request names the host as the URL does, so a cache has one copy for all.
