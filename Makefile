@@ -20,10 +20,10 @@ CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -t
 
 .PHONY: help
 help: ## this list
-	@printf 'make demo           %s\n' 'build, then run origin, live source, edge and console; Ctrl-C stops'
+	@printf 'make demo           %s\n' 'build, then run origin, live source, edge, console and (as root) an audience; Ctrl-C stops'
 	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
-	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks'
+	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load'
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
@@ -31,10 +31,13 @@ help: ## this list
 	@printf 'make sample         %s\n' 'make assets/sample anew with ffmpeg'
 	@printf 'make clean          %s\n' 'remove what the above have built'
 
+# The audience's network namespaces need root; `make demo AUDIENCE=` is without it.
+AUDIENCE := $(if $(filter 0,$(shell id -u)),lab)
+
 .PHONY: demo
-demo: build
+demo: build $(AUDIENCE)
 	$(call step,run: Ctrl-C stops)
-	@tools/foreground $(TARGET)/release/thalweg up --config demo.toml
+	@tools/foreground tools/demo $(TARGET)/release/thalweg $(if $(AUDIENCE),$(TARGET)/release/thalweg-lab)
 
 .PHONY: build
 build: setup-demo console

@@ -68,6 +68,8 @@ export interface ResponseRecord {
   /** Why the response was not sent whole. */
   cut?: string;
   tcp?: TcpState;
+  /** Absent if the player says nothing of this. */
+  cmcd?: Cmcd;
   /** Under a policy: the number of the request, and how often it began again. */
   xid?: number;
   restarts?: number;
@@ -75,6 +77,17 @@ export interface ResponseRecord {
   lines?: { tag: string; text: string }[];
   /** Lines that found no room. */
   lines_lost?: number;
+}
+
+/** What the player said of itself with the request (CTA-5004). */
+export interface Cmcd {
+  sid?: string;
+  /** Live, or on demand. */
+  st?: "l" | "v";
+  br_kbps?: number;
+  bl_ms?: number;
+  mtp_kbps?: number;
+  bs?: boolean;
 }
 
 /** The kernel's view of the connection when the response ended. */
@@ -135,23 +148,26 @@ export interface RecordListener {
 }
 
 /** Follows the records until the page goes. A line that is not a record is left out. */
-export function followRecords(listener: RecordListener): void {
+export function followRecords(listeners: readonly RecordListener[]): void {
   const source = new EventSource("api/records");
-  source.onopen = () => listener.connected(true);
-  source.onerror = () => listener.connected(false);
+  const tell = (what: (listener: RecordListener) => void) => listeners.forEach(what);
+  source.onopen = () => tell((listener) => listener.connected(true));
+  source.onerror = () => tell((listener) => listener.connected(false));
   source.onmessage = (event: MessageEvent<string>) => {
     const record = parseRecord(event.data);
-    if (record) listener.record(record);
+    if (record) tell((listener) => listener.record(record));
   };
   source.addEventListener("lost", (event: MessageEvent<string>) => {
-    listener.lost((JSON.parse(event.data) as { count: number }).count);
+    const { count } = JSON.parse(event.data) as { count: number };
+    tell((listener) => listener.lost(count));
   });
 }
 
 function parseRecord(line: string): ResponseRecord | undefined {
   try {
     const value = JSON.parse(line) as Partial<ResponseRecord> | null;
-    return typeof value?.path === "string" && typeof value.time === "string" ? (value as ResponseRecord) : undefined;
+    const is_record = [value?.path, value?.time, value?.client].every((field) => typeof field === "string");
+    return is_record ? (value as ResponseRecord) : undefined;
   } catch {
     return undefined;
   }

@@ -9,14 +9,14 @@ const CATALOGUE = {
 };
 
 it("reads what it writes in the page's address", () => {
-  for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=vod:a:b%26c", ""]) {
+  for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=live:demo&show=networks", "?play=vod:a:b%26c", ""]) {
     expect(writeAddress(readAddress(address))).toBe(address);
   }
 });
 
 it("leaves out of an address what it does not understand", () => {
-  expect(readAddress("?play=demo&only=mss")).toEqual({ choice: null, only: null });
-  expect(readAddress("?play=vod:")).toEqual({ choice: null, only: null });
+  expect(readAddress("?play=demo&only=mss&show=all")).toEqual({ choice: null, only: null, show: "requests" });
+  expect(readAddress("?play=vod:")).toEqual({ choice: null, only: null, show: "requests" });
 });
 
 it("plays what is wanted, waits for it if it is not there, and without a wish takes the first, live before vod", () => {

@@ -17,7 +17,12 @@ export interface Address {
   choice: Choice | null;
   /** The one player that starts; null: both. */
   only: Format | null;
+  /** Which panel is below the players. */
+  show: Below;
 }
+
+/** What is below the players: requests as they happen, or who suffers. */
+export type Below = "requests" | "networks";
 
 /** A choice that the catalogue has. */
 export interface Presentation extends Choice {
@@ -28,21 +33,23 @@ export interface Presentation extends Choice {
   durationS: number | null;
 }
 
-/** Reads `?play=live:demo&only=dash`; what is not understood is left out. */
+/** Reads `?play=live:demo&only=dash&show=networks`; what is not understood is left out. */
 export function readAddress(search: string): Address {
   const parameters = new URLSearchParams(search);
   const only = parameters.get("only");
   return {
     choice: parseChoice(parameters.get("play") ?? ""),
     only: only === "hls" || only === "dash" ? only : null,
+    show: parameters.get("show") === "networks" ? "networks" : "requests",
   };
 }
 
 /** The query that `readAddress` reads back. */
-export function writeAddress({ choice, only }: Address): string {
+export function writeAddress({ choice, only, show }: Address): string {
   const parameters = new URLSearchParams();
   if (choice) parameters.set("play", choiceKey(choice));
   if (only) parameters.set("only", only);
+  if (show !== "requests") parameters.set("show", show);
   // A colon needs no escape in a query, RFC 3986 section 3.4, and reads better without.
   return parameters.size > 0 ? `?${parameters.toString().replaceAll("%3A", ":")}` : "";
 }

@@ -1,13 +1,20 @@
-// The page: what can be played, two players of it, and the requests they cause.
+// The page: what can be played, two players of it, and below them the requests of all clients, or their networks.
 
 import "./style.css";
 
-import { type Catalogue, type Config, edgeUrl, fetchCatalogue, fetchClockOffsetMs, fetchConfig } from "./api";
-import { type Address, choiceKey, type Format, parseChoice, type Presentation, presentations, readAddress, resolve, writeAddress } from "./choice";
+import { type Catalogue, type Config, edgeUrl, fetchCatalogue, fetchClockOffsetMs, fetchConfig, followRecords } from "./api";
+import { type Address, type Below, choiceKey, type Format, parseChoice, type Presentation, presentations, readAddress, resolve, writeAddress } from "./choice";
 import { Header } from "./header";
+import { NetworksPanel } from "./networks/panel";
 import { HISTORY_STEP_MS, PlayerPanel } from "./player/panel";
 import { RequestsPanel } from "./requests/panel";
 import { el } from "./ui/element";
+import { Tabs } from "./ui/tabs";
+
+const BELOW: readonly (readonly [Below, string])[] = [
+  ["requests", "Requests"],
+  ["networks", "Networks"],
+];
 
 /** How often the figures are shown anew. */
 const SHOW_EVERY_MS = 250;
@@ -25,7 +32,9 @@ class Page {
     hls: this.#player("hls"),
     dash: this.#player("dash"),
   };
-  readonly #requests = new RequestsPanel();
+  readonly #below = new Tabs(BELOW, (name) => this.#showBelow(name));
+  readonly #requests = new RequestsPanel(this.#below.head("requests"));
+  readonly #networks = new NetworksPanel(this.#below.head("networks"));
   #edge = "";
   #clock_offset_ms = 0;
   #clock_read_ms = Number.NEGATIVE_INFINITY;
@@ -38,9 +47,12 @@ class Page {
   }
 
   start(): void {
-    const main = el("main", {}, this.#players.hls.element, this.#players.dash.element, this.#requests.element);
+    const main = el("main", {}, this.#players.hls.element, this.#players.dash.element, this.#requests.element, this.#networks.element);
+    this.#below.add("requests", this.#requests.element);
+    this.#below.add("networks", this.#networks.element);
+    this.#below.show(this.#address.show);
     document.body.append(this.#header.element, main);
-    this.#requests.follow();
+    followRecords([this.#requests, this.#networks]);
     setInterval(() => this.#eachPlayer((player) => player.show()), SHOW_EVERY_MS);
     setInterval(() => this.#eachPlayer((player) => player.remember()), HISTORY_STEP_MS);
     void this.#keepUpToDate();
@@ -102,6 +114,12 @@ class Page {
   #switched(): void {
     const { hls, dash } = this.#players;
     this.#address.only = hls.on === dash.on ? null : hls.on ? "hls" : "dash";
+    this.#writeAddress();
+  }
+
+  #showBelow(name: Below): void {
+    this.#address.show = name;
+    this.#networks.draw();
     this.#writeAddress();
   }
 

@@ -3,7 +3,7 @@
 // Records may come far faster than a screen can show; they are kept as they come and drawn at most once a
 // `DRAW_EVERY_MS`.
 
-import { followRecords, type ResponseRecord } from "../api";
+import type { RecordListener, ResponseRecord } from "../api";
 import * as format from "../format";
 import { el, setAttribute, setText } from "../ui/element";
 import { LastRecords, RECORDS_MAX, totals } from "./totals";
@@ -23,7 +23,7 @@ const COLUMNS = [
   ["rtt", "RTT"],
 ] as const;
 
-export class RequestsPanel {
+export class RequestsPanel implements RecordListener {
   readonly element: HTMLElement;
 
   readonly #records = new LastRecords();
@@ -45,39 +45,35 @@ export class RequestsPanel {
   #connected = false;
   #drawing = false;
 
-  constructor() {
-    const head = COLUMNS.map(([name, label]) => el("th", { scope: "col", class: name }, label));
+  /** `head` begins the panel's own. */
+  constructor(head: HTMLElement) {
+    const names = COLUMNS.map(([name, label]) => el("th", { scope: "col", class: name }, label));
     this.#pause.onclick = () => this.#togglePause();
     this.#filter.oninput = () => this.#draw();
     this.element = el(
       "section",
-      { class: "requests", "aria-label": "requests" },
-      el("header", {}, el("h2", {}, "Requests"), this.#link, this.#totals, this.#filter, this.#pause),
+      { class: "records", "aria-label": "requests" },
+      el("header", {}, head, this.#link, this.#totals, this.#filter, this.#pause),
       el(
         "div",
         { class: "scroll", tabindex: "0" },
-        el("table", {}, el("thead", {}, el("tr", {}, ...head)), this.#rows),
+        el("table", {}, el("thead", {}, el("tr", {}, ...names)), this.#rows),
       ),
     );
     this.#draw();
   }
 
-  /** Follows the edge's records from now on. */
-  follow(): void {
-    followRecords({
-      record: (record) => this.#take(record),
-      lost: (count) => {
-        this.#lost += count;
-        this.#drawLink();
-      },
-      connected: (up) => {
-        this.#connected = up;
-        this.#drawLink();
-      },
-    });
+  lost(count: number): void {
+    this.#lost += count;
+    this.#drawLink();
   }
 
-  #take(record: ResponseRecord): void {
+  connected(up: boolean): void {
+    this.#connected = up;
+    this.#drawLink();
+  }
+
+  record(record: ResponseRecord): void {
     // A pause keeps what is on the screen; what comes meanwhile is counted and not shown later.
     if (this.#paused) this.#missed += 1;
     else this.#records.push(record);

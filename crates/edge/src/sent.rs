@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use thalweg_cache::Piece;
 use thalweg_http::{RequestHead, Version};
-use thalweg_record::{CacheResult, Cut, Lines, Protocol, ResponseRecord, TcpState};
+use thalweg_policy::modules::cmcd;
+use thalweg_record::{CacheResult, Cmcd, Cut, Lines, Protocol, ResponseRecord, StreamType, TcpState};
 use thalweg_tcp::congestion;
 use thalweg_tcp::info::TcpInfo;
 use tokio::net::TcpStream;
@@ -69,9 +70,22 @@ impl Sent {
             cut: self.cut,
             tcp: tcp_state(stream, steering),
             steered: steering.steered().cloned(),
+            cmcd: cmcd(request),
             lines: Lines::default(),
         }
     }
+}
+
+/// What the player says with the request, if it says anything of what a record has.
+fn cmcd(request: &RequestHead) -> Option<Cmcd> {
+    let said = cmcd::Cmcd::of_request(request.target.query().map(str::as_bytes), &request.fields);
+    let st = said.st.map(|st| match st {
+        cmcd::StreamType::Live => StreamType::Live,
+        cmcd::StreamType::OnDemand => StreamType::OnDemand,
+    });
+    let (br_kbps, bl_ms, mtp_kbps) = (said.br_kbps, said.bl_ms, said.mtp_kbps);
+    let cmcd = Cmcd { sid: said.sid, st, br_kbps, bl_ms, mtp_kbps, bs: said.bs };
+    (cmcd != Cmcd::default()).then_some(cmcd)
 }
 
 /// What the kernel says of the connection now.

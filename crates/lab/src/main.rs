@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done, 1 failed, 2 wrong use or a machine that cannot; that of the command for `paths run`.
 
+mod audience;
 mod compare;
 mod load_command;
 mod paths;
@@ -41,6 +42,8 @@ enum Command {
     Reproduce(reproduction::Reproduce),
     /// Load on a server by requests or viewers, and what they measure
     Load(Box<load_command::Load>),
+    /// Viewers behind emulated paths of a server on this machine, and who of them suffers
+    Audience(audience::Audience),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Cc(asked) => compare::compare(asked),
         Command::Reproduce(asked) => reproduction::reproduce(asked),
         Command::Load(load) => load_command::run(&load),
+        Command::Audience(asked) => audience::run(&asked),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");

@@ -118,7 +118,7 @@ pub(crate) fn read_all(files: &[PathBuf]) -> anyhow::Result<Scenario> {
 }
 
 /// The scenario in that file, or of the path of that name.
-fn read(file: &Path) -> anyhow::Result<Scenario> {
+pub(crate) fn read(file: &Path) -> anyhow::Result<Scenario> {
     if let Some(path) = file.to_str().and_then(named)
         && !file.exists()
     {

@@ -340,6 +340,6 @@ fn what_cannot_be_is_told_in_one_line() {
     fs::copy(PROGRAM, &program).unwrap();
     let mut nobody = Command::new(&program);
     nobody.args(["paths", "check", "fibre"]).uid(65534).gid(65534);
-    told(&mut nobody, "need root: CAP_NET_RAW is missing");
+    told(&mut nobody, "need root: CAP_NET_ADMIN is missing");
     fs::remove_dir_all(&directory).unwrap();
 }

@@ -60,6 +60,8 @@ pub struct ResponseRecord {
     pub tcp: Option<TcpState>,
     /// What a bundle has had to do with the connection; absent if nothing.
     pub steered: Option<Steered>,
+    /// What the player said of itself with the request; absent if nothing of this.
+    pub cmcd: Option<Cmcd>,
     /// The number of the request, as the policy has it; absent without one.
     pub xid: Option<u64>,
     /// How often the policy had the request begin again, under the same number.
@@ -83,6 +85,23 @@ pub struct Steered {
     pub arm: Option<String>,
     /// Why the kernel refused what the rule or the arm asks for; absent if it did not.
     pub refused: Option<String>,
+}
+
+/// What a player says of itself with a request (CMCD, CTA-5004): of its keys those that tell how playback goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cmcd {
+    /// `sid`: the session.
+    pub sid: Option<String>,
+    /// `st`: whether it is live.
+    pub st: Option<StreamType>,
+    /// `br`: the bitrate of what is asked for.
+    pub br_kbps: Option<u64>,
+    /// `bl`: the media that the player has before the playhead.
+    pub bl_ms: Option<u64>,
+    /// `mtp`: the throughput that it has measured.
+    pub mtp_kbps: Option<u64>,
+    /// `bs`: its buffer has run dry since the request before.
+    pub bs: bool,
 }
 
 /// The state of the connection when the response ended, as the kernel gave it.
@@ -196,6 +215,16 @@ words! {
         Acl = "VCL_acl",
         /// Why a fetch failed.
         FetchError = "FetchError",
+    }
+}
+
+words! {
+    /// What is watched, in CMCD's letters.
+    StreamType {
+        /// It is live.
+        Live = "l",
+        /// All segments are there.
+        OnDemand = "v",
     }
 }
 

@@ -37,6 +37,7 @@ fn sample() -> ResponseRecord {
             pacing_rate_bytes_per_s: Some(99_000_000),
         }),
         steered: None,
+        cmcd: None,
         xid: None,
         restarts: 0,
         lines: Lines::default(),
@@ -79,6 +80,19 @@ fn held_out() -> ResponseRecord {
     ResponseRecord { steered: Some(steered), ..sample() }
 }
 
+/// A record of a player whose buffer has run dry.
+fn starved() -> ResponseRecord {
+    let cmcd = Cmcd {
+        sid: Some("6e2fb550-c457".to_owned()),
+        st: Some(StreamType::Live),
+        br_kbps: Some(3200),
+        bl_ms: Some(0),
+        mtp_kbps: Some(1400),
+        bs: true,
+    };
+    ResponseRecord { tcp: None, cmcd: Some(cmcd), ..sample() }
+}
+
 /// A record with nothing in it that may be absent.
 fn bare() -> ResponseRecord {
     ResponseRecord {
@@ -117,6 +131,12 @@ fn json_line() {
         held_out(),
         expect![[
             r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is","refused":"bbr3 is not there"}}"#
+        ]],
+    );
+    check(
+        starved(),
+        expect![[
+            r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"duration_us":1900,"goodput_bytes_per_s":662258421,"cache":"hit","protocol":"HTTP/1.1","complete":true,"cmcd":{"sid":"6e2fb550-c457","st":"l","br_kbps":3200,"bl_ms":0,"mtp_kbps":1400,"bs":true}}"#
         ]],
     );
     check(
@@ -284,6 +304,16 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn players()(
+        (sid, bs) in any::<(Option<String>, bool)>(),
+        st in of(select(StreamType::ALL)),
+        (br_kbps, bl_ms, mtp_kbps) in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
+    ) -> Cmcd {
+        Cmcd { sid, st, br_kbps, bl_ms, mtp_kbps, bs }
+    }
+}
+
+prop_compose! {
     fn lines()(given in vec((select(LineTag::ALL), any::<String>()), 0..4), lost in any::<u32>()) -> Lines {
         let mut lines = Lines::default();
         for (tag, text) in given {
@@ -303,12 +333,12 @@ prop_compose! {
         protocol in select(Protocol::ALL),
         cut in of(select(Cut::ALL)),
         tcp in of(tcp_states()),
-        steered in of(bundles()),
+        (steered, cmcd) in (of(bundles()), of(players())),
         (xid, restarts, lines) in (any::<Option<u64>>(), any::<u32>(), lines()),
     ) -> ResponseRecord {
         ResponseRecord {
             time_unix_us: time_unix_ms * 1000, client: without_scope(client), method: Cow::Owned(method), host, path, status, bytes,
-            ttfb_us, duration_us, cache, detail: detail.map(Cow::Owned), backend, protocol, cut, tcp, steered, xid, restarts, lines,
+            ttfb_us, duration_us, cache, detail: detail.map(Cow::Owned), backend, protocol, cut, tcp, steered, cmcd, xid, restarts, lines,
         }
     }
 }

@@ -12,8 +12,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    CacheResult, Cut, Decider, Error, Line, LineTag, Lines, Protocol, ResponseRecord, SCHEMA_VERSION,
-    Steered, TcpState,
+    CacheResult, Cmcd, Cut, Decider, Error, Line, LineTag, Lines, Protocol, ResponseRecord, SCHEMA_VERSION,
+    Steered, StreamType, TcpState,
 };
 
 /// The last millisecond of the year 9999, in microseconds: RFC 3339 has no later time. A later one is written
@@ -80,6 +80,8 @@ struct WireRecord<'a> {
     tcp: Option<WireTcp<'a>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     steered: Option<WireSteered<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    cmcd: Option<WireCmcd<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     xid: Option<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -114,6 +116,22 @@ struct WireSteered<'a> {
     arm: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     refused: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireCmcd<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    sid: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    st: Option<StreamType>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    br_kbps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bl_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtp_kbps: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    bs: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -158,6 +176,7 @@ impl Serialize for ResponseRecord {
             cut: self.cut,
             tcp: self.tcp.as_ref().map(WireTcp::from),
             steered: self.steered.as_ref().map(WireSteered::from),
+            cmcd: self.cmcd.as_ref().map(WireCmcd::from),
             xid: self.xid,
             restarts: self.restarts,
             lines: self.lines.iter().map(WireLine::from).collect(),
@@ -193,6 +212,7 @@ impl<'de> Deserialize<'de> for ResponseRecord {
             cut: wire.cut,
             tcp: wire.tcp.map(TcpState::from),
             steered: wire.steered.map(Steered::from),
+            cmcd: wire.cmcd.map(Cmcd::from),
             xid: wire.xid,
             restarts: wire.restarts,
             lines: Lines::read(wire.lines.into_iter().map(Line::from).collect(), wire.lines_lost),
@@ -257,6 +277,19 @@ impl From<WireSteered<'_>> for Steered {
             arm: wire.arm.map(Cow::into_owned),
             refused: wire.refused.map(Cow::into_owned),
         }
+    }
+}
+
+impl<'a> From<&'a Cmcd> for WireCmcd<'a> {
+    fn from(cmcd: &'a Cmcd) -> Self {
+        let &Cmcd { ref sid, st, br_kbps, bl_ms, mtp_kbps, bs } = cmcd;
+        WireCmcd { sid: sid.as_deref().map(Cow::Borrowed), st, br_kbps, bl_ms, mtp_kbps, bs }
+    }
+}
+
+impl From<WireCmcd<'_>> for Cmcd {
+    fn from(WireCmcd { sid, st, br_kbps, bl_ms, mtp_kbps, bs }: WireCmcd<'_>) -> Self {
+        Cmcd { sid: sid.map(Cow::into_owned), st, br_kbps, bl_ms, mtp_kbps, bs }
     }
 }
 
@@ -329,4 +362,4 @@ macro_rules! word_serde {
     )*};
 }
 
-word_serde!(CacheResult, Cut, Decider, LineTag, Protocol);
+word_serde!(CacheResult, Cut, Decider, LineTag, Protocol, StreamType);

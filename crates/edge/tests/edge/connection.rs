@@ -8,7 +8,7 @@ use crate::support::{Backend, Client, Fetch, TestEdge, config, content};
 use expect_test::expect;
 use thalweg_cache::store::PASS_WINDOW_BYTES;
 use thalweg_edge::{Config, Timeouts};
-use thalweg_record::{CacheResult, Cut};
+use thalweg_record::{CacheResult, Cmcd, Cut, StreamType};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpSocket;
 
@@ -179,7 +179,24 @@ async fn records_say_how_each_response_went() {
     assert_eq!(tcp.congestion_control, "cubic");
     assert!(tcp.snd_cwnd > 0 && tcp.rtt_us > 0);
     edge.get("/a", "").await;
-    assert_eq!(records.recv().await.unwrap().cache, CacheResult::Hit);
+    let hit = records.recv().await.unwrap();
+    assert_eq!((hit.cache, &hit.cmcd), (CacheResult::Hit, &None));
+
+    // A player that tells of itself; what no record has is as nothing.
+    let said =
+        "CMCD-Request: bl=0,mtp=1400,su\r\nCMCD-Status: bs,rtp=6400\r\nCMCD-Session: sid=\"a\",st=l\r\n";
+    edge.get("/a", said).await;
+    let cmcd = Cmcd {
+        sid: Some("a".to_owned()),
+        st: Some(StreamType::Live),
+        br_kbps: None,
+        bl_ms: Some(0),
+        mtp_kbps: Some(1400),
+        bs: true,
+    };
+    assert_eq!(records.recv().await.unwrap().cmcd.as_ref(), Some(&cmcd));
+    edge.get("/a", "CMCD-Request: su\r\n").await;
+    assert_eq!(records.recv().await.unwrap().cmcd.as_ref(), None);
 
     // A client that leaves in the middle.
     let mut client = edge.client().await;

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::{Emulation, leftover, namespace};
+use super::{Emulation, leftover, namespace, uplink};
 use crate::signals::Signals;
 
 /// Who is told of the next signal.
@@ -59,6 +59,7 @@ impl Ending {
                 }
             });
             leftover::end_within(&id);
+            uplink::remove(&id);
             namespace::unmount_all();
             leftover::remove(&note);
             process::exit(128 + signal.as_raw());

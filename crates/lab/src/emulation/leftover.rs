@@ -107,6 +107,7 @@ pub(super) fn clear() -> usize {
         }
         if let Some(id) = lines.next().filter(|id| !id.is_empty()) {
             ended += end_within(id);
+            super::uplink::remove(id);
         }
         let _ = fs::remove_file(note.path());
     }

@@ -4,6 +4,8 @@
 //! Packets go through AF_PACKET sockets on the inner ends of veth pairs; nothing shapes on the sender's own device, where it
 //! would be felt as back-pressure. `rattan-core` brings the devices, the driver, the bottleneck and the queues.
 //!
+//! The server may also be the host itself, outside ([`uplink`]).
+//!
 //! **Invariant:** all of it is gone with this process ([`namespace`]), also if a signal ends it ([`ending`]), and what a killed one
 //! left is ended by the next ([`leftover`]).
 
@@ -14,14 +16,14 @@ mod lateness;
 mod leftover;
 mod line;
 mod namespace;
+mod setup;
+mod uplink;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -32,29 +34,18 @@ use rattan_core::env::{StdNetEnvConfig, StdNetEnvMode};
 use rattan_core::metal::io::af_packet::AfPacketDriver;
 use rattan_core::radix::RattanRadix;
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::thread::gettid;
+use rustix::thread::{CapabilitySet, capabilities, gettid};
 
-use crate::scenario::{Alteration, Direction, Scenario};
+use crate::scenario::{Alteration, Change, Direction, Scenario};
 use bottleneck::Bottleneck;
 pub use ending::Ending;
 pub use lateness::{LATENESS_MAX, Lateness};
 use line::LineCell;
 pub use line::{Counts, Line};
 use namespace::{Mounts, Namespace};
+use setup::set_up;
+use uplink::Uplink;
 
-/// What both sides' network stacks are set to: buffers that fill any path of the library, nothing remembered from one
-/// connection for the next, and no slow start after a pause, which would be another experiment.
-const SYSCTLS: &[(&str, &str)] = &[
-    ("ipv4/tcp_rmem", "4096 131072 67108864"),
-    ("ipv4/tcp_wmem", "4096 65536 67108864"),
-    ("ipv4/tcp_no_metrics_save", "1"),
-    ("ipv4/tcp_slow_start_after_idle", "0"),
-    ("ipv4/ip_local_port_range", "10000 65535"),
-    ("ipv4/conf/all/rp_filter", "0"),
-    ("ipv4/conf/default/rp_filter", "0"),
-    // An IPv6 prefix that is local as a whole still needs this to be bound to.
-    ("ipv6/ip_nonlocal_bind", "1"),
-];
 /// The real-time priority of the emulation's threads, among the lowest: the kernel's own have 50. `chrt` sets it, which is part of
 /// Debian's essential util-linux.
 const PRIORITY: &str = "10";
@@ -70,6 +61,8 @@ pub enum Error {
     System(&'static str, io::Error),
     /// `ip` did not take a command.
     Addresses(String),
+    /// The host has a route of its own to these addresses of the scenario.
+    Taken(String, String),
     /// Rattan has failed.
     Emulator(rattan_core::error::Error),
 }
@@ -83,6 +76,10 @@ impl fmt::Display for Error {
             Self::Missing(program, package) => write!(f, "`{program}` is missing: install {package}"),
             Self::System(what, error) => write!(f, "the system gives no {what}: {error}"),
             Self::Addresses(message) => write!(f, "addresses cannot be set up: {message}"),
+            Self::Taken(addresses, route) => write!(
+                f,
+                "{addresses} is routed on this machine already ({route}): give the scenario others (server4 and prefix4, or server6 and prefix6)"
+            ),
             Self::Emulator(error) => write!(f, "the emulation cannot be set up: {error}"),
         }
     }
@@ -97,6 +94,15 @@ pub enum Side {
     Clients,
     /// Where the server is.
     Server,
+}
+
+/// A family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    Four,
+    /// IPv6.
+    Six,
 }
 
 /// One direction of one path, as it runs.
@@ -121,6 +127,8 @@ pub struct Emulation {
     /// The mounts go before the note, with which the directories go that they are on.
     _mounts: Mounts,
     note: leftover::Note,
+    /// To the host, where the server is outside.
+    _uplink: Option<Uplink>,
 }
 
 impl Emulation {
@@ -130,11 +138,28 @@ impl Emulation {
     /// # Errors
     /// Without the rights, or if the system lacks what is needed. Nothing is left then.
     pub fn start(scenario: &Scenario) -> Result<Self, Error> {
+        Self::begin(scenario, None)
+    }
+
+    /// The same with the host as the server: the namespace in which this is called has the server's address and a way to the
+    /// clients' prefixes, of one family, while this is there. Nothing is translated; the host sees each client's own address.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and if the host has routes to these addresses already.
+    pub fn start_with_host(scenario: &Scenario, family: Family) -> Result<Self, Error> {
+        Self::begin(scenario, Some(family))
+    }
+
+    fn begin(scenario: &Scenario, host: Option<Family>) -> Result<Self, Error> {
         let ended = leftover::clear();
         if ended > 0 {
             tracing::warn!(processes = ended, "ended what a killed run had left");
         }
+        check_net_admin()?;
         check_packet_sockets()?;
+        if let Some(family) = host {
+            uplink::check(scenario, family)?;
+        }
         namespace::leave_mounts()?;
         let unnoted = |error| Error::System("place for a note", error);
         let note = leftover::Note::write().map_err(unnoted)?;
@@ -155,15 +180,27 @@ impl Emulation {
         let open = |name: String| Namespace::open(&name).map_err(|error| Error::System("namespace", error));
         let (clients, server) = (open(namespace::clients_name(&id))?, open(namespace::server_name(&id))?);
         note.name(&id).map_err(unnoted)?;
-        set_up(&clients, &addresses::clients(scenario, &id))?;
-        set_up(&server, &addresses::server(scenario, &id))?;
+        let uplink = host.map(|family| Uplink::lay(scenario, family, &id)).transpose()?;
+        set_up(&clients, false, &addresses::clients(scenario, &id))?;
+        set_up(&server, host.is_some(), &addresses::server(scenario, &id, host.is_some()))?;
         let ways = link(&mut radix, scenario)?;
         radix.spawn_rattan().map_err(Error::Emulator)?;
         radix.start_rattan().map_err(Error::Emulator)?;
         let scenario = scenario.clone();
         let started = CALIBRATED_START_INSTANT.get().map_or_else(Instant::now, |started| started.into_std());
         let radix = Mutex::new(Some(radix));
-        Ok(Self { radix, clients, server, ways, started, id, scenario, _mounts: mounts, note })
+        Ok(Self {
+            radix,
+            clients,
+            server,
+            ways,
+            started,
+            id,
+            scenario,
+            _uplink: uplink,
+            _mounts: mounts,
+            note,
+        })
     }
 
     /// What runs.
@@ -179,6 +216,18 @@ impl Emulation {
     /// Of the path of that number, in the scenario's order: down and up.
     pub fn ways(&self, path: usize) -> &[Way; 2] {
         &self.ways[path]
+    }
+
+    /// Has the path of that number be different from now on.
+    ///
+    /// # Errors
+    /// If the emulation has ended.
+    pub fn change(&self, path: usize, change: &Change) -> Result<(), Error> {
+        let [down, up] = self.ways(path);
+        down.alter(&change.down)?;
+        up.alter(&change.up)?;
+        tracing::info!(path = self.scenario.paths[path].name, at = ?change.at, "changed");
+        Ok(())
     }
 
     fn namespace(&self, side: Side) -> &Namespace {
@@ -255,6 +304,14 @@ impl Way {
     }
 }
 
+fn check_net_admin() -> Result<(), Error> {
+    match capabilities(None) {
+        Ok(held) if !held.effective.contains(CapabilitySet::NET_ADMIN) => Err(Error::Rights("CAP_NET_ADMIN")),
+        // A system that does not tell says so when it comes to that.
+        _ => Ok(()),
+    }
+}
+
 fn check_packet_sockets() -> Result<(), Error> {
     match socket(AddressFamily::PACKET, SocketType::RAW, None) {
         Ok(_) => Ok(()),
@@ -316,38 +373,4 @@ fn link(radix: &mut RattanRadix<AfPacketDriver>, scenario: &Scenario) -> Result<
     }
     radix.link_cells(links).map_err(Error::Emulator)?;
     Ok(ways)
-}
-
-/// Gives a side its settings, addresses and routes.
-fn set_up(namespace: &Namespace, commands: &addresses::Commands) -> Result<(), Error> {
-    let settings =
-        || SYSCTLS.iter().try_for_each(|(name, value)| fs::write(format!("/proc/sys/net/{name}"), value));
-    namespace.run(settings).map_err(|error| Error::System("settings of a namespace", error))?;
-    for (family, commands) in [("-4", &commands.four), ("-6", &commands.six)] {
-        match namespace.run(|| run_ip(family, commands)) {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                let message = String::from_utf8_lossy(&output.stderr);
-                return Err(Error::Addresses(message.trim().replace('\n', "; ")));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::Missing("ip", "iproute2"));
-            }
-            Err(error) => return Err(Error::System("process for `ip`", error)),
-        }
-    }
-    Ok(())
-}
-
-fn run_ip(family: &str, commands: &str) -> io::Result<Output> {
-    let mut ip = Command::new("ip")
-        .args([family, "-batch", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        // Ctrl-C is for this program, which hears it once all is set up.
-        .process_group(0)
-        .spawn()?;
-    ip.stdin.take().expect("it is piped").write_all(commands.as_bytes())?;
-    ip.wait_with_output()
 }

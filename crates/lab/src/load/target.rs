@@ -1,6 +1,6 @@
 //! What is asked for: a URL, resolved once, and the request that asks for it.
 
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use thalweg_http::{Authority, Target as HttpTarget, number};
 
@@ -53,11 +53,13 @@ impl Target {
         let authority = Authority::parse(host.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
         let port = authority.port().unwrap_or(if is_tls { HTTPS_PORT } else { HTTP_PORT });
         let name = authority.host().trim_matches(['[', ']']);
-        let address = (name, port)
+        let found: Vec<SocketAddr> = (name, port)
             .to_socket_addrs()
             .map_err(|error| format!("{url}: cannot look up {name}: {error}"))?
-            .next()
-            .ok_or_else(|| format!("{url}: {name} has no address"))?;
+            .collect();
+        // `localhost` is both, and servers listen at 0.0.0.0 more often than at [::].
+        let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
+        let address = *address.ok_or_else(|| format!("{url}: {name} has no address"))?;
         let server = protocols.server(address, name, is_tls).map_err(|error| format!("{url}: {error}"))?;
         let fields = field_lines(host, fields);
         Ok(Self { url: url.to_owned(), server, authority, content: Content::of(&target), target, fields })

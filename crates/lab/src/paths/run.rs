@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Lateness, Side};
-use thalweg_lab::scenario::{Change, Scenario};
+use thalweg_lab::scenario::Scenario;
 use thalweg_lab::signals::Signals;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -66,17 +66,14 @@ async fn attend(emulation: &Emulation, child: Child, mut signals: Signals) -> an
     let begun = Instant::now();
     let pid = Pid::from_child(&child);
     let mut ended = wait(child);
-    let mut changes = changes(emulation.scenario()).into_iter().peekable();
+    let mut changes = emulation.scenario().changes().into_iter().peekable();
     loop {
         let next = changes.peek().map(|(_, change)| begun + change.at);
         tokio::select! {
             status = &mut ended => return Ok(status.expect("its thread says how it ended")?),
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                 let (path, change) = changes.next().expect("it was looked at");
-                let [down, up] = emulation.ways(path);
-                down.alter(&change.down)?;
-                up.alter(&change.up)?;
-                tracing::info!(path = emulation.scenario().paths[path].name, at = ?change.at, "changed");
+                emulation.change(path, &change)?;
             }
             // The terminal gives its own to the command as well.
             signal = signals.next() => if signal != Signal::INT || !stdin().is_terminal() {
@@ -90,18 +87,6 @@ fn wait(mut child: Child) -> oneshot::Receiver<std::io::Result<ExitStatus>> {
     let (sender, receiver) = oneshot::channel();
     thread::spawn(move || sender.send(child.wait()));
     receiver
-}
-
-/// The changes of all paths, with the path's number, in order of time.
-fn changes(scenario: &Scenario) -> Vec<(usize, Change)> {
-    let mut changes: Vec<_> = scenario
-        .paths
-        .iter()
-        .enumerate()
-        .flat_map(|(index, path)| path.changes.iter().map(move |change| (index, change.clone())))
-        .collect();
-    changes.sort_by_key(|(_, change)| change.at);
-    changes
 }
 
 /// What runs on the server's side, in a process group of its own, until it is dropped.

@@ -198,6 +198,20 @@ impl Capacity {
     }
 }
 
+impl Scenario {
+    /// The changes of all paths, with the path's number, in order of time.
+    pub fn changes(&self) -> Vec<(usize, Change)> {
+        let mut changes: Vec<_> = self
+            .paths
+            .iter()
+            .enumerate()
+            .flat_map(|(index, path)| path.changes.iter().map(move |change| (index, change.clone())))
+            .collect();
+        changes.sort_by_key(|(_, change)| change.at);
+        changes
+    }
+}
+
 impl Path {
     /// The address of the prefix that a client has unless it takes another: the first.
     pub fn client4(&self) -> Ipv4Addr {

@@ -4,7 +4,7 @@
 //! another name for `tcp`. Capitals do not matter, so the tags of lines are names as they are printed.
 
 use serde_json::Value;
-use thalweg_record::{CacheResult, Cut, Decider, LineTag, Protocol};
+use thalweg_record::{CacheResult, Cut, Decider, LineTag, Protocol, StreamType};
 
 use crate::config::nearest;
 use thalweg_record::units::{SIZE_UNITS, SPAN_UNITS};
@@ -50,7 +50,7 @@ const fn field(name: &'static str, kind: Kind) -> Field {
     Field { name, kind }
 }
 
-pub(super) static FIELDS: [Field; 44] = [
+pub(super) static FIELDS: [Field; 51] = [
     field("time", Kind::Time),
     field("client", Kind::Text),
     field("method", Kind::Text),
@@ -85,6 +85,13 @@ pub(super) static FIELDS: [Field; 44] = [
     field("steered.experiment", Kind::Text),
     field("steered.arm", Kind::Text),
     field("steered.refused", Kind::Text),
+    field("cmcd", Kind::Parts),
+    field("cmcd.sid", Kind::Text),
+    field("cmcd.st", words!(StreamType)),
+    field("cmcd.br_kbps", Kind::Count),
+    field("cmcd.bl_ms", Kind::Count),
+    field("cmcd.mtp_kbps", Kind::Count),
+    field("cmcd.bs", Kind::Truth),
     field("xid", Kind::Count),
     field("restarts", Kind::Count),
     field("lines", Kind::Lines(None)),

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use thalweg_record::{
-    CacheResult, Cut, Decider, LineTag, Lines, Protocol, ResponseRecord, Steered, TcpState,
+    CacheResult, Cmcd, Cut, Decider, LineTag, Lines, Protocol, ResponseRecord, Steered, StreamType, TcpState,
 };
 
 use super::fields::FIELDS;
@@ -49,6 +49,14 @@ fn record() -> Value {
             experiment: Some("live-bbr".to_owned()),
             arm: Some("as-is".to_owned()),
             refused: Some("not there".to_owned()),
+        }),
+        cmcd: Some(Cmcd {
+            sid: Some("6e2f".to_owned()),
+            st: Some(StreamType::Live),
+            br_kbps: Some(3200),
+            bl_ms: Some(300),
+            mtp_kbps: Some(1400),
+            bs: true,
         }),
         xid: Some(7),
         restarts: 1,
@@ -96,6 +104,7 @@ fn what_holds() {
             "tcp.decider == policy and tcp.congestion_control_start != bbr",
             r#"method == GET and host == "media.example" and client ~ "^127\.""#,
             "detail == pass and backend == east and xid == 7 and restarts > 0 and steered.refused ~ there",
+            "cmcd.bs and cmcd.bl_ms < 1000 and cmcd.st == l and cmcd.br_kbps > 1400 and cmcd.sid ~ ^6e",
             "cache == hit and protocol == HTTP/1.1",
             "cut == client_stalled and cut",
             "complete == false and not complete and complete != true",
@@ -194,8 +203,9 @@ fn faults_teach() {
               time client method host path status bytes ttfb duration goodput cache detail backend protocol
               complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
               tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+              cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+              vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "steered == 3",
@@ -207,8 +217,9 @@ fn faults_teach() {
               time client method host path status bytes ttfb duration goodput cache detail backend protocol
               complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
               tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+              cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+              vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "FetchEror ~ refused",
@@ -220,8 +231,9 @@ fn faults_teach() {
               time client method host path status bytes ttfb duration goodput cache detail backend protocol
               complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
               tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+              cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+              vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 and colour",
@@ -233,8 +245,9 @@ fn faults_teach() {
               time client method host path status bytes ttfb duration goodput cache detail backend protocol
               complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
               tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+              cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+              vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "",
@@ -246,8 +259,9 @@ fn faults_teach() {
               time client method host path status bytes ttfb duration goodput cache detail backend protocol
               complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
               tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+              cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+              vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 and",
@@ -259,8 +273,9 @@ fn faults_teach() {
               time client method host path status bytes ttfb duration goodput cache detail backend protocol
               complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
               tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-              restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
+              steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+              cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+              vcl_error vcl_acl timestamp fetcherror lines_lost v"#]],
     );
     check(
         "status == 200 && bytes > 1",

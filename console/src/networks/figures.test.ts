@@ -1,0 +1,103 @@
+import { expect, it } from "vitest";
+
+import type { Cmcd, ResponseRecord } from "../api";
+import { LastResponses, networkOf, RESPONSES_MAX, WINDOW_MS } from "./figures";
+
+function record(client: string, cmcd?: Cmcd, more: Partial<ResponseRecord> = {}): ResponseRecord {
+  return {
+    v: 1,
+    time: "2026-11-20T23:00:00.123Z",
+    client,
+    method: "GET",
+    host: "127.0.0.1:8080",
+    path: "/a",
+    status: 200,
+    bytes: 1000,
+    ttfb_us: 1000,
+    duration_us: 2000,
+    goodput_bytes_per_s: 500_000,
+    cache: "hit",
+    protocol: "HTTP/1.1",
+    complete: true,
+    ...(cmcd ? { cmcd } : {}),
+    ...more,
+  };
+}
+
+function names(last: LastResponses): string[] {
+  return last.networks(0).networks.map(({ name }) => name);
+}
+
+it("finds the prefix of an address", () => {
+  expect(networkOf("198.18.8.7:50000")).toBe("198.18.8.0/24");
+  expect(networkOf("[2001:db8:0:1ab::9]:443")).toBe("2001:db8:0:100::/56");
+  expect(networkOf("[2001:db8:0:ff::9]:443")).toBe("2001:db8::/56");
+  expect(networkOf("[1:2:3:4:5:6:7:8]:1")).toBe("1:2:3::/56");
+  expect(networkOf("[fe80::1%2]:1")).toBe("fe80::/56");
+  expect(networkOf("[::1]:1")).toBe("::/56");
+  expect(networkOf("[64:ff9b::192.0.2.1]:1")).toBe("64:ff9b::/56");
+  for (const no of ["", "host:80", "[]:1", "[1:2:3]:1", "[1::2:3:4:5:6:7:8:9]:1"]) expect(networkOf(no)).toBeNull();
+});
+
+it("puts first whose buffers run dry, then whose are low, then who asks more", () => {
+  const last = new LastResponses();
+  last.push(record("192.0.2.1:1"), 0);
+  for (let n = 0; n < 2; n += 1) last.push(record("192.0.3.1:1"), 0);
+  last.push(record("192.0.4.1:1", { bl_ms: 9000 }), 0);
+  last.push(record("192.0.5.1:1", { bl_ms: 2000 }), 0);
+  last.push(record("192.0.6.1:1", { bl_ms: 9000, bs: true }), 0);
+  last.push(record("192.0.6.1:1", { bl_ms: 9000 }), 0);
+  last.push(record("192.0.7.1:1", { bl_ms: 9000, bs: true }), 0);
+  expect(names(last)).toEqual([7, 6, 5, 4, 3, 2].map((n) => `192.0.${n}.0/24`));
+});
+
+it("sums up what players say and what the edge measured", () => {
+  const last = new LastResponses();
+  const tcp = { congestion_control: "cubic", rtt_us: 40_000, snd_cwnd: 10, delivery_rate_bytes_per_s: 9000, retransmits: 0, lost: 0 };
+  last.push(record("192.0.2.1:1", { sid: "a", bl_ms: 4000, mtp_kbps: 3000 }, { tcp, bytes: 5000 }), 0);
+  last.push(record("192.0.2.1:2", { sid: "a", bs: true, bl_ms: 0, mtp_kbps: 500 }, { ttfb_us: 9000, duration_us: 13_000 }), 0);
+  last.push(record("192.0.2.2:1", { st: "l" }, { bytes: 0 }), 0);
+  last.push(record("192.0.2.3:1"), 0);
+  const { ttfb_us: _, ...unsent } = record("192.0.2.3:1", undefined, { bytes: 0 });
+  last.push(unsent, 0);
+  expect(last.networks(0).networks).toEqual([
+    {
+      name: "192.0.2.0/24",
+      requests: 5,
+      sessions: 2,
+      sessions_starved: 1,
+      starvation: 1 / 3,
+      buffer_ms: 0,
+      throughput_kbps: 500,
+      // 7,000 bytes in 1 + 4 + 1 ms.
+      goodput_bytes_per_s: 7000 / 0.006,
+      delivery_bytes_per_s: 9000,
+      ttfb_us_p50: 1000,
+      ttfb_us_p95: 9000,
+      rtt_us_p50: 40_000,
+    },
+  ]);
+});
+
+it("has nothing to say of what nobody has said or measured", () => {
+  const last = new LastResponses();
+  expect(last.networks(0)).toEqual({ networks: [], since_ms: 0 });
+  last.push(record("192.0.2.3:1", undefined, { bytes: 0 }), 0);
+  expect(last.networks(0).networks[0]).toMatchObject({
+    sessions: 0,
+    starvation: null,
+    buffer_ms: null,
+    throughput_kbps: null,
+    goodput_bytes_per_s: null,
+    rtt_us_p50: null,
+  });
+});
+
+it("forgets what is old, and the oldest where there is too much", () => {
+  const last = new LastResponses();
+  last.push(record("192.0.2.1:1"), 0);
+  last.push(record("192.0.3.1:1"), 1000);
+  expect(last.networks(WINDOW_MS + 500)).toMatchObject({ networks: [{ name: "192.0.3.0/24" }], since_ms: WINDOW_MS - 500 });
+  for (let n = 0; n < 2 * RESPONSES_MAX; n += 1) last.push(record("192.0.4.1:1"), 1000);
+  expect(last.networks(1000).networks).toMatchObject([{ name: "192.0.4.0/24", requests: RESPONSES_MAX }]);
+});

@@ -1,0 +1,146 @@
+// Clients by network over the last minutes: what the edge measured of them, and what their players say. Pure.
+
+import type { ResponseRecord } from "../api";
+import { percentile } from "../requests/totals";
+
+/** How far back the figures go. */
+export const WINDOW_MS = 5 * 60_000;
+
+/** Responses that are kept; on a busier edge the figures go back less far. */
+export const RESPONSES_MAX = 20_000;
+
+/** What is kept of a response. */
+interface Response {
+  at_ms: number;
+  network: string;
+  bytes: number;
+  /** From the first byte to the last. */
+  send_us: number;
+  ttfb_us: number | null;
+  rtt_us: number | null;
+  delivery_bytes_per_s: number | null;
+  cmcd: ResponseRecord["cmcd"];
+  /** The session, or the address of a player that names none. */
+  session: string;
+}
+
+/** The figures of one network. What nobody has said or measured is null. */
+export interface Network {
+  /** A prefix: /24 for IPv4, /56 for IPv6. */
+  name: string;
+  requests: number;
+  /** Sessions whose players say something of themselves (CMCD), and those of them whose buffer has run dry. */
+  sessions: number;
+  sessions_starved: number;
+  /** Share of what players have said in which a buffer had run dry, 0 to 1. */
+  starvation: number | null;
+  /** Buffer and throughput as players tell, medians. */
+  buffer_ms: number | null;
+  throughput_kbps: number | null;
+  /** Of all content together: its bytes over the time to send it. */
+  goodput_bytes_per_s: number | null;
+  /** As the kernel samples it, median: what there is to send limits it as well. */
+  delivery_bytes_per_s: number | null;
+  ttfb_us_p50: number | null;
+  ttfb_us_p95: number | null;
+  rtt_us_p50: number | null;
+}
+
+/** The last responses, bounded in number and time. */
+export class LastResponses {
+  #responses: Response[] = [];
+
+  push(record: ResponseRecord, now_ms: number): void {
+    const { client, bytes, duration_us, ttfb_us, tcp, cmcd } = record;
+    const network = networkOf(client);
+    if (network === null) return;
+    this.#responses.push({
+      at_ms: now_ms,
+      network,
+      bytes,
+      send_us: duration_us - (ttfb_us ?? duration_us),
+      ttfb_us: ttfb_us ?? null,
+      rtt_us: tcp?.rtt_us ?? null,
+      delivery_bytes_per_s: tcp?.delivery_rate_bytes_per_s ?? null,
+      cmcd,
+      session: cmcd?.sid ?? client,
+    });
+    // Twice as many at most, so that not each one moves all.
+    if (this.#responses.length >= 2 * RESPONSES_MAX) this.#responses.splice(0, this.#responses.length - RESPONSES_MAX);
+  }
+
+  /** The figures of all networks, who suffers most first, and how far they go back. */
+  networks(now_ms: number): { networks: Network[]; since_ms: number } {
+    const oldest_ms = now_ms - WINDOW_MS;
+    this.#responses = this.#responses.slice(-RESPONSES_MAX).filter(({ at_ms }) => at_ms >= oldest_ms);
+    const by_network = new Map<string, Response[]>();
+    for (const response of this.#responses) {
+      const those = by_network.get(response.network);
+      if (those) those.push(response);
+      else by_network.set(response.network, [response]);
+    }
+    const networks = [...by_network].map(([name, responses]) => figures(name, responses));
+    return { networks: networks.sort(bySuffering), since_ms: now_ms - (this.#responses[0]?.at_ms ?? now_ms) };
+  }
+}
+
+function figures(name: string, responses: readonly Response[]): Network {
+  const said = responses.filter(({ cmcd }) => cmcd !== undefined);
+  const starved = said.filter(({ cmcd }) => cmcd?.bs === true);
+  const count = (those: readonly Response[]) => new Set(those.map(({ session }) => session)).size;
+  const sent = responses.filter(({ bytes, send_us }) => bytes > 0 && send_us > 0);
+  const sum = (of: (response: Response) => number) => sent.reduce((total, response) => total + of(response), 0);
+  const ttfb_us = sorted(responses, ({ ttfb_us }) => ttfb_us);
+  return {
+    name,
+    requests: responses.length,
+    sessions: count(said),
+    sessions_starved: count(starved),
+    starvation: said.length > 0 ? starved.length / said.length : null,
+    buffer_ms: percentile(sorted(said, ({ cmcd }) => cmcd?.bl_ms), 0.5),
+    throughput_kbps: percentile(sorted(said, ({ cmcd }) => cmcd?.mtp_kbps), 0.5),
+    goodput_bytes_per_s: sent.length > 0 ? sum(({ bytes }) => bytes) / (sum(({ send_us }) => send_us) / 1e6) : null,
+    delivery_bytes_per_s: percentile(sorted(responses, ({ delivery_bytes_per_s }) => delivery_bytes_per_s), 0.5),
+    ttfb_us_p50: percentile(ttfb_us, 0.5),
+    ttfb_us_p95: percentile(ttfb_us, 0.95),
+    rtt_us_p50: percentile(sorted(responses, ({ rtt_us }) => rtt_us), 0.5),
+  };
+}
+
+function sorted(responses: readonly Response[], of: (response: Response) => number | null | undefined): number[] {
+  return responses.flatMap((response) => of(response) ?? []).sort((a, b) => a - b);
+}
+
+/** Buffers that run dry come first, then those that are low, then the network with more requests. */
+function bySuffering(a: Network, b: Network): number {
+  return (
+    (b.starvation ?? 0) - (a.starvation ?? 0) ||
+    (a.buffer_ms ?? Number.MAX_VALUE) - (b.buffer_ms ?? Number.MAX_VALUE) ||
+    b.requests - a.requests
+  );
+}
+
+/** The prefix of `192.0.2.7:50000` or `[2001:db8::7]:50000`; null if it is neither. */
+export function networkOf(client: string): string | null {
+  const four = /^(\d+\.\d+\.\d+)\.\d+:\d+$/.exec(client);
+  if (four) return `${four[1]}.0/24`;
+  const six = /^\[([0-9a-f:.]+)(?:%\w+)?\]:\d+$/.exec(client);
+  const groups = six?.[1] === undefined ? null : firstGroups(six[1]);
+  if (!groups) return null;
+  // 56 bits: three groups and half of the fourth.
+  const kept = [...groups.slice(0, 3), (groups[3] ?? 0) & 0xff00];
+  while (kept.at(-1) === 0) kept.pop();
+  return `${kept.map((group) => group.toString(16)).join(":")}::/56`;
+}
+
+/** The first four groups of an IPv6 address as text (RFC 4291, section 2.2). */
+function firstGroups(address: string): number[] | null {
+  const [before = "", after] = address.split("::");
+  // An IPv4 address at the end stands for two groups.
+  const groups = (text: string) =>
+    text === "" ? [] : text.split(":").flatMap((group) => (group.includes(".") ? [0, 0] : [Number.parseInt(group, 16)]));
+  const [head, tail] = [groups(before), groups(after ?? "")];
+  const zeros = after === undefined ? 0 : 8 - head.length - tail.length;
+  const all = zeros < 0 ? [] : [...head, ...Array<number>(zeros).fill(0), ...tail];
+  return all.length === 8 && !all.some(Number.isNaN) ? all.slice(0, 4) : null;
+}
