@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs,
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use thalweg_http::Authority;
+use thalweg_http::{Authority, Target};
 use thalweg_lab::emulation::{Emulation, Family, Side};
 use thalweg_lab::viewer::http::Server;
 use thalweg_lab::viewer::shared::Stream;
@@ -47,6 +47,7 @@ impl Watched {
             bail!("{url}: {} is another machine: the audience is for a server on this one", address.ip());
         }
         let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Target::new(&target).map_err(|error| anyhow!("{url}: {error}"))?;
         Ok(Self { url: url.to_owned(), authority, address, target })
     }
 
