@@ -122,7 +122,7 @@ async fn attend(
     asked: &Audience,
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
-    let targets: Vec<_> = watched.iter().map(|watched| watched.from_clients(emulation)).collect();
+    let targets: Vec<_> = watched.iter().map(|watched| watched.as_clients_see_it(emulation)).collect();
     let mut crowds = Vec::new();
     // A path may be left without any.
     let shares = shares(asked.viewers, emulation.scenario()).enumerate().filter(|(_, viewers)| *viewers > 0);

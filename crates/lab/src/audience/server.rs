@@ -47,7 +47,7 @@ impl Watched {
     }
 
     /// It as the clients of the emulation know it. The request names the host as the URL does, so a cache has one copy for all.
-    pub(super) fn from_clients(&self, emulation: &Emulation) -> Target {
+    pub(super) fn as_clients_see_it(&self, emulation: &Emulation) -> Target {
         let scenario = emulation.scenario();
         let mut target = self.0.clone();
         target.server.address.set_ip(match target.server.address {
@@ -59,7 +59,7 @@ impl Watched {
 
     /// Whether a client of the emulation is answered.
     pub(super) fn reach(&self, emulation: &Emulation) -> anyhow::Result<()> {
-        let address = self.from_clients(emulation).server.address;
+        let address = self.as_clients_see_it(emulation).server.address;
         let connected =
             emulation.on(Side::Clients, || TcpStream::connect_timeout(&address, CONNECT_MAX).map(drop));
         connected.map_err(|error| {
