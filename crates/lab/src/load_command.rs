@@ -1,5 +1,6 @@
 //! `thalweg-lab load`: puts a server under load, merges what several runs measured, and is a server of known content.
 
+mod progress;
 mod run;
 
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use thalweg_lab::load::figures::Figures;
 use thalweg_lab::load::report;
@@ -90,7 +91,11 @@ fn merge(files: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
     let mut merged = Figures::default();
     for file in files {
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        merged.merge(&report::from_json(&text).with_context(|| file.display().to_string())?);
+        let figures = report::from_json(&text).with_context(|| file.display().to_string())?;
+        if let Err(reason) = merged.check_merge(&figures) {
+            bail!("{}: cannot be merged: {reason}", file.display());
+        }
+        merged.merge(&figures);
     }
     output.write(&merged)?;
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,6 @@ mod compare;
 mod load_command;
 mod paths;
 mod reproduction;
-mod watch;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
@@ -39,10 +38,8 @@ enum Command {
     Cc(compare::Compare),
     /// Measure the field's published results again
     Reproduce(reproduction::Reproduce),
-    /// Load on a server, and what its clients measure
+    /// Load on a server by requests or viewers, and what they measure
     Load(Box<load_command::Load>),
-    /// Viewers of live and on-demand presentations, who count their stalls
-    Watch(watch::Watch),
 }
 
 fn main() -> ExitCode {
@@ -53,7 +50,6 @@ fn main() -> ExitCode {
         Command::Cc(asked) => compare::compare(asked),
         Command::Reproduce(asked) => reproduction::reproduce(asked),
         Command::Load(load) => load_command::run(&load),
-        Command::Watch(orders) => watch::run(&orders),
     };
     done.unwrap_or_else(|failure| {
         eprintln!("thalweg-lab: {failure:#}");

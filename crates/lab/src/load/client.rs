@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 use thalweg_http::ResponseHead;
-use thalweg_http::range::{ContentRange, parse_content_range};
 
-use super::cmcd::{Cmcd, ObjectType};
-use super::connection::{Broken, Connection, Exchange, Timeouts};
+use super::caller::{Caller, NoResponse, times};
+use super::cmcd::{ObjectType, Report};
+use super::connection::{Exchange, Timeouts};
 use super::content::Content;
 use super::figures::Time;
 use super::pacer::Pacer;
 use super::recorder::{Counted, Recorder};
-use super::response::Sink;
+use super::response::{Sink, check_range};
 use super::sources::Sources;
 use super::target::Target;
 use super::{ErrorKind, Failure};
@@ -53,6 +53,19 @@ pub(super) struct Starter {
     pub(super) pacer: Option<Arc<Pacer>>,
 }
 
+impl Starter {
+    /// Takes one request of the budget, if there is one left.
+    fn may_begin(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        self.budget.as_ref().is_none_or(|budget| budget.fetch_update(Relaxed, Relaxed, one_less).is_ok())
+    }
+
+    /// Whether no request may be begun any more.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.budget.as_ref().is_some_and(|budget| budget.load(Relaxed) == 0)
+    }
+}
+
 /// A client.
 pub(super) struct Client {
     index: usize,
@@ -60,7 +73,7 @@ pub(super) struct Client {
     starter: Starter,
     recorder: Recorder,
     random: Option<StdRng>,
-    connection: Option<(usize, Connection)>,
+    caller: Caller,
     target: usize,
     /// Where the next range begins; 0 if another target is due.
     offset: u64,
@@ -76,7 +89,7 @@ impl Client {
             starter: starter.clone(),
             recorder: recorder.clone(),
             random,
-            connection: None,
+            caller: Caller::new(plan.sources.of(index), plan.timeouts, recorder.clone()),
             // The first step goes to the target of its own index.
             target: (index + plan.targets.len() - 1) % plan.targets.len(),
             offset: 0,
@@ -94,7 +107,7 @@ impl Client {
                 },
                 None => None,
             };
-            if !self.may_begin() {
+            if !self.starter.may_begin() {
                 return;
             }
             self.step();
@@ -103,14 +116,6 @@ impl Client {
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
-    }
-
-    fn may_begin(&self) -> bool {
-        let one_less = |left: u64| left.checked_sub(1);
-        self.starter
-            .budget
-            .as_ref()
-            .is_none_or(|budget| budget.fetch_update(Relaxed, Relaxed, one_less).is_ok())
     }
 
     /// On to the next target, unless there is more of this one.
@@ -131,42 +136,29 @@ impl Client {
         let begun = Instant::now();
         let counted = self.recorder.begin(due.unwrap_or(begun));
         self.write_request(target);
+        if let Some(due) = due {
+            self.recorder.time(counted, Time::Lateness, begun.saturating_duration_since(due));
+        }
         let mut taker = Taker::new(self, target, counted);
-        let mut is_second = false;
-        let (failure, status) = loop {
-            let mut connection = match self.connect(target, counted).await {
-                Ok(connection) => connection,
-                Err(failure) => {
-                    self.recorder.end(counted, None, &[], Some(&failure));
-                    return false;
-                }
-            };
-            match connection.exchange(&self.request, &mut taker).await {
-                Ok(exchange) => {
-                    let failure = refuse(exchange.status, target);
-                    if exchange.is_kept_alive && !plan.is_fresh {
-                        self.connection = Some((self.target, connection));
-                    }
-                    let ttfb_from = due.unwrap_or(exchange.sent);
-                    let times = [
-                        (Time::Ttfb, exchange.first_byte.saturating_duration_since(ttfb_from)),
-                        (Time::Ttlb, exchange.last_byte.saturating_duration_since(due.unwrap_or(begun))),
-                    ];
-                    self.advance(&exchange, taker.complete_length);
-                    self.recorder.end(counted, Some(exchange.status), &times, failure.as_ref());
-                    return true;
-                }
-                Err(Broken { is_idle_close: true, .. }) if !is_second => {
-                    is_second = true;
-                    self.recorder.reconnect(counted);
-                }
-                Err(broken) => break (broken.failure, taker.status),
+        let done = self.caller.call(target, &self.request, counted, &mut taker).await;
+        if plan.is_fresh {
+            self.caller.close();
+        }
+        match done {
+            Ok(exchange) => {
+                let failure = refuse(exchange.status, target);
+                self.advance(&exchange, taker.complete_length);
+                let times = times(&exchange, begun, due);
+                let status = Some(exchange.status);
+                self.recorder.end(counted, exchange.last_byte, status, &times, failure.as_ref());
+                true
             }
-        };
-        self.offset = 0;
-        let failure = Failure::new(failure.kind, format!("{}: {failure}", target.url));
-        self.recorder.end(counted, status, &[], Some(&failure));
-        true
+            Err(NoResponse { failure, is_connected }) => {
+                self.offset = 0;
+                self.recorder.end(counted, Instant::now(), taker.status, &[], Some(&failure));
+                is_connected
+            }
+        }
     }
 
     fn write_request(&mut self, target: &Target) {
@@ -174,27 +166,12 @@ impl Client {
         let more = self.plan.cmcd.map(|bitrate_kbit_per_s| {
             let path = target.target.split_once('?').map_or(&*target.target, |(path, _)| path);
             let content = path.rsplit_once('/').map_or(path, |(directory, _)| directory);
-            let session = format!("{:016x}-{}", self.recorder.session(), self.index);
-            Cmcd { session: &session, content, object: ObjectType::of(path), bitrate_kbit_per_s }.fields()
+            let session = format!("{:016x}-{}", self.recorder.run(), self.index);
+            let object = ObjectType::of(path);
+            let bitrate_bits_per_s = bitrate_kbit_per_s.unwrap_or_default() * 1000;
+            Report { bitrate_bits_per_s, ..Report::new(&session, content, object) }.fields()
         });
         target.write_request(range, more.as_deref().unwrap_or_default(), &mut self.request);
-    }
-
-    /// The connection that is there, if it leads to where the target is, or a new one.
-    async fn connect(&mut self, target: &Target, counted: Counted) -> Result<Connection, Failure> {
-        if let Some((of, connection)) = self.connection.take()
-            && self.plan.targets[of].server == target.server
-        {
-            return Ok(connection);
-        }
-        let source = self.plan.sources.of(self.index);
-        let connection = Connection::open(&target.server, source, self.plan.timeouts).await?;
-        let opening = connection.opening();
-        self.recorder.time(counted, Time::Connect, opening.connect);
-        if let Some(tls) = opening.tls {
-            self.recorder.time(counted, Time::Tls, tls);
-        }
-        Ok(connection)
     }
 
     /// Where the next range begins.
@@ -254,23 +231,8 @@ impl Sink for Taker {
             return Ok(());
         }
         let Some((first, last)) = self.range else { return Ok(()) };
-        let told = head.fields.get("content-range").and_then(parse_content_range);
-        match (head.status, told) {
-            (206, Some(ContentRange { range: Some(range), length })) => {
-                let end = length.map_or(last + 1, |length| length.min(last + 1));
-                if (range.start, range.end) == (first, end) {
-                    self.complete_length = length;
-                    return Ok(());
-                }
-                let got =
-                    format!("asked for bytes {first} to {last} and got {} to {}", range.start, range.end - 1);
-                Err(Failure::new(ErrorKind::Range, got))
-            }
-            (status, _) => {
-                let got = format!("asked for bytes {first} to {last} and got {status} without a range");
-                Err(Failure::new(ErrorKind::Range, got))
-            }
-        }
+        self.complete_length = check_range(head, first, last)?;
+        Ok(())
     }
 
     fn is_reading(&self) -> bool {

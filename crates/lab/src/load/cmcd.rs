@@ -1,16 +1,35 @@
-//! What a player says of itself: CMCD (CTA-5004) as request fields, each key in the field that §3.2 gives it.
+//! CMCD, what players tell of themselves with each request (CTA-5004, version 1), as request fields. Pure.
 
-/// What is said of one request.
-#[derive(Debug, Clone, Copy)]
-pub struct Cmcd<'a> {
-    /// `sid`: the playback session.
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What is told. What a client does not know is 0, `None` or false, and is left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report<'a> {
+    /// `sid`: the session.
     pub session: &'a str,
-    /// `cid`: the content.
+    /// `cid`: what is watched.
     pub content: &'a str,
+    /// `sf`: `d` for DASH, `h` for HLS.
+    pub format: Option<char>,
+    /// `st`: live, or on demand.
+    pub is_live: Option<bool>,
     /// `ot`: what kind of object is asked for.
     pub object: ObjectType,
-    /// `br`: the encoded bitrate, in kbit/s.
-    pub bitrate_kbit_per_s: Option<u64>,
+    /// `br`: of the segment's track; 0 where that is unknown.
+    pub bitrate_bits_per_s: u64,
+    /// `tb`: the highest there is.
+    pub top_bits_per_s: u64,
+    /// `d`: of the segment.
+    pub duration: Option<Duration>,
+    /// `bl`: media before the playhead.
+    pub buffered: Option<Duration>,
+    /// `mtp`: what was measured.
+    pub throughput_bits_per_s: Option<f64>,
+    /// `su`: the buffer has to be filled at once, to start or after a stall.
+    pub is_urgent: bool,
+    /// `bs`: there was a stall since the last request.
+    pub has_starved: bool,
 }
 
 /// The kinds of objects that a path tells.
@@ -46,6 +65,10 @@ impl ObjectType {
         }
     }
 
+    fn is_media(self) -> bool {
+        matches!(self, ObjectType::Audio | ObjectType::Video | ObjectType::Muxed)
+    }
+
     /// By the end of the path's last segment.
     pub fn of(target: &str) -> Self {
         let path = target.split_once('?').map_or(target, |(path, _)| path);
@@ -62,40 +85,134 @@ impl ObjectType {
     }
 }
 
-impl Cmcd<'_> {
-    /// The field lines, each with its end.
+impl<'a> Report<'a> {
+    /// One that tells only these.
+    #[must_use]
+    pub fn new(session: &'a str, content: &'a str, object: ObjectType) -> Self {
+        Self {
+            session,
+            content,
+            object,
+            format: None,
+            is_live: None,
+            bitrate_bits_per_s: 0,
+            top_bits_per_s: 0,
+            duration: None,
+            buffered: None,
+            throughput_bits_per_s: None,
+            is_urgent: false,
+            has_starved: false,
+        }
+    }
+
+    /// The fields, each with its line's end. Keys are in alphabetical order, numbers rounded, as §3 has them.
+    #[must_use]
     pub fn fields(&self) -> String {
-        let bitrate =
-            self.bitrate_kbit_per_s.map_or_else(String::new, |kbit_per_s| format!("br={kbit_per_s},"));
-        format!(
-            "CMCD-Object: {bitrate}ot={}\r\nCMCD-Session: cid=\"{}\",sid=\"{}\"\r\n",
-            self.object.token(),
-            quoted(self.content),
-            quoted(self.session)
-        )
+        fields(self)
     }
 }
 
-/// The inside of a quoted string (RFC 8941 §3.3.3).
+fn fields(report: &Report<'_>) -> String {
+    let is_media = report.object.is_media();
+    let kbit = |bits_per_s: u64| bits_per_s.div_ceil(1000);
+    let hundreds = |value: f64| (value / 100.0).round() as u64 * 100;
+    let mut object = Vec::new();
+    if is_media && report.bitrate_bits_per_s > 0 {
+        object.push(format!("br={}", kbit(report.bitrate_bits_per_s)));
+    }
+    if let Some(duration) = report.duration.filter(|_| is_media) {
+        object.push(format!("d={}", duration.as_millis()));
+    }
+    object.push(format!("ot={}", report.object.token()));
+    if is_media && report.top_bits_per_s > 0 {
+        object.push(format!("tb={}", kbit(report.top_bits_per_s)));
+    }
+    let mut request = Vec::new();
+    if let Some(buffered) = report.buffered.filter(|_| is_media) {
+        request.push(format!("bl={}", hundreds(buffered.as_secs_f64() * 1e3)));
+    }
+    if let Some(throughput) = report.throughput_bits_per_s {
+        request.push(format!("mtp={}", hundreds(throughput / 1e3)));
+    }
+    if report.is_urgent {
+        request.push("su".to_owned());
+    }
+    let mut out = format!("CMCD-Object: {}\r\n", object.join(","));
+    if !request.is_empty() {
+        let _ = write!(out, "CMCD-Request: {}\r\n", request.join(","));
+    }
+    let mut session = vec![format!("cid={}", quoted(report.content))];
+    session.extend(report.format.map(|format| format!("sf={format}")));
+    session.push(format!("sid={}", quoted(report.session)));
+    session.extend(report.is_live.map(|is_live| format!("st={}", if is_live { 'l' } else { 'v' })));
+    let _ = write!(out, "CMCD-Session: {}\r\n", session.join(","));
+    let mut status = Vec::new();
+    if report.has_starved {
+        status.push("bs".to_owned());
+    }
+    if is_media && report.bitrate_bits_per_s > 0 && report.buffered.is_some() {
+        // Twice the bitrate is enough: what the buffer needs to grow as fast as it is played.
+        status.push(format!("rtp={}", hundreds(report.bitrate_bits_per_s as f64 * 2.0 / 1e3).max(100)));
+    }
+    if !status.is_empty() {
+        let _ = write!(out, "CMCD-Status: {}\r\n", status.join(","));
+    }
+    out
+}
+
+/// A string of at most 64 characters, as §3 limits both.
 fn quoted(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
+    let clean: String =
+        text.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).take(64).collect();
+    format!("\"{clean}\"")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use expect_test::expect;
 
-    use super::*;
+    #[test]
+    fn as_the_standard_writes_them() {
+        let mut report = Report {
+            session: "6e2fb550-c457-11e9-bb97-0800200c9a66",
+            content: "/live/demo\"\r\n",
+            format: Some('d'),
+            is_live: Some(true),
+            object: ObjectType::Video,
+            bitrate_bits_per_s: 3_200_001,
+            top_bits_per_s: 6_000_000,
+            duration: Some(Duration::from_millis(4004)),
+            buffered: Some(Duration::from_millis(21_349)),
+            throughput_bits_per_s: Some(25_449_000.0),
+            is_urgent: true,
+            has_starved: true,
+        };
+        expect![[r#"
+            CMCD-Object: br=3201,d=4004,ot=v,tb=6000
+            CMCD-Request: bl=21300,mtp=25400,su
+            CMCD-Session: cid="/live/demo",sf=d,sid="6e2fb550-c457-11e9-bb97-0800200c9a66",st=l
+            CMCD-Status: bs,rtp=6400
+        "#]]
+        .assert_eq(&report.fields().replace('\r', ""));
+        report.object = ObjectType::Manifest;
+        (report.is_urgent, report.has_starved, report.throughput_bits_per_s) = (false, false, None);
+        expect![[r#"
+            CMCD-Object: ot=m
+            CMCD-Session: cid="/live/demo",sf=d,sid="6e2fb550-c457-11e9-bb97-0800200c9a66",st=l
+        "#]]
+        .assert_eq(&report.fields().replace('\r', ""));
+    }
 
     #[test]
-    fn fields() {
+    fn what_is_not_known_is_left_out() {
         let object = ObjectType::of("/live/a/video/7.m4s?x=.mpd");
-        let cmcd = Cmcd { session: "5f", content: "a\"\\", object, bitrate_kbit_per_s: Some(3000) };
+        let report = Report { bitrate_bits_per_s: 3_000_000, ..Report::new("5f", "a\"\\", object) };
         expect![[r#"
             CMCD-Object: br=3000,ot=v
-            CMCD-Session: cid="a\"\\",sid="5f"
+            CMCD-Session: cid="a",sid="5f"
         "#]]
-        .assert_eq(&cmcd.fields().replace("\r\n", "\n"));
+        .assert_eq(&report.fields().replace('\r', ""));
     }
 
     #[test]

@@ -109,8 +109,8 @@ impl Connection {
         let carrier = match &server.tls {
             None if server.is_http2 => Carrier::Http2(Box::new(Http2::begin(stream, "http").await?)),
             None => Carrier::Http1(Http1::Plain(Plain(stream))),
-            Some((name, config)) => {
-                let stream = tls::shake_hands(stream, name, config, timeouts.connect).await?;
+            Some(secure) => {
+                let stream = tls::shake_hands(stream, secure, timeouts.connect).await?;
                 opening.tls = Some(connected.elapsed());
                 if server.is_http2 {
                     Carrier::Http2(Box::new(Http2::begin(stream, "https").await?))

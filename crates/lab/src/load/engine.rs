@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use hdrhistogram::Histogram;
@@ -14,15 +14,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use super::client::{Client, Plan, Starter};
-use super::connection::{Connection, Server};
-use super::figures::{Figures, Period, Second, Time};
+use super::connection::{Connection, Server, Timeouts};
+use super::figures::{Figures, Model, Period, Run, Time};
 use super::pacer::Pacer;
-use super::recorder::{Recorder, unix_us};
+use super::recorder::{Clock, Recorder};
 use super::schedule::{Population, Rate};
+use super::sources::Sources;
+use super::target::Target;
+use crate::viewer::crowd::{self, Orders};
 
 /// Between two looks at the figures while it runs.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -30,12 +33,45 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Files of a process beside its connections: standard ones, and some for each thread's runtime.
 const FILES_BESIDE: u64 = 64;
 
+/// What clients do.
+#[derive(Debug, Clone)]
+pub enum Clients {
+    /// They ask for one thing after another.
+    Requests(Plan),
+    /// They watch.
+    Viewers(Orders),
+}
+
+impl Clients {
+    /// What they ask for.
+    pub fn targets(&self) -> &[Target] {
+        match self {
+            Self::Requests(plan) => &plan.targets,
+            Self::Viewers(orders) => &orders.targets,
+        }
+    }
+
+    fn sources(&self) -> &Sources {
+        match self {
+            Self::Requests(plan) => &plan.sources,
+            Self::Viewers(orders) => &orders.sources,
+        }
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        match self {
+            Self::Requests(plan) => plan.timeouts,
+            Self::Viewers(orders) => orders.timeouts,
+        }
+    }
+}
+
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// What each client does.
-    pub plan: Plan,
-    /// The clients.
+    pub clients: Clients,
+    /// When they begin.
     pub population: Population,
     /// Requests are due at this rate (open model); else each client's when its last one has ended (closed model).
     pub rate: Option<Rate>,
@@ -47,35 +83,56 @@ pub struct Load {
     pub warm_up: Duration,
     /// Threads; no more than clients are made.
     pub threads: usize,
+    /// The command line, to be told with the figures.
+    pub arguments: Vec<String>,
 }
 
-/// What happened since the last look.
+/// A look at a load that runs.
 #[derive(Debug)]
-pub struct Moment {
+pub struct Moment<'a> {
     /// Since the start.
     pub elapsed: Duration,
     /// Whether the warm-up is over.
     pub is_counted: bool,
-    /// Counts since the last look.
-    pub counts: Second,
-    /// How long that is, in seconds.
-    pub span_s: f64,
-    /// Times to the last byte since the last look.
-    pub ttlb: Option<Histogram<u64>>,
+    /// Since the last look, or the end of the warm-up.
+    pub span: Duration,
+    /// All figures so far.
+    pub figures: &'a Figures,
+    /// Those of the last look.
+    pub before: &'a Figures,
 }
 
-/// Runs it until its end, SIGINT or SIGTERM. `look` is called each second.
+impl Moment<'_> {
+    /// How often a second it happened since the last look, by a count that only grows.
+    pub fn per_s(&self, count: impl Fn(&Figures) -> u64) -> f64 {
+        let (happened, span_s) = (count(self.figures) - count(self.before), self.span.as_secs_f64());
+        if span_s > 0.0 { happened as f64 / span_s } else { 0.0 }
+    }
+
+    /// The times of that kind since the last look, if there were any.
+    pub fn since(&self, time: Time) -> Option<Histogram<u64>> {
+        let mut since = self.figures.time(time)?.clone();
+        if let Some(before) = self.before.time(time) {
+            since.subtract(before).expect("counts only grow");
+        }
+        (!since.is_empty()).then_some(since)
+    }
+}
+
+/// Runs it until its end, SIGINT, SIGTERM or SIGHUP. `look` is called each second.
 ///
 /// # Errors
 /// No server at an address, or the machine has no threads or timers to give.
-pub fn run(load: &Load, look: impl FnMut(&Moment)) -> anyhow::Result<Figures> {
+pub fn run(load: &Load, look: impl FnMut(&Moment<'_>)) -> anyhow::Result<Figures> {
     raise_files(load.population.clients())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // From here on nothing ends it without its figures.
-        let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        let [interrupts, terminations, hang_ups] = signals;
+        let signals = [interrupts?, terminations?, hang_ups?];
         probe(load).await?;
-        Run::start(load)?.attend(load, signals, look).await
+        RunningLoad::start(load)?.attend(load, signals, look).await
     })
 }
 
@@ -97,10 +154,13 @@ fn raise_files(clients: usize) -> anyhow::Result<()> {
 
 /// Whether anybody is there to be asked, and to be trusted.
 async fn probe(load: &Load) -> anyhow::Result<()> {
+    if let Clients::Viewers(orders) = &load.clients {
+        return crowd::probe(orders).await;
+    }
     let mut found: Vec<&Server> = Vec::new();
-    for target in &load.plan.targets {
+    for target in load.clients.targets() {
         if !found.contains(&&target.server) {
-            Connection::open(&target.server, load.plan.sources.of(0), load.plan.timeouts).await?;
+            Connection::open(&target.server, load.clients.sources().of(0), load.clients.timeouts()).await?;
             found.push(&target.server);
         }
     }
@@ -108,51 +168,45 @@ async fn probe(load: &Load) -> anyhow::Result<()> {
 }
 
 /// A load that runs.
-struct Run {
-    begun: Instant,
-    begun_at: SystemTime,
+struct RunningLoad {
+    clock: Clock,
     from: Instant,
-    workers: Vec<Worker>,
+    run: u64,
+    /// One for each thread.
+    recorders: Vec<Recorder>,
+    threads: Vec<JoinHandle<anyhow::Result<()>>>,
     starter: Starter,
-    running: Arc<Running>,
     stop: watch::Sender<bool>,
     ended: mpsc::Receiver<()>,
 }
 
-struct Worker {
-    recorder: Recorder,
-    thread: JoinHandle<anyhow::Result<()>>,
-}
-
-impl Run {
+impl RunningLoad {
     fn start(load: &Load) -> anyhow::Result<Self> {
-        let clients = load.population.clients();
-        let threads = load.threads.clamp(1, clients);
-        let plan = Arc::new(load.plan.clone());
+        let count = load.population.clients();
+        let workers = load.threads.clamp(1, count);
+        let clients = Arc::new(load.clients.clone());
         let budget = load.requests.map(|requests| Arc::new(AtomicU64::new(requests)));
-        let (begun, begun_at) = (Instant::now(), SystemTime::now());
-        let from = begun + load.warm_up;
+        let clock = Clock::start();
+        let (from, run) = (clock.began + load.warm_up, rand::random());
         let (stop, stopped) = watch::channel(false);
         // Nothing is sent: it closes when the last thread has dropped its end.
         let (ending, ended) = mpsc::channel(1);
-        let running = Arc::new(Running::default());
         let pacer = load
             .rate
-            .map(|rate| Arc::new(Pacer::new(rate, begun, (load.requests.unwrap_or(u64::MAX), clients))));
+            .map(|rate| Arc::new(Pacer::new(rate, clock.began, (load.requests.unwrap_or(u64::MAX), count))));
         if let Some(pacer) = pacer.clone() {
             spawn("pacer".to_owned(), move || pacer.run())?;
         }
         let starter = Starter { budget, pacer };
-        let mut workers = Vec::new();
-        for index in 0..threads {
-            let recorder = Recorder::new(from, unix_us(begun_at));
+        let (mut recorders, mut threads) = (Vec::new(), Vec::new());
+        for index in 0..workers {
+            let recorder = Recorder::new(clock, from, run);
             let share = Share {
-                clients: load.population.starts().enumerate().skip(index).step_by(threads).collect(),
-                plan: Arc::clone(&plan),
+                starts: load.population.starts().enumerate().skip(index).step_by(workers).collect(),
+                of: count,
+                clients: Arc::clone(&clients),
                 starter: starter.clone(),
                 recorder: recorder.clone(),
-                begun,
-                running: Arc::clone(&running),
             };
             let (stopped, ending) = (stopped.clone(), ending.clone());
             let work = move || {
@@ -160,55 +214,77 @@ impl Run {
                 drop(ending);
                 done
             };
-            workers.push(Worker { recorder, thread: spawn(format!("load-{index}"), work)? });
+            recorders.push(recorder);
+            threads.push(spawn(format!("load-{index}"), work)?);
         }
-        Ok(Self { begun, begun_at, from, workers, starter, running, stop, ended })
+        Ok(Self { clock, from, run, recorders, threads, starter, stop, ended })
     }
 
     async fn attend(
         mut self,
         load: &Load,
-        (mut interrupts, mut terminations): (Signal, Signal),
-        mut look: impl FnMut(&Moment),
+        mut signals: [Signal; 3],
+        mut look: impl FnMut(&Moment<'_>),
     ) -> anyhow::Result<Figures> {
-        let mut ticks = interval_at((self.begun + LOOK_EVERY).into(), LOOK_EVERY);
+        let mut ticks = interval_at((self.clock.began + LOOK_EVERY).into(), LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let end = load.duration.map(|duration| self.begun + duration);
+        let end = load.duration.map(|duration| self.clock.began + duration);
         let mut cpu_before = None;
-        let mut looks = Looks::new(self.from.max(self.begun));
+        let (mut before, mut looked) = (Figures::default(), self.from);
+        let [interrupts, terminations, hang_ups] = &mut signals;
         loop {
             tokio::select! {
                 () = sleep_until(self.from.into()), if cpu_before.is_none() => cpu_before = Some(cpu_us()),
-                () = sleep_until(end.unwrap_or(self.begun).into()), if end.is_some() => break,
+                () = sleep_until(end.unwrap_or(self.from).into()), if end.is_some() => break,
                 _ = self.ended.recv() => break,
                 _ = interrupts.recv() => break,
                 _ = terminations.recv() => break,
-                _ = ticks.tick() => look(&looks.next(&self)),
+                _ = hang_ups.recv() => break,
+                _ = ticks.tick() => {
+                    let (figures, now) = (self.figures(), Instant::now());
+                    look(&Moment {
+                        elapsed: now - self.clock.began,
+                        is_counted: now > self.from,
+                        span: now.saturating_duration_since(looked),
+                        figures: &figures,
+                        before: &before,
+                    });
+                    (before, looked) = (figures, now.max(self.from));
+                }
             }
         }
         let ended = Instant::now();
         let cpu_us = cpu_before.map_or(0, |before| cpu_us() - before);
-        look(&looks.next(&self));
-        self.finish(ended, cpu_us, looks)
+        self.finish(load, ended, cpu_us)
+    }
+
+    /// Those of all threads.
+    fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        for recorder in &self.recorders {
+            figures.merge(&recorder.figures());
+        }
+        figures
     }
 
     /// Ends the threads and puts their figures together.
-    fn finish(self, ended: Instant, cpu_us: u64, looks: Looks) -> anyhow::Result<Figures> {
+    fn finish(mut self, load: &Load, ended: Instant, cpu_us: u64) -> anyhow::Result<Figures> {
         let _ = self.stop.send(true);
-        let mut figures = Figures {
-            processes: 1,
-            clients: self.running.most.load(Relaxed),
-            cpu_us,
-            seconds: looks.seconds,
-            ..Figures::default()
-        };
-        if ended > self.from {
-            let at = |instant: Instant| unix_us(self.begun_at + instant.duration_since(self.begun));
-            figures.period = Some(Period { begin_us: at(self.from), end_us: at(ended) });
+        for thread in self.threads.drain(..) {
+            thread.join().map_err(|_| anyhow!("a thread of clients panicked"))??;
         }
-        for worker in self.workers {
-            worker.thread.join().map_err(|_| anyhow!("a thread of clients panicked"))??;
-            figures.merge(&worker.recorder.figures());
+        let mut figures = self.figures();
+        let model = match (&load.clients, load.rate) {
+            (Clients::Viewers(_), _) => Model::Viewers,
+            (Clients::Requests(_), Some(_)) => Model::Open,
+            (Clients::Requests(_), None) => Model::Closed,
+        };
+        let urls = load.clients.targets().iter().map(|target| target.url.clone()).collect();
+        figures.runs.insert(self.run, Run { model, urls, arguments: load.arguments.clone() });
+        figures.cpu_us = cpu_us;
+        if ended > self.from {
+            let (begin_us, end_us) = (self.clock.unix_us(self.from), self.clock.unix_us(ended));
+            figures.period = Some(Period { begin_us, end_us });
         }
         if let Some(pacer) = self.starter.pacer {
             pacer.end();
@@ -219,52 +295,81 @@ impl Run {
     }
 }
 
-/// How many clients there are.
-#[derive(Debug, Default)]
-struct Running {
-    now: AtomicU64,
-    most: AtomicU64,
-}
-
 /// One thread's share.
 struct Share {
-    /// Their indexes and when they start.
-    clients: Vec<(usize, Duration)>,
-    plan: Arc<Plan>,
+    /// The clients' indexes and when they start.
+    starts: Vec<(usize, Duration)>,
+    /// How many there are in all threads.
+    of: usize,
+    clients: Arc<Clients>,
     starter: Starter,
     recorder: Recorder,
-    begun: Instant,
-    running: Arc<Running>,
 }
 
 impl Share {
     fn work(self, mut stopped: watch::Receiver<bool>) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            tokio::select! {
-                () = self.run_clients() => {}
-                _ = stopped.wait_for(|stopped| *stopped) => {}
+        let stop = async move {
+            // An error: the one who could stop it is gone.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        match &*self.clients {
+            Clients::Requests(plan) => {
+                let plan = Arc::new(plan.clone());
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = self.run_clients(&plan) => {}
+                        () = stop => {}
+                    }
+                });
             }
-        });
+            Clients::Viewers(orders) => {
+                let crowd = crowd::watch(orders, &self.starts, self.of, &self.recorder, stop);
+                LocalSet::new().block_on(&runtime, crowd);
+            }
+        }
         Ok(())
     }
 
-    async fn run_clients(&self) {
+    async fn run_clients(&self, plan: &Arc<Plan>) {
         let mut clients = JoinSet::new();
-        for (index, start) in &self.clients {
-            let start = self.begun + *start;
-            if Instant::now() < start {
-                sleep_until(start.into()).await;
+        for (index, start) in &self.starts {
+            if !self.wait_for(self.recorder.clock().began + *start, &mut clients).await {
+                break;
             }
-            let client = Client::new(*index, &self.plan, &self.starter, &self.recorder);
-            let running = Arc::clone(&self.running);
+            let client = Client::new(*index, plan, &self.starter, &self.recorder);
+            let recorder = self.recorder.clone();
             clients.spawn(async move {
-                running.most.fetch_max(running.now.fetch_add(1, Relaxed) + 1, Relaxed);
+                recorder.client_begins();
                 client.run().await;
-                running.now.fetch_sub(1, Relaxed);
+                recorder.client_ends();
             });
         }
-        while clients.join_next().await.is_some() {}
+        while let Some(ended) = clients.join_next().await {
+            pass_on_panic(ended);
+        }
+    }
+
+    /// Waits until the next client is to start; `false` if there is nothing left for it to do.
+    async fn wait_for(&self, start: Instant, clients: &mut JoinSet<()>) -> bool {
+        while Instant::now() < start {
+            tokio::select! {
+                () = sleep_until(start.into()) => {}
+                Some(ended) = clients.join_next() => pass_on_panic(ended),
+            }
+            if self.starter.is_exhausted() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn pass_on_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 
@@ -280,74 +385,4 @@ fn cpu_us() -> u64 {
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     // Neither part is negative.
     (spent.tv_sec * 1_000_000 + spent.tv_nsec / 1000) as u64
-}
-
-/// The looks at the figures so far.
-struct Looks {
-    at: Instant,
-    requests: u64,
-    content_bytes: u64,
-    errors: u64,
-    ttlb: Option<Histogram<u64>>,
-    seconds: std::collections::BTreeMap<u64, Second>,
-}
-
-impl Looks {
-    fn new(at: Instant) -> Self {
-        Self {
-            at,
-            requests: 0,
-            content_bytes: 0,
-            errors: 0,
-            ttlb: None,
-            seconds: std::collections::BTreeMap::new(),
-        }
-    }
-
-    /// What has happened since the one before.
-    fn next(&mut self, run: &Run) -> Moment {
-        let now = Instant::now();
-        let (mut requests, mut content_bytes, mut errors) = (0, 0, 0);
-        let mut ttlb: Option<Histogram<u64>> = None;
-        for worker in &run.workers {
-            let figures = worker.recorder.figures();
-            requests += figures.requests;
-            content_bytes += figures.content_bytes;
-            errors += figures.errors_total();
-            match (&mut ttlb, figures.time(Time::Ttlb)) {
-                (Some(all), Some(part)) => all.add(part).expect("all histograms have the same bounds"),
-                (all @ None, part) => *all = part.cloned(),
-                (Some(_), None) => {}
-            }
-        }
-        let counts = Second {
-            requests: requests - self.requests,
-            content_bytes: content_bytes - self.content_bytes,
-            errors: errors - self.errors,
-            clients: run.running.now.load(Relaxed),
-        };
-        let since = difference(ttlb.as_ref(), self.ttlb.as_ref());
-        let span_s = now.saturating_duration_since(self.at).as_secs_f64();
-        let is_counted = now > run.from;
-        if is_counted {
-            let unix_s = unix_us(run.begun_at + self.at.duration_since(run.begun)) / 1_000_000;
-            let second = self.seconds.entry(unix_s).or_default();
-            second.requests += counts.requests;
-            second.content_bytes += counts.content_bytes;
-            second.errors += counts.errors;
-            second.clients = second.clients.max(counts.clients);
-            self.at = now;
-        }
-        (self.requests, self.content_bytes, self.errors, self.ttlb) = (requests, content_bytes, errors, ttlb);
-        Moment { elapsed: now - run.begun, is_counted, counts, span_s, ttlb: since }
-    }
-}
-
-/// What was recorded after `before` was taken.
-fn difference(now: Option<&Histogram<u64>>, before: Option<&Histogram<u64>>) -> Option<Histogram<u64>> {
-    let mut since = now?.clone();
-    if let Some(before) = before {
-        since.subtract(before).expect("counts only grow");
-    }
-    Some(since)
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of errors. Each request has one at most, the first.
+/// The kinds of errors. Each request has one at most, the first; what it brought may be one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -29,17 +29,23 @@ pub enum ErrorKind {
     Malformed,
     /// Not the range that was asked for.
     Range,
+    /// A viewer's redirect, which it does not follow.
+    Status3xx,
     /// A status from 400 to 499.
     Status4xx,
     /// A status from 500 on.
     Status5xx,
     /// Content that is not what path and offset say.
     Content,
+    /// A manifest that a viewer cannot play.
+    Manifest,
+    /// Media that is not what its CMAF header says.
+    Media,
 }
 
 impl ErrorKind {
     /// All of them, in the order in which they are printed.
-    pub const ALL: [ErrorKind; 13] = [
+    pub const ALL: [ErrorKind; 16] = [
         ErrorKind::Connect,
         ErrorKind::ConnectTimeout,
         ErrorKind::Tls,
@@ -50,9 +56,12 @@ impl ErrorKind {
         ErrorKind::Cut,
         ErrorKind::Malformed,
         ErrorKind::Range,
+        ErrorKind::Status3xx,
         ErrorKind::Status4xx,
         ErrorKind::Status5xx,
         ErrorKind::Content,
+        ErrorKind::Manifest,
+        ErrorKind::Media,
     ];
 
     /// As in JSON and tables.
@@ -68,9 +77,12 @@ impl ErrorKind {
             ErrorKind::Cut => "cut",
             ErrorKind::Malformed => "malformed",
             ErrorKind::Range => "range",
+            ErrorKind::Status3xx => "status3xx",
             ErrorKind::Status4xx => "status4xx",
             ErrorKind::Status5xx => "status5xx",
             ErrorKind::Content => "content",
+            ErrorKind::Manifest => "manifest",
+            ErrorKind::Media => "media",
         }
     }
 }

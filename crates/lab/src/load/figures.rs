@@ -1,19 +1,23 @@
 //! What was measured: times as HDR histograms in microseconds, counters, and counts of each second.
 //!
 //! **Invariant:** a merge is exact: the figures of several processes merged, in any order, are those that one process would
-//! have had. Everything here is a sum, a least or a greatest.
+//! have had. Everything here is a sum, a least, a greatest or a union, and what happened in a second is counted in that second.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::LazyLock;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::ErrorKind;
+use crate::viewer::figures::Viewers;
 
 /// Longer times count as this one.
 pub const TIME_US_MAX: u64 = 3_600_000_000;
-/// Significant digits of a time: it is told to 0.1 %.
+/// Higher goodput counts as this one, in kbit/s.
+pub const GOODPUT_KBIT_PER_S_MAX: u64 = 1_000_000_000;
+/// Significant digits of all histograms: they are right to 0.1 %.
 pub const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// The kinds of times.
@@ -24,32 +28,35 @@ pub enum Time {
     Connect,
     /// A TLS handshake.
     Tls,
-    /// From the last byte of the request to the first of the response; under an open model from when the request was due.
+    /// Under an open model: from when a request was due to when a client was free to send it.
+    Lateness,
+    /// From the last byte of the request to the first of the response.
     Ttfb,
     /// To the last byte of the content, from the start of the request, with the connection if it needed a new one; under an open
     /// model from when it was due.
     Ttlb,
-    /// Between the ends of two chunks of one response.
+    /// Between the ends of two chunks of one response: of the chunked coding, for viewers CMAF chunks.
     ChunkGap,
-    /// Wall clock minus the time of the shown frame.
-    LiveLatency,
-    /// From play to the first frame.
+    /// Of a viewer: from joining to the first frame, or to the end of the run.
     Startup,
-    /// One stall.
+    /// Of a viewer: one stall, at the end of the run as long as it was by then.
     Stall,
+    /// Of a viewer that has begun, each second: wall clock minus the time of the shown frame.
+    LiveLatency,
 }
 
 impl Time {
     /// All of them, in the order in which they are printed.
-    pub const ALL: [Time; 8] = [
+    pub const ALL: [Time; 9] = [
         Time::Connect,
         Time::Tls,
+        Time::Lateness,
         Time::Ttfb,
         Time::Ttlb,
         Time::ChunkGap,
-        Time::LiveLatency,
         Time::Startup,
         Time::Stall,
+        Time::LiveLatency,
     ];
 
     /// As in JSON and tables.
@@ -57,6 +64,7 @@ impl Time {
         match self {
             Time::Connect => "connect",
             Time::Tls => "tls",
+            Time::Lateness => "lateness",
             Time::Ttfb => "ttfb",
             Time::Ttlb => "ttlb",
             Time::ChunkGap => "chunk_gap",
@@ -76,8 +84,33 @@ pub struct Second {
     pub content_bytes: u64,
     /// Requests that ended in an error.
     pub errors: u64,
-    /// Clients there were.
-    pub clients: u64,
+    /// Clients that began.
+    pub clients_begun: u64,
+    /// Clients that had nothing more to do.
+    pub clients_ended: u64,
+}
+
+/// What clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// Each asks again when it has been answered.
+    Closed,
+    /// Requests are due at a rate.
+    Open,
+    /// Each watches a presentation.
+    Viewers,
+}
+
+/// What one process was told to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// What clients do.
+    pub model: Model,
+    /// What they ask for.
+    pub urls: Vec<String>,
+    /// The command line behind the program's name.
+    pub arguments: Vec<String>,
 }
 
 /// When the figures were taken, in Unix time.
@@ -92,11 +125,11 @@ pub struct Period {
 /// The figures of a run, or of several.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
+    /// The runs that they are of, by a number at random.
+    pub runs: BTreeMap<u64, Run>,
     /// What was measured; `None` until something was.
     pub period: Option<Period>,
-    /// Processes that took them.
-    pub processes: u64,
-    /// The most clients that there were at once, summed over processes.
+    /// Clients that have begun.
     pub clients: u64,
     /// Requests that began.
     pub begun: u64,
@@ -112,20 +145,45 @@ pub struct Figures {
     pub cpu_us: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests that ended in an error, by kind.
+    /// Requests that ended in an error, and what viewers could make nothing of, by kind.
     pub errors: BTreeMap<ErrorKind, u64>,
     /// Of each kind of error the first: when, in Unix time in microseconds, and what.
     pub examples: BTreeMap<ErrorKind, (u64, String)>,
     /// Times, only kinds that were recorded.
     pub times: BTreeMap<Time, Histogram<u64>>,
+    /// Of viewers' segments, in kbit/s; waits for chunks that were not there yet left out.
+    pub goodput: Option<Histogram<u64>>,
     /// Counts by second of Unix time.
     pub seconds: BTreeMap<u64, Second>,
+    /// What viewers did; `None` if there were none.
+    pub viewers: Option<Viewers>,
 }
 
 /// What each histogram begins as; making one takes some arithmetic.
-static EMPTY: LazyLock<Histogram<u64>> = LazyLock::new(|| {
-    Histogram::new_with_bounds(1, TIME_US_MAX, SIGNIFICANT_DIGITS).expect("the bounds are within the crate's")
-});
+static EMPTY: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(TIME_US_MAX));
+/// The same for goodput.
+static EMPTY_GOODPUT: LazyLock<Histogram<u64>> = LazyLock::new(|| histogram(GOODPUT_KBIT_PER_S_MAX));
+
+fn histogram(most: u64) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, most, SIGNIFICANT_DIGITS).expect("the bounds are within the crate's")
+}
+
+impl Model {
+    /// As in JSON and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::Closed => "closed",
+            Model::Open => "open",
+            Model::Viewers => "viewers",
+        }
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 impl Figures {
     /// Counts a time; zero is a time like any other.
@@ -133,7 +191,17 @@ impl Figures {
         self.times.entry(time).or_insert_with(|| EMPTY.clone()).saturating_record(value_us);
     }
 
-    /// Counts a request that ended in an error, at `at_us` of Unix time.
+    /// Counts what came of a segment.
+    pub fn record_goodput(&mut self, kbit_per_s: u64) {
+        self.goodput.get_or_insert_with(|| EMPTY_GOODPUT.clone()).saturating_record(kbit_per_s);
+    }
+
+    /// The counts of a second of Unix time.
+    pub fn second(&mut self, unix_s: u64) -> &mut Second {
+        self.seconds.entry(unix_s).or_default()
+    }
+
+    /// Counts an error, at `at_us` of Unix time.
     pub fn fail(&mut self, kind: ErrorKind, at_us: u64, detail: &str) {
         *self.errors.entry(kind).or_default() += 1;
         self.offer_example(kind, at_us, detail);
@@ -147,7 +215,13 @@ impl Figures {
         }
     }
 
-    /// Requests that ended in an error.
+    /// Clients that are there.
+    pub fn clients_now(&self) -> u64 {
+        let ended = self.seconds.values().map(|second| second.clients_ended).sum();
+        self.clients.saturating_sub(ended)
+    }
+
+    /// Errors of all kinds.
     pub fn errors_total(&self) -> u64 {
         self.errors.values().sum()
     }
@@ -162,6 +236,23 @@ impl Figures {
         self.times.get(&time)
     }
 
+    /// Whether the figures of other runs can be put in with these.
+    ///
+    /// # Errors
+    /// In words: a run is in both, or they are of other models, whose times mean something else.
+    pub fn check_merge(&self, other: &Figures) -> Result<(), String> {
+        if let Some(run) = other.runs.keys().find(|run| self.runs.contains_key(run)) {
+            return Err(format!("run {run:016x} is there twice"));
+        }
+        let model = |figures: &Figures| figures.runs.values().next().map(|run| run.model);
+        match (model(self), model(other)) {
+            (Some(one), Some(two)) if one != two => {
+                Err(format!("clients of the {one} model and the {two} model do not measure the same"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Puts the figures of another in with these.
     ///
     /// # Panics
@@ -173,7 +264,7 @@ impl Figures {
             }
             (one, two) => one.or(two),
         };
-        self.processes += other.processes;
+        self.runs.extend(other.runs.iter().map(|(number, run)| (*number, run.clone())));
         self.clients += other.clients;
         self.begun += other.begun;
         self.requests += other.requests;
@@ -190,12 +281,20 @@ impl Figures {
             let into = self.times.entry(*time).or_insert_with(|| EMPTY.clone());
             into.add(histogram).expect("all histograms have the same bounds");
         }
+        if let Some(goodput) = &other.goodput {
+            let into = self.goodput.get_or_insert_with(|| EMPTY_GOODPUT.clone());
+            into.add(goodput).expect("all histograms have the same bounds");
+        }
         for (second, counts) in &other.seconds {
-            let into = self.seconds.entry(*second).or_default();
+            let into = self.second(*second);
             into.requests += counts.requests;
             into.content_bytes += counts.content_bytes;
             into.errors += counts.errors;
-            into.clients += counts.clients;
+            into.clients_begun += counts.clients_begun;
+            into.clients_ended += counts.clients_ended;
+        }
+        if let Some(viewers) = &other.viewers {
+            self.viewers.get_or_insert_default().add(viewers);
         }
     }
 }

@@ -7,8 +7,10 @@
 //! - [`response`]: one response as its bytes arrive.
 //! - [`target`], [`sources`], [`cmcd`]: what is asked for, from which addresses, and what is said of the player.
 //!
-//! Over sockets: [`connection`] (HTTP/1.1 and HTTP/2, plain and over TLS), [`client`], [`engine`]; and [`serve`], a server whose content and misbehaviour are known.
+//! Over sockets: [`connection`] (HTTP/1.1 and HTTP/2, plain and over TLS), `caller`, [`client`], [`engine`], which also runs
+//! [viewers](crate::viewer); and [`serve`], a server whose content and misbehaviour are known.
 
+mod caller;
 pub mod client;
 pub mod cmcd;
 pub mod connection;
@@ -25,5 +27,7 @@ pub mod serve;
 pub mod sources;
 pub mod target;
 
+pub(crate) use caller::{Caller, times};
 pub use failure::{ErrorKind, Failure};
-pub use recorder::Recorder;
+pub(crate) use recorder::micros;
+pub use recorder::{Clock, Counted, Recorder};

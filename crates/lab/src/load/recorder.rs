@@ -7,13 +7,24 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::Failure;
 use super::figures::{Figures, Time};
+use crate::viewer::figures::Viewers;
+
+/// The clock of a run: it goes evenly, whatever sets the machine's meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// When the run began.
+    pub began: Instant,
+    /// The wall clock then, since 1970.
+    pub began_wall: Duration,
+}
 
 /// Counts into the figures of one thread.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     figures: Arc<Mutex<Figures>>,
+    clock: Clock,
     from: Instant,
-    session: u64,
+    run: u64,
 }
 
 /// A request that is being counted.
@@ -22,10 +33,34 @@ pub struct Counted {
     is_counted: bool,
 }
 
+impl Clock {
+    /// One that begins now.
+    pub fn start() -> Self {
+        // A clock before 1970 is no clock.
+        let began_wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began: Instant::now(), began_wall }
+    }
+
+    /// Time since it began.
+    pub fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The wall clock now, since 1970.
+    pub fn wall(&self) -> Duration {
+        self.began_wall + self.now()
+    }
+
+    /// The wall clock at that time, in microseconds since 1970.
+    pub fn unix_us(&self, at: Instant) -> u64 {
+        micros(self.began_wall + at.saturating_duration_since(self.began))
+    }
+}
+
 impl Recorder {
-    /// Counts what begins from then on; `session` tells this run from others.
-    pub fn new(from: Instant, session: u64) -> Self {
-        Self { figures: Arc::default(), from, session }
+    /// Counts what begins from then on; `run` tells this run from others.
+    pub fn new(clock: Clock, from: Instant, run: u64) -> Self {
+        Self { figures: Arc::default(), clock, from, run }
     }
 
     /// The figures so far.
@@ -34,14 +69,32 @@ impl Recorder {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells this run from others.
-    pub fn session(&self) -> u64 {
-        self.session
+    /// The clock of the run.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
-    /// When counting begins.
-    pub fn from(&self) -> Instant {
-        self.from
+    /// What tells this run from others.
+    pub fn run(&self) -> u64 {
+        self.run
+    }
+
+    fn unix_s(&self, at: Instant) -> u64 {
+        (self.clock.began_wall + at.saturating_duration_since(self.clock.began)).as_secs()
+    }
+
+    /// A client begins.
+    pub fn client_begins(&self) {
+        let unix_s = self.unix_s(Instant::now());
+        let mut figures = self.figures();
+        figures.clients += 1;
+        figures.second(unix_s).clients_begun += 1;
+    }
+
+    /// A client has nothing more to do.
+    pub fn client_ends(&self) {
+        let unix_s = self.unix_s(Instant::now());
+        self.figures().second(unix_s).clients_ended += 1;
     }
 
     /// A request begins, or was due, at that time.
@@ -53,10 +106,11 @@ impl Recorder {
         Counted { is_counted }
     }
 
-    /// The request ended: with a status if there was one, with these times, with or without an error.
+    /// The request ended at that time: with a status if there was one, with these times, with or without an error.
     pub fn end(
         &self,
         request: Counted,
+        at: Instant,
         status: Option<u16>,
         times: &[(Time, Duration)],
         failure: Option<&Failure>,
@@ -64,6 +118,7 @@ impl Recorder {
         if !request.is_counted {
             return;
         }
+        let unix_s = self.unix_s(at);
         let mut figures = self.figures();
         figures.requests += 1;
         if let Some(status) = status {
@@ -72,9 +127,21 @@ impl Recorder {
         for (time, value) in times {
             figures.record(*time, micros(*value));
         }
+        let second = figures.second(unix_s);
+        second.requests += 1;
         if let Some(failure) = failure {
-            figures.fail(failure.kind, unix_us(SystemTime::now()), &failure.detail);
+            second.errors += 1;
+            figures.fail(failure.kind, self.clock.unix_us(at), &failure.detail);
         }
+    }
+
+    /// What came could not be used, though the request ended well.
+    pub fn fault(&self, failure: &Failure) {
+        let at = Instant::now();
+        let unix_s = self.unix_s(at);
+        let mut figures = self.figures();
+        figures.second(unix_s).errors += 1;
+        figures.fail(failure.kind, self.clock.unix_us(at), &failure.detail);
     }
 
     /// A time that belongs to the request.
@@ -87,7 +154,10 @@ impl Recorder {
     /// So many bytes of content arrived at that time.
     pub fn content(&self, at: Instant, bytes: u64) {
         if at >= self.from {
-            self.figures().content_bytes += bytes;
+            let unix_s = self.unix_s(at);
+            let mut figures = self.figures();
+            figures.content_bytes += bytes;
+            figures.second(unix_s).content_bytes += bytes;
         }
     }
 
@@ -97,14 +167,19 @@ impl Recorder {
             self.figures().reconnects += 1;
         }
     }
+
+    /// A time of a viewer.
+    pub fn viewer_time(&self, time: Time, value: Duration) {
+        self.figures().record(time, micros(value));
+    }
+
+    /// Counts something of viewers.
+    pub fn viewers(&self, count: impl FnOnce(&mut Viewers)) {
+        count(self.figures().viewers.get_or_insert_default());
+    }
 }
 
-fn micros(value: Duration) -> u64 {
+/// In whole microseconds.
+pub(crate) fn micros(value: Duration) -> u64 {
     u64::try_from(value.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// In microseconds.
-pub(super) fn unix_us(time: SystemTime) -> u64 {
-    // A clock before 1970 is no clock.
-    time.duration_since(UNIX_EPOCH).map_or(0, micros)
 }

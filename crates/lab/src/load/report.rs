@@ -15,20 +15,26 @@ use hdrhistogram::serialization::{Deserializer, Serializer as _, V2Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::ErrorKind;
-use super::figures::{Figures, Period, SIGNIFICANT_DIGITS, Second, TIME_US_MAX, Time};
+use super::figures::{
+    Figures, GOODPUT_KBIT_PER_S_MAX, Period, Run, SIGNIFICANT_DIGITS, Second, TIME_US_MAX, Time,
+};
+use crate::viewer::figures::Viewers;
 
 /// Of the JSON.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The quantiles that are told, with their names.
 pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// A generator that is later than that at the 99th percentile says so.
+const LATENESS_US_MAX: u64 = 1000;
 
 /// Figures as they stand in JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
     thalweg_lab_load: u32,
+    runs: BTreeMap<String, Run>,
     period: Option<Period>,
-    processes: u64,
     clients: u64,
     begun: u64,
     requests: u64,
@@ -39,6 +45,8 @@ struct Wire {
     statuses: BTreeMap<u16, u64>,
     errors: BTreeMap<ErrorKind, WireError>,
     times: BTreeMap<Time, WireTimes>,
+    goodput: Option<WireGoodput>,
+    viewers: Option<Viewers>,
     seconds: Vec<WireSecond>,
 }
 
@@ -65,6 +73,17 @@ struct WireTimes {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireGoodput {
+    count: u64,
+    mean_kbit_per_s: f64,
+    p1_kbit_per_s: u64,
+    p5_kbit_per_s: u64,
+    p50_kbit_per_s: u64,
+    histogram: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct WireSecond {
     unix_s: u64,
     #[serde(flatten)]
@@ -75,8 +94,8 @@ struct WireSecond {
 pub fn to_json(figures: &Figures) -> String {
     let wire = Wire {
         thalweg_lab_load: VERSION,
+        runs: figures.runs.iter().map(|(number, run)| (format!("{number:016x}"), run.clone())).collect(),
         period: figures.period,
-        processes: figures.processes,
         clients: figures.clients,
         begun: figures.begun,
         requests: figures.requests,
@@ -91,6 +110,8 @@ pub fn to_json(figures: &Figures) -> String {
             .map(|(kind, count)| (*kind, wire_error(figures, *kind, *count)))
             .collect(),
         times: figures.times.iter().map(|(time, histogram)| (*time, wire_times(histogram))).collect(),
+        goodput: figures.goodput.as_ref().map(wire_goodput),
+        viewers: figures.viewers,
         seconds: figures
             .seconds
             .iter()
@@ -107,9 +128,26 @@ fn wire_error(figures: &Figures, kind: ErrorKind, count: u64) -> WireError {
     WireError { count, first_us, first }
 }
 
-fn wire_times(histogram: &Histogram<u64>) -> WireTimes {
+fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).expect("a vector takes everything");
+    STANDARD.encode(bytes)
+}
+
+/// Of rates the low ones are told.
+fn wire_goodput(histogram: &Histogram<u64>) -> WireGoodput {
+    let at = |quantile| histogram.value_at_quantile(quantile);
+    WireGoodput {
+        count: histogram.len(),
+        mean_kbit_per_s: histogram.mean(),
+        p1_kbit_per_s: at(0.01),
+        p5_kbit_per_s: at(0.05),
+        p50_kbit_per_s: at(0.5),
+        histogram: encode(histogram),
+    }
+}
+
+fn wire_times(histogram: &Histogram<u64>) -> WireTimes {
     let [p50_us, p95_us, p99_us, p999_us] =
         QUANTILES.map(|(_, quantile)| histogram.value_at_quantile(quantile));
     WireTimes {
@@ -120,7 +158,7 @@ fn wire_times(histogram: &Histogram<u64>) -> WireTimes {
         p99_us,
         p999_us,
         max_us: histogram.max(),
-        histogram: STANDARD.encode(bytes),
+        histogram: encode(histogram),
     }
 }
 
@@ -137,7 +175,6 @@ pub fn from_json(text: &str) -> anyhow::Result<Figures> {
     let wire: Wire = serde_json::from_str(text)?;
     let mut figures = Figures {
         period: wire.period,
-        processes: wire.processes,
         clients: wire.clients,
         begun: wire.begun,
         requests: wire.requests,
@@ -146,27 +183,36 @@ pub fn from_json(text: &str) -> anyhow::Result<Figures> {
         content_bytes: wire.content_bytes,
         cpu_us: wire.cpu_us,
         statuses: wire.statuses,
+        viewers: wire.viewers,
         seconds: wire.seconds.iter().map(|second| (second.unix_s, second.counts)).collect(),
         ..Figures::default()
     };
+    for (number, run) in wire.runs {
+        let read = u64::from_str_radix(&number, 16);
+        figures.runs.insert(read.with_context(|| format!("runs: {number:?} is no number"))?, run);
+    }
     for (kind, error) in wire.errors {
         figures.errors.insert(kind, error.count);
         figures.examples.insert(kind, (error.first_us, error.first));
     }
     for (time, times) in wire.times {
-        let histogram = read_histogram(&times.histogram).with_context(|| format!("times.{}", time.name()))?;
-        figures.times.insert(time, histogram);
+        let histogram = read_histogram(&times.histogram, TIME_US_MAX);
+        figures.times.insert(time, histogram.with_context(|| format!("times.{}", time.name()))?);
+    }
+    if let Some(goodput) = wire.goodput {
+        let histogram = read_histogram(&goodput.histogram, GOODPUT_KBIT_PER_S_MAX);
+        figures.goodput = Some(histogram.context("goodput")?);
     }
     Ok(figures)
 }
 
-fn read_histogram(text: &str) -> anyhow::Result<Histogram<u64>> {
+fn read_histogram(text: &str, most: u64) -> anyhow::Result<Histogram<u64>> {
     let bytes = STANDARD.decode(text).context("histogram is not base64")?;
     let histogram: Histogram<u64> = Deserializer::new()
         .deserialize(&mut Cursor::new(bytes))
         .map_err(|error| anyhow::anyhow!("histogram is not in the V2 encoding: {error}"))?;
-    if (histogram.low(), histogram.high(), histogram.sigfig()) != (1, TIME_US_MAX, SIGNIFICANT_DIGITS) {
-        bail!("histogram has other bounds than 1 to {TIME_US_MAX} with {SIGNIFICANT_DIGITS} digits");
+    if (histogram.low(), histogram.high(), histogram.sigfig()) != (1, most, SIGNIFICANT_DIGITS) {
+        bail!("histogram has other bounds than 1 to {most} with {SIGNIFICANT_DIGITS} digits");
     }
     Ok(histogram)
 }
@@ -207,6 +253,14 @@ pub fn to_table(figures: &Figures) -> String {
         );
     }
     let open = figures.begun.saturating_sub(figures.requests);
+    let late_us = figures.time(Time::Lateness).map_or(0, |late| late.value_at_quantile(0.99));
+    if late_us > LATENESS_US_MAX {
+        let _ = writeln!(
+            text,
+            "1 % of the requests began {} or more after they were due: no client was free, or this machine is too slow",
+            time_text(late_us as f64)
+        );
+    }
     for (count, what) in [
         (open, "requests were under way when time was up"),
         (
@@ -220,6 +274,7 @@ pub fn to_table(figures: &Figures) -> String {
         }
     }
     push_times(&mut text, figures);
+    push_viewers(&mut text, figures);
     push_errors(&mut text, figures);
     text
 }
@@ -240,6 +295,44 @@ fn push_times(text: &mut String, figures: &Figures) {
         }
         let _ = writeln!(text, "{:>10}", time_text(histogram.max() as f64));
     }
+}
+
+fn push_viewers(text: &mut String, figures: &Figures) {
+    if let Some(goodput) = &figures.goodput {
+        let at = |quantile| bit_rate(goodput.value_at_quantile(quantile) as f64 * 1e3);
+        let _ = writeln!(
+            text,
+            "{:<14}{:>10}  p1 {}, p5 {}, p50 {}",
+            "goodput",
+            goodput.len(),
+            at(0.01),
+            at(0.05),
+            at(0.5)
+        );
+    }
+    let Some(Viewers { now, totals, segments, chunks, switches_up, switches_down, rejoins }) =
+        &figures.viewers
+    else {
+        return;
+    };
+    let _ = writeln!(
+        text,
+        "\nviewers: {} playing, {} stalled, {} starting, {} at the end, {} gave up",
+        now.playing, now.stalled, now.starting, now.ended, now.gone
+    );
+    let _ = writeln!(
+        text,
+        "stalls: {} of {} viewers, {:.3}% of the time, {} in all; {} skipped, {rejoins} joined anew",
+        totals.stalls,
+        totals.viewers_stalled,
+        totals.stall_ratio() * 100.0,
+        time_text(totals.stalled_us as f64),
+        time_text(totals.skipped_us as f64),
+    );
+    let _ = writeln!(
+        text,
+        "media: {segments} segments, {chunks} chunks; {switches_up} switches up, {switches_down} down"
+    );
 }
 
 fn push_errors(text: &mut String, figures: &Figures) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use thalweg_http::chunked::{Decoder, Step};
 use thalweg_http::framing::{keep_alive, response_framing};
 use thalweg_http::head::{HEAD_BYTES_MAX, parse_response};
+use thalweg_http::range::{ContentRange, parse_content_range};
 use thalweg_http::{Framing, Limits, Method, ResponseHead, status};
 
 use super::{ErrorKind, Failure};
@@ -40,6 +41,28 @@ pub trait Sink {
     fn chunk(&mut self, at: Instant);
 }
 
+/// Takes a response and keeps nothing of it.
+#[derive(Debug)]
+pub struct Unread;
+
+impl Sink for Unread {
+    fn head(&mut self, _head: &ResponseHead) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn is_reading(&self) -> bool {
+        false
+    }
+
+    fn read(&mut self, _bytes: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn arrived(&mut self, _at: Instant, _bytes: u64) {}
+
+    fn chunk(&mut self, _at: Instant) {}
+}
+
 /// What a response wants next of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
@@ -49,6 +72,24 @@ pub enum Want {
     Discard(u64),
     /// Nothing: it is complete.
     Nothing,
+}
+
+/// Whether a response has the bytes that were asked for, from the first to the last one; what there is in all, if that is told.
+///
+/// # Errors
+/// [`ErrorKind::Range`] if it has others, or says nothing of a range.
+pub fn check_range(head: &ResponseHead, first: u64, last: u64) -> Result<Option<u64>, Failure> {
+    let got = match (head.status, head.fields.get("content-range").and_then(parse_content_range)) {
+        (206, Some(ContentRange { range: Some(range), length })) => {
+            let end = length.map_or(last + 1, |length| length.min(last + 1));
+            if (range.start, range.end) == (first, end) {
+                return Ok(length);
+            }
+            format!("{} to {}", range.start, range.end - 1)
+        }
+        (status, _) => format!("{status} without a range"),
+    };
+    Err(Failure::new(ErrorKind::Range, format!("asked for bytes {first} to {last} and got {got}")))
 }
 
 /// A response that arrives.

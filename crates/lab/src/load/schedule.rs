@@ -22,7 +22,7 @@ pub struct Batch {
 /// All clients of a run, in the order in which they start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Population {
-    batches: Vec<Batch>,
+    starts: Vec<Duration>,
 }
 
 /// `20/5s..600`: 20 clients at once and 20 more each 5 s, up to 600.
@@ -45,32 +45,41 @@ pub struct Rate {
 }
 
 impl Population {
-    /// `clients` at the start, then those of the ramp and of the storms.
+    /// `clients` evenly within some time from the start, then those of the ramp and of the storms.
     ///
     /// # Errors
     /// There is none, or more than [`CLIENTS_MAX`].
-    pub fn new(clients: usize, ramp: Option<Ramp>, storms: &[Storm]) -> Result<Self, String> {
-        let mut batches = vec![Batch { at: Duration::ZERO, clients }];
-        batches.extend(ramp.iter().flat_map(Ramp::batches));
+    pub fn new(
+        clients: usize,
+        within: Duration,
+        ramp: Option<Ramp>,
+        storms: &[Storm],
+    ) -> Result<Self, String> {
+        let mut batches: Vec<Batch> = ramp.iter().flat_map(Ramp::batches).collect();
         batches.extend(storms.iter().map(|storm| storm.0));
-        batches.retain(|batch| batch.clients > 0);
-        batches.sort_by_key(|batch| batch.at);
-        let total = batches.iter().fold(0usize, |sum, batch| sum.saturating_add(batch.clients));
+        let total = batches.iter().fold(clients, |sum, batch| sum.saturating_add(batch.clients));
         match total {
-            0 => Err("there are no clients".to_owned()),
-            total if total > CLIENTS_MAX => Err(format!("{total} clients, and at most {CLIENTS_MAX} can be")),
-            _ => Ok(Self { batches }),
+            0 => return Err("there are no clients".to_owned()),
+            total if total > CLIENTS_MAX => {
+                return Err(format!("{total} clients, and at most {CLIENTS_MAX} can be"));
+            }
+            _ => {}
         }
+        let mut starts: Vec<Duration> =
+            (0..clients).map(|index| within.mul_f64(index as f64 / clients as f64)).collect();
+        starts.extend(batches.iter().flat_map(|batch| std::iter::repeat_n(batch.at, batch.clients)));
+        starts.sort_unstable();
+        Ok(Self { starts })
     }
 
     /// How many there are in all.
     pub fn clients(&self) -> usize {
-        self.batches.iter().map(|batch| batch.clients).sum()
+        self.starts.len()
     }
 
     /// When each client starts, in order.
     pub fn starts(&self) -> impl Iterator<Item = Duration> + '_ {
-        self.batches.iter().flat_map(|batch| std::iter::repeat_n(batch.at, batch.clients))
+        self.starts.iter().copied()
     }
 }
 
@@ -159,7 +168,7 @@ mod tests {
     fn starts(clients: usize, ramp: &str, storms: &[&str]) -> Vec<u64> {
         let ramp = Some(ramp).filter(|text| !text.is_empty()).map(|text| text.parse().unwrap());
         let storms: Vec<Storm> = storms.iter().map(|text| text.parse().unwrap()).collect();
-        let population = Population::new(clients, ramp, &storms).unwrap();
+        let population = Population::new(clients, Duration::ZERO, ramp, &storms).unwrap();
         let starts: Vec<u64> = population.starts().map(|at| at.as_secs()).collect();
         assert_eq!(starts.len(), population.clients());
         starts
@@ -171,11 +180,15 @@ mod tests {
         assert_eq!(starts(0, "2/5s..5", &[]), [0, 0, 5, 5, 10]);
         assert_eq!(starts(1, "", &["2@30s", "1@1s"]), [0, 1, 30, 30]);
         assert_eq!(starts(1, "1/2s..3", &["2@3s"]), [0, 0, 2, 3, 3, 4]);
+        let storm = "1@3s".parse().unwrap();
+        let evenly = Population::new(4, Duration::from_secs(8), None, &[storm]).unwrap();
+        assert_eq!(evenly.starts().map(|at| at.as_secs()).collect::<Vec<_>>(), [0, 2, 3, 4, 6]);
     }
 
     #[test]
     fn wrong_ones_are_told() {
-        expect!["there are no clients"].assert_eq(&Population::new(0, None, &[]).unwrap_err());
+        expect!["there are no clients"]
+            .assert_eq(&Population::new(0, Duration::ZERO, None, &[]).unwrap_err());
         expect![[r#""20" is no ramp: write 20/5s..600 for 20 more clients each 5 s, up to 600
 "5" has no unit: write 5ms, 5s or 5min
 "0/5s..600" is no ramp: write 20/5s..600 for 20 more clients each 5 s, up to 600

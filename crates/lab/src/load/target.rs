@@ -20,12 +20,14 @@ pub struct Target {
     pub url: String,
     /// Its server.
     pub server: Server,
+    /// As it is named in requests.
+    pub authority: Authority,
     /// Path and query.
     pub target: String,
     /// What [`verify`](super::client::Plan::verify) expects.
     pub content: Content,
-    /// The request up to the fields that differ from one to the next; without the empty line that ends it.
-    head: Vec<u8>,
+    /// The field lines that are the same in all requests.
+    fields: String,
 }
 
 impl Target {
@@ -57,14 +59,21 @@ impl Target {
             .next()
             .ok_or_else(|| format!("{url}: {name} has no address"))?;
         let server = protocols.server(address, name, is_tls).map_err(|error| format!("{url}: {error}"))?;
-        let head = head(&target, host, fields);
-        Ok(Self { url: url.to_owned(), server, content: Content::of(&target), target, head })
+        let fields = field_lines(host, fields);
+        Ok(Self { url: url.to_owned(), server, authority, content: Content::of(&target), target, fields })
     }
 
     /// Writes the request in place of what is in `into`: of `range`, from its first to its last byte, and with more field lines.
     pub fn write_request(&self, range: Option<(u64, u64)>, more: &str, into: &mut Vec<u8>) {
+        self.write_request_for(&self.target, range, more, into);
+    }
+
+    /// The same for another path and query on the same server.
+    pub fn write_request_for(&self, target: &str, range: Option<(u64, u64)>, more: &str, into: &mut Vec<u8>) {
         into.clear();
-        into.extend_from_slice(&self.head);
+        for part in ["GET ", target, " HTTP/1.1\r\n", &self.fields] {
+            into.extend_from_slice(part.as_bytes());
+        }
         if let Some((first, last)) = range {
             into.extend_from_slice(b"Range: bytes=");
             number::write(into, first);
@@ -77,18 +86,12 @@ impl Target {
     }
 }
 
-fn head(target: &str, host: &str, fields: &[(String, String)]) -> Vec<u8> {
+fn field_lines(host: &str, fields: &[(String, String)]) -> String {
     let is_given = |name: &str| fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-    let mut head = format!("GET {target} HTTP/1.1\r\n");
-    for (name, value) in [("Host", host), ("User-Agent", USER_AGENT)] {
-        if !is_given(name) {
-            head += &format!("{name}: {value}\r\n");
-        }
-    }
-    for (name, value) in fields {
-        head += &format!("{name}: {value}\r\n");
-    }
-    head.into_bytes()
+    let own = [("Host", host), ("User-Agent", USER_AGENT)];
+    let own = own.into_iter().filter(|(name, _)| !is_given(name));
+    let given = fields.iter().map(|(name, value)| (&**name, &**value));
+    own.chain(given).map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }
 
 /// Reads `Name: value`.

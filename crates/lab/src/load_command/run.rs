@@ -1,20 +1,23 @@
-//! Runs a load as the command line says, with a line of progress on a terminal.
+//! Runs a load as the command line says.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use thalweg_lab::load::client::Plan;
 use thalweg_lab::load::connection::{Protocols, Timeouts, Trust};
-use thalweg_lab::load::engine::{self, Load, Moment};
-use thalweg_lab::load::report::{bit_rate, time_text};
+use thalweg_lab::load::engine::{self, Clients, Load};
 use thalweg_lab::load::schedule::{Population, Ramp, Rate, Storm};
 use thalweg_lab::load::sources::{Source, Sources};
 use thalweg_lab::load::target::{Target, read_field};
+use thalweg_lab::viewer::crowd::Orders;
+use thalweg_lab::viewer::shared::Behaviour;
+use thalweg_lab::viewer::spread::Offsets;
 use thalweg_record::units::{Rate as BitRate, Size, Span};
 
+use super::progress::Progress;
 use super::{Output, cores};
 
 /// Exit status where requests failed.
@@ -36,16 +39,25 @@ Examples:
     thalweg-lab load --http2 --fresh --ca authority.pem --duration 10s https://127.0.0.1:8443/a
   Every byte verified, against load serve behind whatever is between:
     thalweg-lab load --verify --requests 10000 'http://127.0.0.1:8080/a?bytes=1200000'
+  10,000 viewers of a live channel, up to a minute behind, 500 more each second; 2,000 at once after 40 s:
+    thalweg-lab load --viewers --ramp 500/1s..10000 --storm 2000@40s --offsets 0s..60s --source 127.0.1.0/24 \\
+        --duration 60s http://127.0.0.1:8080/live/demo/manifest.mpd
 
-Times: connect of TCP; tls of its handshake; ttfb from the last byte of the request to the first of the response; ttlb from the start of the request, with its
-connection if it needed one, to the last byte; chunk_gap between the ends of two chunks of the chunked coding. Under --rate ttfb
-and ttlb count from when the request was due.
+A viewer reads the manifest, joins behind the live edge as far as the manifest wants players to be and its own offset more, follows
+chunk by chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is decoded.
+
+Times: connect of TCP; tls of its handshake; ttfb from the last byte of the request to the first of the response; ttlb from the start
+of the request, with its connection if it needed one, to the last byte, under --rate from when the request was due; lateness, under
+--rate, until a client was free for it; chunk_gap between the ends of two chunks; of viewers startup, stall, live_latency.
 
 Interrupted, it ends and tells what it has. Exit status: 0 done, 1 some requests failed, 2 wrong use or no server there.")]
 pub(crate) struct Arguments {
     /// What to ask for: http://HOST:PORT/PATH or https://…; several are asked for in turn
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
+    /// Each client watches a live or on-demand presentation: URLs are MPDs or playlists
+    #[arg(long, conflicts_with_all = ["rate", "requests", "warm_up", "random", "verify", "fresh", "cmcd_bitrate"])]
+    viewers: bool,
     /// Clients from the start, each with one request at a time [default: 10; 100 with --rate; none with --ramp or --storm]
     #[arg(long, short, value_name = "N")]
     clients: Option<usize>,
@@ -55,10 +67,13 @@ pub(crate) struct Arguments {
     /// Clients that start all at once: 500@30s is 500 after 30 s; may be repeated
     #[arg(long, value_name = "N@TIME")]
     storm: Vec<Storm>,
+    /// The clients from the start begin evenly within this time [default: 0s; 1s with --viewers]
+    #[arg(long, value_name = "TIME")]
+    join_within: Option<Span>,
     /// Requests are due at this rate, as 5000/s, whether or not earlier ones have ended
     #[arg(long, value_name = "N/s")]
     rate: Option<Rate>,
-    /// End after so long, the warm-up included [default: 10s unless --requests is given]
+    /// End after so long, the warm-up included [default: 10s; 30s with --viewers; none with --requests]
     #[arg(long, short, value_name = "TIME")]
     duration: Option<Span>,
     /// End after so many requests
@@ -67,7 +82,7 @@ pub(crate) struct Arguments {
     /// Do not count what begins within so long from the start
     #[arg(long, value_name = "TIME", default_value = "0s")]
     warm_up: Span,
-    /// Ask for ranges of this size, one after the other
+    /// Ask for ranges of this size, one after the other; viewers on demand
     #[arg(long, value_name = "SIZE")]
     range: Option<Size>,
     /// A new connection for each request
@@ -82,7 +97,16 @@ pub(crate) struct Arguments {
     /// A field of each request; may be repeated
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = read_field)]
     header: Vec<(String, String)>,
-    /// Send CMCD fields: session, content, object type
+    /// How far behind viewers are: FROM..TO evenly, or exp:MEAN; on demand, where they begin
+    #[arg(long, value_name = "TIMES", default_value = "0s", requires = "viewers")]
+    offsets: Offsets,
+    /// Media that viewers buffer before they show it [default: what the manifest wants, else 1s]
+    #[arg(long, value_name = "TIME", requires = "viewers")]
+    buffer: Option<Span>,
+    /// Media that viewers fetch ahead of the playhead at most
+    #[arg(long, value_name = "TIME", default_value = "30s", requires = "viewers")]
+    ahead: Span,
+    /// Send CMCD fields (CTA-5004): session, content, object type; viewers also what they measure
     #[arg(long)]
     cmcd: bool,
     /// The encoded bitrate that CMCD tells
@@ -120,17 +144,17 @@ const CLIENTS_DEFAULT: usize = 10;
 /// With a rate clients are only as many as may be under way at once.
 const CLIENTS_DEFAULT_RATE: usize = 100;
 
+/// It ends after so long if nothing says when.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+const DURATION_DEFAULT_VIEWERS: Duration = Duration::from_secs(30);
+/// Viewers begin within so long: all at once is a storm, and to be asked for.
+const JOIN_WITHIN_VIEWERS: Duration = Duration::from_secs(1);
+
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let load = read(arguments)?;
-    let is_shown = stderr().is_terminal();
-    let figures = engine::run(&load, |moment| {
-        if is_shown {
-            show(moment);
-        }
-    })?;
-    if is_shown {
-        eprint!("\r\x1b[K");
-    }
+    let mut progress = Progress::begin();
+    let figures = engine::run(&load, |moment| progress.tell(moment))?;
+    progress.end();
     arguments.output.write(&figures)?;
     Ok(if figures.errors_total() > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
@@ -159,32 +183,55 @@ fn read(arguments: &Arguments) -> anyhow::Result<Load> {
     let duration = match (arguments.duration, arguments.requests) {
         (Some(duration), _) => Some(duration.duration),
         (None, Some(_)) => None,
-        (None, None) => Some(warm_up + std::time::Duration::from_secs(10)),
+        (None, None) if arguments.viewers => Some(DURATION_DEFAULT_VIEWERS),
+        (None, None) => Some(warm_up + DURATION_DEFAULT),
     };
     if duration.is_some_and(|duration| duration <= warm_up) {
         bail!("--duration {:?}: is over before the warm-up of {warm_up:?}", duration.unwrap_or_default());
     }
     Ok(Load {
-        plan: Plan {
-            targets,
-            random: arguments.random,
-            range_bytes: arguments.range.map(|range| range.bytes),
-            is_fresh: arguments.fresh,
-            verify: arguments.verify,
-            cmcd: arguments.cmcd.then(|| arguments.cmcd_bitrate.map(|rate| rate.bits_per_s / 1000)),
-            timeouts: Timeouts {
-                connect: arguments.connect_timeout.duration,
-                head: arguments.head_timeout.duration,
-                content: arguments.content_timeout.duration,
-            },
-            sources,
-        },
+        clients: clients(arguments, targets, sources),
         population: population(arguments)?,
         rate: arguments.rate,
         duration,
         requests: arguments.requests,
         warm_up,
         threads: arguments.threads.map_or_else(cores, usize::from),
+        arguments: std::env::args().skip(1).collect(),
+    })
+}
+
+fn clients(arguments: &Arguments, targets: Vec<Target>, sources: Sources) -> Clients {
+    let timeouts = Timeouts {
+        connect: arguments.connect_timeout.duration,
+        head: arguments.head_timeout.duration,
+        content: arguments.content_timeout.duration,
+    };
+    let range_bytes = arguments.range.map(|range| range.bytes);
+    if arguments.viewers {
+        let behaviour = Behaviour {
+            threshold: arguments.buffer.map(|buffer| buffer.duration),
+            ahead: arguments.ahead.duration,
+            range_bytes,
+            cmcd: arguments.cmcd,
+        };
+        return Clients::Viewers(Orders {
+            targets,
+            offsets: arguments.offsets,
+            sources,
+            timeouts,
+            behaviour,
+        });
+    }
+    Clients::Requests(Plan {
+        targets,
+        random: arguments.random,
+        range_bytes,
+        is_fresh: arguments.fresh,
+        verify: arguments.verify,
+        cmcd: arguments.cmcd.then(|| arguments.cmcd_bitrate.map(|rate| rate.bits_per_s / 1000)),
+        timeouts,
+        sources,
     })
 }
 
@@ -195,30 +242,9 @@ fn population(arguments: &Arguments) -> anyhow::Result<Population> {
             (Some(_), None, 0) => CLIENTS_DEFAULT_RATE,
             (None, None, 0) => CLIENTS_DEFAULT,
         });
-    Population::new(clients, arguments.ramp, &arguments.storm)
+    let usual = if arguments.viewers { JOIN_WITHIN_VIEWERS } else { Duration::ZERO };
+    let within = arguments.join_within.map_or(usual, |within| within.duration);
+    Population::new(clients, within, arguments.ramp, &arguments.storm)
         .map_err(|error| anyhow!(error))
         .context("--clients, --ramp, --storm")
-}
-
-/// One line in place of the last.
-fn show(moment: &Moment) {
-    let mut line = format!("{:>4}s", moment.elapsed.as_secs());
-    let counts = &moment.counts;
-    let per_s = |count: u64| if moment.span_s > 0.0 { count as f64 / moment.span_s } else { 0.0 };
-    if moment.is_counted {
-        line += &format!(
-            "  {} clients  {:.0} requests/s  {}  {} errors",
-            counts.clients,
-            per_s(counts.requests),
-            bit_rate(per_s(counts.content_bytes) * 8.0),
-            counts.errors
-        );
-    } else {
-        line += &format!("  {} clients  warming up", counts.clients);
-    }
-    if let Some(ttlb) = moment.ttlb.as_ref().filter(|ttlb| !ttlb.is_empty()) {
-        let at = |quantile| time_text(ttlb.value_at_quantile(quantile) as f64);
-        line += &format!("  p50 {}  p99 {}", at(0.5), at(0.99));
-    }
-    let _ = write!(stderr(), "\r{line}\x1b[K");
 }

@@ -1,153 +1,105 @@
-//! Many viewers: spread over one thread for each core, each with a runtime of its own, and looked at each second.
+//! The viewers of one thread: each begins in its time, and all are looked at each second.
 
-use std::io;
+use std::future::Future;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
-use tokio::runtime;
-use tokio::task::LocalSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use anyhow::bail;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
 
-use super::figures::Figures;
-use super::session::{Plan, watch};
-use super::shared::{Behaviour, Clock, Shared, Stream};
-use super::spread::{Offsets, Source};
+use super::session::{self, Plan};
+use super::shared::{Behaviour, Shared};
+use super::spread::Offsets;
+use crate::load::connection::Timeouts;
+use crate::load::response::Unread;
+use crate::load::sources::Sources;
+use crate::load::target::Target;
+use crate::load::{Caller, Clock, Recorder};
 
-/// Viewers of one process; it has no more open files than that anyway.
-pub const VIEWERS_MAX: u64 = 1_000_000;
 /// How often all viewers are looked at.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a crowd does.
+/// What all viewers do.
 #[derive(Debug, Clone)]
 pub struct Orders {
-    /// What to watch; viewers take turns.
-    pub streams: Vec<Stream>,
-    /// How many.
-    pub viewers: u64,
-    /// For how long.
-    pub duration: Duration,
-    /// Within which time all join, evenly.
-    pub join_within: Duration,
+    /// MPDs and playlists, at least one; viewers take turns.
+    pub targets: Vec<Target>,
     /// How far behind the live edge.
     pub offsets: Offsets,
-    /// Where they come from; they take turns.
-    pub sources: Vec<Source>,
+    /// Where they come from; those of each presentation take turns.
+    pub sources: Sources,
+    /// How long what may take.
+    pub timeouts: Timeouts,
     /// How they behave.
     pub behaviour: Behaviour,
-    /// Threads; one for each core where it is 0.
-    pub threads: usize,
 }
 
-/// A crowd that watches.
-#[derive(Debug)]
-pub struct Crowd {
-    figures: Vec<Arc<Mutex<Figures>>>,
-    threads: Vec<thread::JoinHandle<io::Result<()>>>,
-}
-
-impl Crowd {
-    /// Lets it begin.
-    ///
-    /// # Errors
-    /// No thread can be made.
-    pub fn start(orders: &Orders) -> io::Result<Self> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let count = if orders.threads == 0 { cores } else { orders.threads };
-        let clock = Clock::start();
-        let mut crowd = Crowd { figures: Vec::new(), threads: Vec::new() };
-        for number in 0..count {
-            let figures = Arc::new(Mutex::new(Figures::default()));
-            crowd.figures.push(Arc::clone(&figures));
-            let orders = orders.clone();
-            let run = move || run(&orders, clock, (number as u64, count as u64), figures);
-            crowd.threads.push(thread::Builder::new().name(format!("viewers-{number}")).spawn(run)?);
+/// Whether each manifest is there.
+pub(crate) async fn probe(orders: &Orders) -> anyhow::Result<()> {
+    let now = Clock::start();
+    for target in &orders.targets {
+        let recorder = Recorder::new(now, now.began, 0);
+        let counted = recorder.begin(now.began);
+        let mut caller = Caller::new(orders.sources.of(0), orders.timeouts, recorder);
+        let mut request = Vec::new();
+        target.write_request(None, "", &mut request);
+        let done = caller.call(target, &request, counted, &mut Unread).await;
+        match done.map_err(|no_response| no_response.failure)?.status {
+            // A channel that goes on air now may be there soon.
+            200 | 500.. => {}
+            status => bail!("{}: answered with {status}", target.url),
         }
-        Ok(crowd)
     }
-
-    /// All figures as of the last look.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
-        let mut all = Figures::default();
-        for figures in &self.figures {
-            all.add(&figures.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-        all
-    }
-
-    /// Whether all have left.
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.threads.iter().all(thread::JoinHandle::is_finished)
-    }
-
-    /// Waits for the end; the figures of it all.
-    ///
-    /// # Errors
-    /// A thread could not begin.
-    pub fn finish(mut self) -> io::Result<Figures> {
-        for thread in self.threads.drain(..) {
-            thread.join().map_err(|_| io::Error::other("a thread of viewers has panicked"))??;
-        }
-        Ok(self.figures())
-    }
-}
-
-/// One thread: each `count`th viewer, from `number` on.
-fn run(
-    orders: &Orders,
-    clock: Clock,
-    (number, count): (u64, u64),
-    figures: Arc<Mutex<Figures>>,
-) -> io::Result<()> {
-    let mine = (number..orders.viewers).step_by(usize::try_from(count).unwrap_or(usize::MAX));
-    let shared = Rc::new(Shared::new(clock, orders.behaviour.clone(), figures, mine.clone().count() as u64));
-    let streams: Vec<Rc<Stream>> = orders.streams.iter().cloned().map(Rc::new).collect();
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = LocalSet::new();
-    let all_done = local.run_until(async {
-        let mut tasks = Vec::new();
-        for index in mine {
-            let plan = plan(orders, &streams, index);
-            tasks.push(tokio::task::spawn_local(watch(Rc::clone(&shared), plan)));
-        }
-        let looking = Rc::clone(&shared);
-        let looks = tokio::task::spawn_local(async move {
-            let mut ticks = interval(LOOK_EVERY);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                ticks.tick().await;
-                looking.look();
-            }
-        });
-        for task in tasks {
-            // A panic of one viewer is told on standard error, and ends no other.
-            let _ = task.await;
-        }
-        // What has come is still to be seen: on demand, viewers are done fetching long before.
-        let _ = looks.await;
-    });
-    let end = Instant::from_std(clock.began + orders.duration);
-    let _ = runtime.block_on(async { timeout_at(end, all_done).await });
-    shared.look();
     Ok(())
 }
 
-fn plan(orders: &Orders, streams: &[Rc<Stream>], index: u64) -> Plan {
-    let sources = orders.sources.len() as u64;
-    let source = (sources > 0).then(|| {
-        let source = orders.sources[usize::try_from(index % sources).expect("an index of a list")];
-        source.address(index / sources)
-    });
-    let stream = &streams[usize::try_from(index % streams.len() as u64).expect("an index of a list")];
+/// Lets viewers of these indexes, of so many in all, watch until all have seen the end, or `stop`.
+pub(crate) async fn watch(
+    orders: &Orders,
+    starts: &[(usize, Duration)],
+    of: usize,
+    recorder: &Recorder,
+    stop: impl Future<Output = ()>,
+) {
+    let shared = Rc::new(Shared::new(recorder.clone(), orders.behaviour.clone()));
+    let targets: Vec<Rc<Target>> = orders.targets.iter().cloned().map(Rc::new).collect();
+    let all = async {
+        let mut viewers = JoinSet::new();
+        for (index, start) in starts {
+            let plan = plan(orders, &targets, *index, *start, of);
+            viewers.spawn_local(session::watch(Rc::clone(&shared), plan));
+        }
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    // On demand they are done fetching long before the end.
+                    let is_over = shared.look();
+                    if is_over && viewers.is_empty() {
+                        return;
+                    }
+                }
+                // A panic of one viewer is told on standard error, and ends no other.
+                Some(_) = viewers.join_next() => {}
+            }
+        }
+    };
+    tokio::select! {
+        () = all => {}
+        () = stop => {}
+    }
+    shared.last_look();
+}
+
+fn plan(orders: &Orders, targets: &[Rc<Target>], index: usize, join: Duration, of: usize) -> Plan {
     Plan {
-        stream: Rc::clone(stream),
-        join: orders.join_within.mul_f64(index as f64 / orders.viewers.max(1) as f64),
-        offset: orders.offsets.of(index, orders.viewers),
-        source,
+        target: Rc::clone(&targets[index % targets.len()]),
+        join,
+        offset: orders.offsets.of(index as u64, of as u64),
+        source: orders.sources.of(index / targets.len()),
+        timeouts: orders.timeouts,
         session: if orders.behaviour.cmcd { session(rand::random()) } else { String::new() },
     }
 }

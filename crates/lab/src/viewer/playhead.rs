@@ -168,6 +168,16 @@ impl Playhead {
         &self.account
     }
 
+    /// How long it has waited by the last call, for its first frame or in this stall.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        match self.state {
+            State::Starting => self.account.startup,
+            State::Stalled => self.now - self.stall_began,
+            State::Playing | State::Ended => Duration::ZERO,
+        }
+    }
+
     /// Lets the time pass up to `now`. An earlier `now` than before changes nothing.
     pub fn advance(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.now);

@@ -14,10 +14,13 @@ use std::time::Duration;
 use thalweg_media::track::TrackInfo;
 
 use super::choice::Choice;
-use super::http::{Connection, Failure};
 use super::manifest::{Found, Header, Presentation, Segment};
 use super::playhead::{Change, Playhead, Thresholds};
-use super::shared::{Seat, Shared, Stream};
+use super::shared::{Seat, Shared};
+use crate::load::Caller;
+use crate::load::connection::Timeouts;
+use crate::load::figures::Time;
+use crate::load::target::Target;
 
 /// Failures in a row after which a viewer gives up.
 pub const FAILURES_MAX: u32 = 100;
@@ -39,43 +42,26 @@ const REFRESH_MIN: Duration = Duration::from_millis(200);
 /// What one viewer is to do.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What to watch.
-    pub stream: Rc<Stream>,
+    /// The MPD or playlist.
+    pub target: Rc<Target>,
     /// When to join, on the run's clock.
     pub join: Duration,
     /// How far behind where the manifest wants players; on demand, where to begin.
     pub offset: Duration,
     /// The address to come from.
     pub source: Option<IpAddr>,
+    /// How long what may take.
+    pub timeouts: Timeouts,
     /// What CMCD calls the session.
     pub session: String,
-}
-
-/// Why a viewer has to try again.
-#[derive(Debug)]
-pub(super) enum Trouble {
-    /// No complete response.
-    Failure(Failure),
-    /// One that says that it has none.
-    Status(u16),
-    /// Content that cannot be used, of this kind.
-    Content(&'static str),
-}
-
-impl Trouble {
-    fn kind(&self) -> String {
-        match self {
-            Trouble::Failure(failure) => failure.to_string(),
-            Trouble::Status(status) => format!("status {status}"),
-            Trouble::Content(kind) => (*kind).to_owned(),
-        }
-    }
 }
 
 /// Watches until the end of the presentation, or until there is no sense in it.
 pub async fn watch(shared: Rc<Shared>, plan: Plan) {
     sleep_until(&shared, plan.join).await;
-    let joined = shared.clock.now();
+    shared.recorder.client_begins();
+    // Later by a busy machine, it has still waited since.
+    let joined = plan.join;
     let playhead = RefCell::new(Playhead::on_demand(
         Thresholds { startup: THRESHOLD, resume: THRESHOLD },
         Duration::ZERO,
@@ -83,7 +69,8 @@ pub async fn watch(shared: Rc<Shared>, plan: Plan) {
     let seat = Rc::new(Seat { playhead, joined, began: Cell::new(None), is_gone: Cell::new(false) });
     shared.sit_down(Rc::clone(&seat));
     let mut viewer = Viewer {
-        connection: Connection::new(plan.source),
+        caller: Caller::new(plan.source, plan.timeouts, shared.recorder.clone()),
+        request: Vec::new(),
         choice: Choice::default(),
         track: 0,
         failures: 0,
@@ -103,6 +90,7 @@ pub async fn watch(shared: Rc<Shared>, plan: Plan) {
         });
         viewer.seat.is_gone.set(true);
     }
+    viewer.shared.recorder.client_ends();
 }
 
 async fn sleep_until(shared: &Shared, at: Duration) {
@@ -114,7 +102,8 @@ struct Viewer {
     shared: Rc<Shared>,
     plan: Plan,
     seat: Rc<Seat>,
-    connection: Connection,
+    caller: Caller,
+    request: Vec<u8>,
     choice: Choice,
     track: usize,
     /// In a row.
@@ -199,7 +188,7 @@ impl Viewer {
         let target = if course.is_hls() {
             tracks[self.track.min(tracks.len() - 1)].name.clone()
         } else {
-            self.plan.stream.target.clone()
+            self.plan.target.target.clone()
         };
         let presentation = Rc::clone(&course.presentation);
         course.presentation = self.manifest(&target, &presentation).await?;
@@ -221,7 +210,7 @@ impl Viewer {
             return;
         }
         let now = self.shared.clock.now();
-        self.seat.playhead.borrow_mut().advance(now - self.seat.joined);
+        self.seat.playhead.borrow_mut().advance(now.saturating_sub(self.seat.joined));
         let buffered = self.seat.playhead.borrow().buffered();
         let too_much = buffered.saturating_sub(self.shared.behaviour.ahead);
         if !too_much.is_zero() {
@@ -244,10 +233,10 @@ impl Viewer {
         let wanted = wanted.min(JUDGED_MAX);
         let buffered = self.seat.playhead.borrow().buffered();
         let chosen = self.choice.next(&bitrates, self.track, buffered, wanted);
-        let mut figures = self.shared.figures();
-        figures.switches_up += u64::from(chosen > self.track);
-        figures.switches_down += u64::from(chosen < self.track);
-        drop(figures);
+        self.shared.recorder.viewers(|viewers| {
+            viewers.switches_up += u64::from(chosen > self.track);
+            viewers.switches_down += u64::from(chosen < self.track);
+        });
         (self.track, self.bitrates.0) = (chosen, bitrates[chosen]);
     }
 
@@ -272,8 +261,8 @@ impl Viewer {
                 (course.at, course.has_begun, course.tries) = (segment.end(), true, 0);
                 Some(())
             }
-            Err(trouble) => {
-                self.failed(&trouble).await?;
+            Err(_) => {
+                self.failed().await?;
                 course.tries += 1;
                 self.after_failure(course, &segment);
                 Some(())
@@ -287,9 +276,9 @@ impl Viewer {
             let edge = self.live_edge(&course.presentation);
             if segment.end().saturating_add(live.window) < edge {
                 let position = self.live_position(&course.presentation);
-                let now = self.shared.clock.now() - self.seat.joined;
+                let now = self.shared.clock.now().saturating_sub(self.seat.joined);
                 self.seat.playhead.borrow_mut().rejoin(now, position);
-                self.shared.figures().rejoins += 1;
+                self.shared.recorder.viewers(|viewers| viewers.rejoins += 1);
                 (course.at, course.has_begun, course.tries) = (position, false, 0);
                 return;
             }
@@ -299,9 +288,8 @@ impl Viewer {
         }
     }
 
-    /// Counts a failure and waits; `None` if it was one too many.
-    async fn failed(&mut self, trouble: &Trouble) -> Option<()> {
-        self.shared.figures().error(&trouble.kind());
+    /// Waits after a failure; `None` if it was one too many.
+    async fn failed(&mut self) -> Option<()> {
         self.failures += 1;
         if self.failures >= FAILURES_MAX {
             return None;
@@ -325,10 +313,10 @@ fn arrived(
     seat: &Seat,
     what: impl FnOnce(&mut Playhead, Duration) -> Option<Change>,
 ) -> bool {
-    let change = what(&mut seat.playhead.borrow_mut(), shared.clock.now() - seat.joined);
+    let change = what(&mut seat.playhead.borrow_mut(), shared.clock.now().saturating_sub(seat.joined));
     match change {
-        Some(Change::Started(startup)) => shared.figures().startup.record(startup),
-        Some(Change::Resumed(stall)) => shared.figures().stall.record(stall),
+        Some(Change::Started(startup)) => shared.recorder.viewer_time(Time::Startup, startup),
+        Some(Change::Resumed(stall)) => shared.recorder.viewer_time(Time::Stall, stall),
         None => {}
     }
     matches!(change, Some(Change::Resumed(_)))

@@ -7,58 +7,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use thalweg_media::header;
 use thalweg_media::track::TrackInfo;
 
-use super::figures::Figures;
-use super::http::Server;
 use super::manifest::{self, Base, Error, Presentation, Segments, dash, hls};
 use super::playhead::{Playhead, State};
+use crate::load::figures::Time;
+use crate::load::{Clock, Recorder, micros};
 
 /// Manifests and headers that are kept parsed: one for each target. Beyond that all are let go, and come again.
 const PARSED_MAX: usize = 10_000;
-
-/// What to watch, where.
-#[derive(Debug, Clone)]
-pub struct Stream {
-    /// The server.
-    pub server: Server,
-    /// The target of the MPD or playlist.
-    pub target: String,
-}
-
-/// Wall clock and time since the run began.
-#[derive(Debug, Clone, Copy)]
-pub struct Clock {
-    /// When it began.
-    pub began: Instant,
-    /// The wall clock then, since 1970.
-    pub began_wall: Duration,
-}
-
-impl Clock {
-    /// One that begins now.
-    #[must_use]
-    pub fn start() -> Self {
-        let began_wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { began: Instant::now(), began_wall }
-    }
-
-    /// Time since it began.
-    #[must_use]
-    pub fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    /// The wall clock, since 1970. It runs evenly, whatever sets the machine's meanwhile.
-    #[must_use]
-    pub fn wall(&self) -> Duration {
-        self.began_wall + self.now()
-    }
-}
 
 /// How viewers behave.
 #[derive(Debug, Clone)]
@@ -78,7 +38,7 @@ pub struct Behaviour {
 pub struct Seat {
     /// Its playhead, on the run's clock.
     pub playhead: RefCell<Playhead>,
-    /// When it joined, on the run's clock.
+    /// When it was to join, on the run's clock.
     pub joined: Duration,
     /// The wall clock at media time 0, if it watches live.
     pub began: Cell<Option<Duration>>,
@@ -93,14 +53,13 @@ pub struct Shared {
     pub clock: Clock,
     /// How viewers behave.
     pub behaviour: Behaviour,
-    figures: Arc<Mutex<Figures>>,
+    /// Where figures are counted.
+    pub recorder: Recorder,
     seats: RefCell<Vec<Rc<Seat>>>,
     parsed: RefCell<HashMap<String, Parsed>>,
     headers: RefCell<HashMap<String, Header>>,
     /// How far the server's clock is ahead of ours, in microseconds, by target of its time.
     pub clocks: RefCell<HashMap<String, i64>>,
-    /// Viewers that have not joined yet.
-    pub waiting: Cell<u64>,
 }
 
 /// What was parsed, by hash, and the track if it is CMAF.
@@ -114,51 +73,66 @@ struct Parsed {
 }
 
 impl Shared {
-    /// Of a thread whose figures are told here.
+    /// Of a thread whose figures are counted there.
     #[must_use]
-    pub fn new(clock: Clock, behaviour: Behaviour, figures: Arc<Mutex<Figures>>, viewers: u64) -> Self {
+    pub fn new(recorder: Recorder, behaviour: Behaviour) -> Self {
         Self {
-            clock,
+            clock: recorder.clock(),
             behaviour,
-            figures,
+            recorder,
             seats: RefCell::default(),
             parsed: RefCell::default(),
             headers: RefCell::default(),
             clocks: RefCell::default(),
-            waiting: Cell::new(viewers),
         }
-    }
-
-    /// The thread's figures.
-    pub fn figures(&self) -> MutexGuard<'_, Figures> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A seat for a viewer that joins now.
     pub fn sit_down(&self, seat: Rc<Seat>) {
-        self.waiting.set(self.waiting.get().saturating_sub(1));
         self.seats.borrow_mut().push(seat);
     }
 
-    /// Looks at all viewers, and lets their figures tell what they do now.
-    pub fn look(&self) {
-        let mut figures = self.figures();
-        figures.begin_look();
-        figures.now.waiting = self.waiting.get();
+    /// Looks at all viewers, and lets the figures tell what they do now; whether all have seen the end or given up.
+    pub fn look(&self) -> bool {
+        let mut figures = self.recorder.figures();
+        let viewers = figures.viewers.get_or_insert_default();
+        viewers.begin_look();
         let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut latencies = Vec::new();
         for seat in self.seats.borrow().iter() {
             let mut playhead = seat.playhead.borrow_mut();
             if seat.is_gone.get() {
-                figures.look_at_gone(playhead.account());
+                viewers.look(None, playhead.account());
                 continue;
             }
-            playhead.advance(now - seat.joined);
-            let latency = seat
-                .began
-                .get()
-                .filter(|_| playhead.state() == State::Playing)
-                .map(|began| wall.saturating_sub(began.saturating_add(playhead.position())));
-            figures.look(playhead.state(), playhead.account(), latency);
+            playhead.advance(now.saturating_sub(seat.joined));
+            viewers.look(Some(playhead.state()), playhead.account());
+            // The picture of one who stalls stands still, and is later each second.
+            if matches!(playhead.state(), State::Playing | State::Stalled)
+                && let Some(began) = seat.began.get()
+            {
+                latencies.push(wall.saturating_sub(began.saturating_add(playhead.position())));
+            }
+        }
+        let is_over = viewers.now.starting + viewers.now.playing + viewers.now.stalled == 0;
+        for latency in latencies {
+            figures.record(Time::LiveLatency, micros(latency));
+        }
+        is_over
+    }
+
+    /// The look at the end: what is still going on counts as long as it has lasted.
+    pub fn last_look(&self) {
+        self.look();
+        let mut figures = self.recorder.figures();
+        for seat in self.seats.borrow().iter() {
+            let playhead = seat.playhead.borrow();
+            let time = match playhead.state() {
+                State::Starting => Time::Startup,
+                State::Stalled => Time::Stall,
+                State::Playing | State::Ended => continue,
+            };
+            figures.record(time, micros(playhead.waited()));
         }
     }
 

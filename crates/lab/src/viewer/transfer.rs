@@ -1,7 +1,8 @@
 //! One segment on its way: its chunks, and how long the network took. Pure.
 //!
-//! At the live edge a segment takes as long to come as it takes to be made, whatever the network carries. So the time from a
-//! chunk's first byte to its last counts, and none between chunks.
+//! At the live edge a segment takes as long to come as it takes to be made, whatever the network carries. So the time from the
+//! read that brought a chunk's first byte to the one that brought its last counts, with the bytes that came after the first of
+//! these reads, and none between chunks.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,14 +13,18 @@ use super::chunks::{Chunks, Event};
 use super::manifest::Segment;
 use super::playhead::Piece;
 
+/// What a segment counts as that came in no time that could be told.
+const BURST: Duration = Duration::from_millis(1);
+
 /// One segment on its way.
 #[derive(Debug)]
 pub struct Transfer {
     chunks: Chunks,
     bytes: u64,
-    busy: Duration,
-    /// First byte of the chunk that is coming.
-    chunk_began: Option<Instant>,
+    /// Bytes that came in a time that could be told, and that time.
+    timed: (u64, Duration),
+    /// First byte of the chunk that is coming: when, and how many bytes had come then.
+    chunk_began: Option<(Instant, u64)>,
     /// Last byte of the last chunk.
     chunk_ended: Option<Instant>,
     last: Option<Instant>,
@@ -30,9 +35,9 @@ pub struct Transfer {
 pub struct End {
     /// The whole segment, if it had no chunks that were told of.
     pub piece: Option<Piece>,
-    /// Bytes.
+    /// Bytes by which the network is judged.
     pub bytes: u64,
-    /// Time in which they came.
+    /// Time in which they came, never zero.
     pub busy: Duration,
     /// It was not what its header promised.
     pub is_faulty: bool,
@@ -43,18 +48,25 @@ impl Transfer {
     #[must_use]
     pub fn new(segment: &Segment, info: Option<Rc<TrackInfo>>) -> Self {
         let chunks = Chunks::new(segment, info);
-        Self { chunks, bytes: 0, busy: Duration::ZERO, chunk_began: None, chunk_ended: None, last: None }
+        Self {
+            chunks,
+            bytes: 0,
+            timed: (0, Duration::ZERO),
+            chunk_began: None,
+            chunk_ended: None,
+            last: None,
+        }
     }
 
     /// Bytes have come at `now`. Tells of each chunk, and how long after the last one.
     pub fn push(&mut self, bytes: &[u8], now: Instant, mut tell: impl FnMut(Piece, Option<Duration>)) {
         self.bytes += bytes.len() as u64;
         self.last = Some(now);
-        let Self { chunks, busy, chunk_began, chunk_ended, .. } = self;
+        let Self { chunks, bytes: come, timed, chunk_began, chunk_ended, .. } = self;
         chunks.push(bytes, |event| match event {
-            Event::Begins => *chunk_began = Some(now),
+            Event::Begins => *chunk_began = Some((now, *come)),
             Event::Complete(piece) => {
-                *busy += chunk_began.take().map_or(Duration::ZERO, |began| now - began);
+                add(timed, chunk_began.take(), now, *come);
                 let gap = chunk_ended.replace(now).map(|ended| now - ended);
                 tell(piece, gap);
             }
@@ -63,13 +75,21 @@ impl Transfer {
 
     /// The response is complete.
     pub fn finish(mut self) -> End {
-        let open = self.chunk_began.zip(self.last).map_or(Duration::ZERO, |(began, last)| last - began);
-        End {
-            piece: self.chunks.finish(),
-            bytes: self.bytes,
-            // A burst that came in one read took no time that could be told.
-            busy: (self.busy + open).max(Duration::from_millis(1)),
-            is_faulty: self.chunks.is_faulty(),
+        if let Some(last) = self.last {
+            add(&mut self.timed, self.chunk_began, last, self.bytes);
         }
+        let (bytes, busy) = match self.timed {
+            // Bursts that each came in one read, in no time that could be told.
+            (0, _) | (_, Duration::ZERO) => (self.bytes, BURST),
+            timed => timed,
+        };
+        End { piece: self.chunks.finish(), bytes, busy, is_faulty: self.chunks.is_faulty() }
+    }
+}
+
+fn add(timed: &mut (u64, Duration), began: Option<(Instant, u64)>, now: Instant, come: u64) {
+    if let Some((began, had)) = began {
+        timed.0 += come - had;
+        timed.1 += now - began;
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// With `files` of so many bytes; what is below `/behind/` comes from `backend`.
+    /// With `files` of so many bytes; what is no file comes from `backend`.
     pub(crate) fn start(test: &str, files: &[(&str, usize)], backend: SocketAddr) -> Self {
         let directory =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{test}-{}", std::process::id()));
@@ -128,7 +128,8 @@ fn config(directory: &Path, [tls, tls2, plain2, short]: [SocketAddr; 4], backend
                  listen {plain2} http2;
                  listen {tls2} ssl http2;
                  root {directory}/files;
-                 location /behind/ {{ proxy_pass http://{backend}; proxy_buffering off; }}
+                 location / {{ try_files $uri @backend; }}
+                 location @backend {{ proxy_pass http://{backend}; proxy_http_version 1.1; proxy_buffering off; }}
              }}
              server {{
                  listen {short} ssl http2;

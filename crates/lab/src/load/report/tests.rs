@@ -3,6 +3,7 @@
 use expect_test::expect;
 use proptest::prelude::*;
 
+use super::super::figures::Model;
 use super::*;
 
 /// Something that a run measures.
@@ -26,6 +27,11 @@ fn measured() -> impl Strategy<Value = Measured> {
     ]
 }
 
+fn run() -> Run {
+    let model = Model::Closed;
+    Run { model, urls: vec!["http://a/".to_owned()], arguments: vec!["load".to_owned()] }
+}
+
 fn take(figures: &mut Figures, measured: &Measured) {
     match measured {
         Measured::Time(time, value_us) => figures.record(*time, *value_us),
@@ -35,14 +41,18 @@ fn take(figures: &mut Figures, measured: &Measured) {
             figures.begun += 2;
             figures.requests += 1;
             figures.content_bytes += bytes;
-            let second = figures.seconds.entry(*second).or_default();
+            let second = figures.second(*second);
             second.requests += 1;
             second.content_bytes += bytes;
+            figures.record_goodput(*bytes);
+            let viewers = figures.viewers.get_or_insert_default();
+            viewers.chunks += bytes;
+            viewers.totals.stalled_us += 1;
         }
         Measured::Process(begin_us, spent_us) => {
             let period = Period { begin_us: *begin_us, end_us: begin_us + spent_us };
             figures.merge(&Figures { period: Some(period), ..Figures::default() });
-            figures.processes += 1;
+            figures.runs.insert(begin_us << 10 | spent_us, run());
             figures.clients += 3;
             figures.unsent += 1;
             figures.reconnects += 1;
@@ -81,7 +91,7 @@ proptest! {
 fn sample() -> Figures {
     let mut figures = Figures {
         period: Some(Period { begin_us: 1_000_000, end_us: 3_500_000 }),
-        processes: 1,
+        runs: [(7, run())].into(),
         clients: 2,
         begun: 1002,
         requests: 1000,
@@ -126,12 +136,23 @@ fn what_is_not_ours_is_told() {
     expect!["not figures of thalweg-lab load: missing field `thalweg_lab_load` at line 1 column 2"]
         .assert_eq(&told("{}"));
     let json = to_json(&sample());
-    expect!["figures of version 2, and this program reads 1"]
-        .assert_eq(&told(&json.replacen(": 1,", ": 2,", 1)));
+    expect!["figures of version 3, and this program reads 2"]
+        .assert_eq(&told(&json.replacen(": 2,", ": 3,", 1)));
     let histogram = wire_times(sample().time(Time::Connect).unwrap()).histogram;
     expect!["times.connect: histogram is not base64: Invalid symbol 33, offset 0."]
         .assert_eq(&told(&json.replace(&histogram, "!")));
     let foreign = wire_times(&Histogram::new(2).unwrap()).histogram;
     expect!["times.connect: histogram has other bounds than 1 to 3600000000 with 3 digits"]
         .assert_eq(&told(&json.replace(&histogram, &foreign)));
+}
+
+#[test]
+fn what_does_not_belong_together_is_not_merged() {
+    let one = sample();
+    assert!(one.check_merge(&Figures::default()).is_ok());
+    expect!["run 0000000000000007 is there twice"].assert_eq(&one.check_merge(&one).unwrap_err());
+    let mut open = sample();
+    open.runs = [(8, Run { model: Model::Open, ..run() })].into();
+    expect!["clients of the closed model and the open model do not measure the same"]
+        .assert_eq(&one.check_merge(&open).unwrap_err());
 }

@@ -7,12 +7,15 @@ use super::super::manifest::{Found, Presentation, hls};
 use super::super::playhead::{Playhead, Thresholds};
 use super::{Course, Object, THRESHOLD, Viewer, bitrates};
 
+/// The server's time, as text, is no longer.
+const CLOCK_BYTES_MAX: usize = 64;
+
 impl Viewer {
     /// Reads the manifest and takes a place in the presentation.
     pub(super) async fn join(&mut self) -> Option<Course> {
-        let stream = Rc::clone(&self.plan.stream);
+        let target = Rc::clone(&self.plan.target);
         let nothing = Rc::new(hls::unread(Vec::new()));
-        let mut presentation = self.manifest(&stream.target, &nothing).await?;
+        let mut presentation = self.manifest(&target.target, &nothing).await?;
         self.track = self.choice.first(&bitrates(&presentation, Duration::ZERO));
         // Whether HLS is live its media playlists say.
         if let Found::Playlist(target) = presentation.containing(self.track, Duration::ZERO) {
@@ -29,7 +32,7 @@ impl Viewer {
 
     /// The position to begin at, with the playhead set to it.
     pub(super) fn take_place(&mut self, presentation: &Presentation) -> Duration {
-        let now = self.shared.clock.now() - self.seat.joined;
+        let now = self.shared.clock.now().saturating_sub(self.seat.joined);
         let wanted = match self.shared.behaviour.threshold {
             Some(threshold) => threshold,
             None if presentation.buffer.is_zero() => THRESHOLD,
@@ -94,7 +97,7 @@ impl Viewer {
         let asked = self.shared.clock.wall();
         let mut text = Vec::new();
         let answer = self.get(target, Object::Manifest, None, |_, content| {
-            text.extend_from_slice(&content[..content.len().min(64)]);
+            text.extend_from_slice(&content[..content.len().min(CLOCK_BYTES_MAX.saturating_sub(text.len()))]);
         });
         if answer.await.is_err() {
             return;

@@ -3,17 +3,70 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use thalweg_http::Target;
+use thalweg_http::{ResponseHead, Target};
 
-use super::super::cmcd;
-use super::super::http::Answer;
 use super::super::manifest::{Base, MANIFEST_BYTES_MAX, Presentation, Segment};
 use super::super::playhead::State;
 use super::super::transfer::Transfer;
-use super::{HEADER_BYTES_MAX, Object, Trouble, Viewer, arrived};
+use super::{HEADER_BYTES_MAX, Object, Viewer, arrived};
+use crate::load::cmcd::{ObjectType, Report};
+use crate::load::figures::Time;
+use crate::load::response::{Sink, check_range};
+use crate::load::{ErrorKind, Failure, Recorder, times};
+
+/// What has come.
+pub(super) struct Answer {
+    /// Bytes of content.
+    pub(super) bytes: u64,
+    /// Length of the whole representation, where the response is a part of it.
+    pub(super) complete_length: Option<u64>,
+}
+
+/// Takes a response: content goes on as it comes.
+struct Taker<F> {
+    recorder: Recorder,
+    range: Option<(u64, u64)>,
+    status: u16,
+    complete_length: Option<u64>,
+    /// When what is read next arrived.
+    at: Instant,
+    take: F,
+}
+
+impl<F: FnMut(Instant, &[u8])> Sink for Taker<F> {
+    fn head(&mut self, head: &ResponseHead) -> Result<(), Failure> {
+        self.status = head.status;
+        if let Some((first, last)) = self.range
+            && head.status < 300
+        {
+            self.complete_length = check_range(head, first, last)?;
+        }
+        Ok(())
+    }
+
+    fn is_reading(&self) -> bool {
+        is_answer(self.status)
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        (self.take)(self.at, bytes);
+        Ok(())
+    }
+
+    fn arrived(&mut self, at: Instant, bytes: u64) {
+        self.at = at;
+        self.recorder.content(at, bytes);
+    }
+
+    fn chunk(&mut self, _at: Instant) {}
+}
+
+fn is_answer(status: u16) -> bool {
+    matches!(status, 200 | 206)
+}
 
 impl Viewer {
-    pub(super) async fn fetch(&mut self, segment: &Segment) -> Result<(), Trouble> {
+    pub(super) async fn fetch(&mut self, segment: &Segment) -> Result<(), Failure> {
         if segment.header.is_some() && segment.header != self.header {
             self.fetch_header(segment).await?;
         }
@@ -24,15 +77,12 @@ impl Viewer {
         let mut done = 0;
         loop {
             let left = length.map(|length| length - done);
-            let range = match (chunk, left) {
-                (Some(chunk), left) => Some((from + done, Some(chunk.min(left.unwrap_or(chunk))))),
-                (None, Some(left)) => Some((from + done, Some(left))),
-                (None, None) => None,
-            };
+            let wanted = chunk.map(|chunk| chunk.min(left.unwrap_or(chunk))).or(left);
+            let range = wanted.map(|bytes| (from + done, bytes));
             let answer = self.fetch_part(segment, range, &mut transfer).await?;
             done += answer.bytes;
             let complete = length.or(answer.complete_length);
-            if answer.status != 206 || answer.bytes == 0 || complete.is_none_or(|complete| done >= complete) {
+            if answer.bytes == 0 || complete.is_none_or(|complete| done >= complete) {
                 break;
             }
         }
@@ -41,34 +91,30 @@ impl Viewer {
             self.arrived(|playhead, now| playhead.arrive(now, piece));
         }
         self.choice.measured(end.bytes, end.busy);
-        let mut figures = self.shared.figures();
-        figures.segments += 1;
-        figures.throughput.record(end.bytes, end.busy);
+        let recorder = &self.shared.recorder;
+        recorder.viewers(|viewers| viewers.segments += 1);
+        recorder.figures().record_goodput((end.bytes as f64 * 8e-3 / end.busy.as_secs_f64()) as u64);
         if end.is_faulty {
-            figures.error("media is not what its header says");
+            let what = format!("{}: is not what its CMAF header says", segment.target);
+            recorder.fault(&Failure::new(ErrorKind::Media, what));
         }
         Ok(())
     }
 
-    pub(super) async fn fetch_part(
+    async fn fetch_part(
         &mut self,
         segment: &Segment,
-        range: Option<(u64, Option<u64>)>,
+        range: Option<(u64, u64)>,
         transfer: &mut Transfer,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, Failure> {
         let (shared, seat) = (Rc::clone(&self.shared), Rc::clone(&self.seat));
         let mut starved = false;
-        let answer = self.get(&segment.target, Object::Segment(segment), range, |status, content| {
-            if !matches!(status, 200 | 206) {
-                return;
-            }
-            transfer.push(content, Instant::now(), |piece, gap| {
-                let mut figures = shared.figures();
-                figures.chunks += 1;
+        let answer = self.get(&segment.target, Object::Segment(segment), range, |at, content| {
+            transfer.push(content, at, |piece, gap| {
+                shared.recorder.viewers(|viewers| viewers.chunks += 1);
                 if let Some(gap) = gap {
-                    figures.chunk_gap.record(gap);
+                    shared.recorder.viewer_time(Time::ChunkGap, gap);
                 }
-                drop(figures);
                 starved |= arrived(&shared, &seat, |playhead, now| playhead.arrive(now, piece));
             });
         });
@@ -77,11 +123,10 @@ impl Viewer {
         answer
     }
 
-    pub(super) async fn fetch_header(&mut self, segment: &Segment) -> Result<(), Trouble> {
+    async fn fetch_header(&mut self, segment: &Segment) -> Result<(), Failure> {
         let Some(header) = &segment.header else { return Ok(()) };
-        let range = header.range.map(|(from, length)| (from, Some(length)));
         let mut content = Vec::new();
-        self.get(&header.target, Object::Header, range, |_, bytes| {
+        self.get(&header.target, Object::Header, header.range, |_, bytes| {
             if content.len() + bytes.len() <= HEADER_BYTES_MAX {
                 content.extend_from_slice(bytes);
             }
@@ -104,16 +149,16 @@ impl Viewer {
                     self.failures = 0;
                     return Some(presentation);
                 }
-                Err(trouble) => self.failed(&trouble).await?,
+                Err(_) => self.failed().await?,
             }
         }
     }
 
-    pub(super) async fn try_manifest(
+    async fn try_manifest(
         &mut self,
         target: &str,
         before: &Rc<Presentation>,
-    ) -> Result<Rc<Presentation>, Trouble> {
+    ) -> Result<Rc<Presentation>, Failure> {
         let mut content = Vec::new();
         self.get(target, Object::Manifest, None, |_, bytes| {
             if content.len() <= MANIFEST_BYTES_MAX {
@@ -121,74 +166,101 @@ impl Viewer {
             }
         })
         .await?;
-        if content.len() > MANIFEST_BYTES_MAX {
-            return Err(Trouble::Content("manifest is too long"));
-        }
-        let authority = self.plan.stream.server.authority.clone();
-        let target = Target::new(target).map_err(|_| Trouble::Content("manifest's target"))?;
-        let track = (!before.periods[0].tracks.is_empty()).then_some((&**before, self.track));
-        let base = Base { authority, target };
-        self.shared.manifest(&base, &content, track, self.shared.clock.wall()).map_err(|error| {
-            tracing::debug!(%error, "manifest");
-            Trouble::Content("manifest cannot be played")
+        self.read_manifest(target, &content, before).map_err(|what| {
+            let failure = Failure::new(ErrorKind::Manifest, format!("{target}: {what}"));
+            self.shared.recorder.fault(&failure);
+            failure
         })
     }
 
-    /// One request; anything but 200 and 206 is trouble.
+    fn read_manifest(
+        &self,
+        target: &str,
+        content: &[u8],
+        before: &Rc<Presentation>,
+    ) -> Result<Rc<Presentation>, String> {
+        if content.len() > MANIFEST_BYTES_MAX {
+            return Err(format!("is longer than {MANIFEST_BYTES_MAX} bytes"));
+        }
+        let authority = self.plan.target.authority.clone();
+        let target = Target::new(target).map_err(|error| error.to_string())?;
+        let track = (!before.periods[0].tracks.is_empty()).then_some((&**before, self.track));
+        let base = Base { authority, target };
+        let wall = self.shared.clock.wall();
+        self.shared.manifest(&base, content, track, wall).map_err(|error| error.to_string())
+    }
+
+    /// One request, of a part from a first byte on and so long if there is a range. What fails has been counted.
     pub(super) async fn get(
         &mut self,
         target: &str,
         object: Object<'_>,
-        range: Option<(u64, Option<u64>)>,
-        mut take: impl FnMut(u16, &[u8]),
-    ) -> Result<Answer, Trouble> {
+        range: Option<(u64, u64)>,
+        take: impl FnMut(Instant, &[u8]),
+    ) -> Result<Answer, Failure> {
+        let range = range.map(|(from, length)| (from, from.saturating_add(length.max(1) - 1)));
         let mut fields = String::new();
-        if let Some((from, length)) = range {
-            let last = length.map(|length| (from + length.max(1) - 1).to_string()).unwrap_or_default();
-            fields = format!("Range: bytes={from}-{last}\r\n");
-        }
         if self.shared.behaviour.cmcd {
-            fields += &self.cmcd(object);
+            fields = self.cmcd(object);
             self.has_starved = false;
         }
-        let (stream, shared) = (Rc::clone(&self.plan.stream), Rc::clone(&self.shared));
-        let count = |status, content: &[u8]| {
-            shared.figures().bytes += content.len() as u64;
-            take(status, content);
-        };
-        let answer =
-            self.connection.get(&stream.server, target, &fields, count).await.map_err(Trouble::Failure)?;
-        let mut figures = self.shared.figures();
-        figures.requests += 1;
-        figures.ttfb.record(answer.ttfb);
-        drop(figures);
-        if !matches!(answer.status, 200 | 206) {
-            return Err(Trouble::Status(answer.status));
+        self.plan.target.write_request_for(target, range, &fields, &mut self.request);
+        let recorder = self.shared.recorder.clone();
+        let begun = Instant::now();
+        let counted = recorder.begin(begun);
+        let mut taker = Taker { recorder, range, status: 0, complete_length: None, at: begun, take };
+        let done = self.caller.call(&self.plan.target, &self.request, counted, &mut taker).await;
+        let Taker { recorder, complete_length, status, .. } = taker;
+        match done {
+            Ok(exchange) => {
+                let failure = refuse(exchange.status, target);
+                let times = times(&exchange, begun, None);
+                recorder.end(counted, exchange.last_byte, Some(exchange.status), &times, failure.as_ref());
+                failure.map_or(Ok(Answer { bytes: exchange.content_bytes, complete_length }), Err)
+            }
+            Err(no_response) => {
+                let status = (status != 0).then_some(status);
+                recorder.end(counted, Instant::now(), status, &[], Some(&no_response.failure));
+                Err(no_response.failure)
+            }
         }
-        Ok(answer)
     }
 
-    pub(super) fn cmcd(&self, object: Object<'_>) -> String {
-        let (bitrate, top) = self.bitrates;
+    fn cmcd(&self, object: Object<'_>) -> String {
         let playhead = self.seat.playhead.borrow();
+        let content = &*self.plan.target.target;
         let (object, duration) = match object {
-            Object::Manifest => ('m', None),
-            Object::Header => ('i', None),
-            Object::Segment(segment) => ('v', Some(segment.duration)),
+            Object::Manifest => (ObjectType::Manifest, None),
+            Object::Header => (ObjectType::Init, None),
+            Object::Segment(segment) => (ObjectType::Video, Some(segment.duration)),
         };
-        cmcd::fields(&cmcd::Report {
+        let (bitrate_bits_per_s, top_bits_per_s) = self.bitrates;
+        Report {
             session: &self.plan.session,
-            content: &self.plan.stream.target,
-            format: if self.plan.stream.target.contains(".m3u8") { 'h' } else { 'd' },
-            is_live: self.seat.began.get().is_some(),
+            content,
+            format: Some(if content.contains(".m3u8") { 'h' } else { 'd' }),
+            is_live: Some(self.seat.began.get().is_some()),
             object,
-            bitrate_bits_per_s: bitrate,
-            top_bits_per_s: top,
+            bitrate_bits_per_s,
+            top_bits_per_s,
             duration,
-            buffered: playhead.buffered(),
+            buffered: Some(playhead.buffered()),
             throughput_bits_per_s: self.choice.estimate(),
             is_urgent: playhead.state() != State::Playing,
             has_starved: self.has_starved,
-        })
+        }
+        .fields()
     }
+}
+
+/// What a viewer can do nothing with.
+fn refuse(status: u16, target: &str) -> Option<Failure> {
+    let kind = match status {
+        200 | 206 => return None,
+        300..400 => ErrorKind::Status3xx,
+        400..500 => ErrorKind::Status4xx,
+        500.. => ErrorKind::Status5xx,
+        _ => ErrorKind::Malformed,
+    };
+    Some(Failure::new(kind, format!("{target}: answered with {status}")))
 }
