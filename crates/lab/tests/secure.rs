@@ -5,8 +5,10 @@ mod nginx;
 mod program;
 mod source;
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::thread;
 
 use hdrhistogram::Histogram;
@@ -169,6 +171,28 @@ fn viewers_watch_over_each_of_them() {
         assert_eq!(times(&figures, Time::Tls), tls, "{options}");
         assert!(times(&figures, Time::ChunkGap) > 0, "of CMAF chunks, whatever carries them");
     }
+}
+
+#[test]
+fn a_script_asks_by_each_of_them() {
+    let server = server();
+    let nginx = Nginx::start("script", &[], server.address());
+    let script =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("secure-{}.lua", std::process::id()));
+    fs::write(&script, "wrk.method = 'POST'\nwrk.body = 'foo=bar'\n").unwrap();
+    for (options, scheme, address) in [
+        ("--insecure", "https", nginx.tls),
+        ("--insecure --http2", "https", nginx.tls2),
+        ("--http2", "http", nginx.plain2),
+    ] {
+        let options = format!("-n 3 -c 1 --script {} {options}", script.display());
+        let (figures, _) = measured(&options, &[format!("{scheme}://{address}/a")]);
+        // The server behind takes no content, and says so.
+        assert_eq!((figures.requests, times(&figures, Time::Ttlb)), (3, 3), "{:?}", figures.examples);
+    }
+    fs::remove_file(&script).unwrap();
+    let line = |version: &str| vec![format!("{version} POST foo=bar /a -"); 3];
+    assert_eq!(nginx.finish(), [line("HTTP/1.1"), line("HTTP/2.0"), line("HTTP/2.0")].concat());
 }
 
 /// What a server does to the second request of each connection.

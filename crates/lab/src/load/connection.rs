@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
 use socket2::{Domain, Protocol, Socket, Type};
+use thalweg_http::Method;
 use tokio::net::{TcpSocket, TcpStream};
 
 use self::deadline::Deadline;
@@ -133,13 +134,19 @@ impl Connection {
     /// # Errors
     /// The first thing that went wrong.
     pub async fn exchange(&mut self, request: &[u8], sink: &mut impl Sink) -> Result<Exchange, Broken> {
-        let is_reused = self.exchanges > 0;
+        // Who closes an idle connection may have seen the request (RFC 9110 §9.2.2).
+        let may_repeat = self.exchanges > 0 && method(request).is_idempotent();
         self.exchanges += 1;
         match &mut self.carrier {
-            Carrier::Http1(carrier) => carrier.exchange(request, sink, &mut self.deadline, is_reused).await,
-            Carrier::Http2(carrier) => carrier.exchange(request, sink, &mut self.deadline, is_reused).await,
+            Carrier::Http1(carrier) => carrier.exchange(request, sink, &mut self.deadline, may_repeat).await,
+            Carrier::Http2(carrier) => carrier.exchange(request, sink, &mut self.deadline, may_repeat).await,
         }
     }
+}
+
+/// That of a request in the form of HTTP/1.1.
+fn method(request: &[u8]) -> Method {
+    Method::parse(request.split(|byte| *byte == b' ').next().unwrap_or_default())
 }
 
 async fn connect(server: SocketAddr, source: Option<IpAddr>, within: Duration) -> Result<TcpStream, Failure> {

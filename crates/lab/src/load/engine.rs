@@ -23,6 +23,8 @@ use super::figures::{Figures, Model, Period, Run, Time};
 use super::pacer::Pacer;
 use super::recorder::{Clock, Recorder};
 use super::schedule::{Population, Rate};
+use super::script::Script;
+use super::script::client::ScriptedClient;
 use super::sources::Sources;
 use super::target::Target;
 use crate::viewer::crowd::{self, Orders};
@@ -38,6 +40,8 @@ const FILES_BESIDE: u64 = 64;
 pub enum Clients {
     /// They ask for one thing after another.
     Requests(Plan),
+    /// They ask the server of the first target for what a script says.
+    Scripted(Plan, Arc<Script>),
     /// They watch.
     Viewers(Orders),
 }
@@ -46,21 +50,21 @@ impl Clients {
     /// What they ask for.
     pub fn targets(&self) -> &[Target] {
         match self {
-            Self::Requests(plan) => &plan.targets,
+            Self::Requests(plan) | Self::Scripted(plan, _) => &plan.targets,
             Self::Viewers(orders) => &orders.targets,
         }
     }
 
     fn sources(&self) -> &Sources {
         match self {
-            Self::Requests(plan) => &plan.sources,
+            Self::Requests(plan) | Self::Scripted(plan, _) => &plan.sources,
             Self::Viewers(orders) => &orders.sources,
         }
     }
 
     fn timeouts(&self) -> Timeouts {
         match self {
-            Self::Requests(plan) => plan.timeouts,
+            Self::Requests(plan) | Self::Scripted(plan, _) => plan.timeouts,
             Self::Viewers(orders) => orders.timeouts,
         }
     }
@@ -202,6 +206,7 @@ impl RunningLoad {
         for index in 0..workers {
             let recorder = Recorder::new(clock, from, run);
             let share = Share {
+                thread: index,
                 starts: load.population.starts().enumerate().skip(index).step_by(workers).collect(),
                 of: count,
                 clients: Arc::clone(&clients),
@@ -276,8 +281,8 @@ impl RunningLoad {
         let mut figures = self.figures();
         let model = match (&load.clients, load.rate) {
             (Clients::Viewers(_), _) => Model::Viewers,
-            (Clients::Requests(_), Some(_)) => Model::Open,
-            (Clients::Requests(_), None) => Model::Closed,
+            (_, Some(_)) => Model::Open,
+            (_, None) => Model::Closed,
         };
         let urls = load.clients.targets().iter().map(|target| target.url.clone()).collect();
         figures.runs.insert(self.run, Run { model, urls, arguments: load.arguments.clone() });
@@ -297,6 +302,8 @@ impl RunningLoad {
 
 /// One thread's share.
 struct Share {
+    /// Which thread it is.
+    thread: usize,
     /// The clients' indexes and when they start.
     starts: Vec<(usize, Duration)>,
     /// How many there are in all threads.
@@ -317,8 +324,21 @@ impl Share {
             Clients::Requests(plan) => {
                 let plan = Arc::new(plan.clone());
                 runtime.block_on(async {
+                    let client = |index| Client::new(index, &plan, &self.starter, &self.recorder).run();
                     tokio::select! {
-                        () = self.run_clients(&plan) => {}
+                        () = self.run_clients(client) => {}
+                        () = stop => {}
+                    }
+                });
+            }
+            Clients::Scripted(plan, script) => {
+                let thread = script.thread(self.thread);
+                runtime.block_on(async {
+                    let client =
+                        |index| ScriptedClient::new(index, plan, thread, &self.starter, &self.recorder).run();
+                    tokio::select! {
+                        () = self.run_clients(client) => {}
+                        () = thread.stopped() => {}
                         () = stop => {}
                     }
                 });
@@ -331,17 +351,17 @@ impl Share {
         Ok(())
     }
 
-    async fn run_clients(&self, plan: &Arc<Plan>) {
+    async fn run_clients<C: Future<Output = ()> + Send + 'static>(&self, client: impl Fn(usize) -> C) {
         let mut clients = JoinSet::new();
         for (index, start) in &self.starts {
             if !self.wait_for(self.recorder.clock().began + *start, &mut clients).await {
                 break;
             }
-            let client = Client::new(*index, plan, &self.starter, &self.recorder);
+            let client = client(*index);
             let recorder = self.recorder.clone();
             clients.spawn(async move {
                 recorder.client_begins();
-                client.run().await;
+                client.await;
                 recorder.client_ends();
             });
         }

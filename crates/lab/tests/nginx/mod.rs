@@ -73,7 +73,7 @@ impl Nginx {
         self.directory.join("authority.pem").to_str().unwrap().to_owned()
     }
 
-    /// Lets it end; what it was asked: version, path, and the name of SNI or `-`.
+    /// Lets it end; what it was asked: version, method, content, path and name of SNI, `-` where there is none.
     pub(crate) fn finish(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::QUIT).unwrap();
         self.child.wait().unwrap();
@@ -114,7 +114,7 @@ fn config(directory: &Path, [tls, tls2, plain2, short]: [SocketAddr; 4], backend
         "daemon off; worker_processes 1; pid {directory}/pid; user root;
          events {{ worker_connections 1024; }}
          http {{
-             log_format asked '$server_protocol $uri $ssl_server_name';
+             log_format asked '$server_protocol $request_method $request_body $uri $ssl_server_name';
              access_log {directory}/asked asked;
              client_body_temp_path {directory}/body;
              proxy_temp_path {directory}/proxy;

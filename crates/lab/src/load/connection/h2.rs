@@ -66,16 +66,17 @@ impl Http2 {
         Ok(Self { requests, scheme, driver })
     }
 
-    /// Sends a request and takes its response; `is_reused` if the connection has carried others.
+    /// Sends a request and takes its response; `may_repeat` if it may be sent again where an idle
+    /// connection had been closed.
     pub(super) async fn exchange(
         &mut self,
         request: &[u8],
         sink: &mut impl Sink,
         deadline: &mut Deadline,
-        is_reused: bool,
+        may_repeat: bool,
     ) -> Result<Exchange, Broken> {
         let broken = |error: h2::Error| Broken {
-            is_idle_close: is_unprocessed(&error) || is_reused && error.is_io(),
+            is_idle_close: is_unprocessed(&error) || may_repeat && error.is_io(),
             failure: explain(&error, ErrorKind::NoHead),
         };
         let (message, content) = message(request, self.scheme)?;

@@ -58,6 +58,11 @@ pub(super) struct Secure {
 }
 
 impl Server {
+    /// Whether it is spoken to by TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     fn name(&self) -> Option<&ServerName<'static>> {
         self.tls.as_ref().map(|secure| &secure.name)
     }
