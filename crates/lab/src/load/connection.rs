@@ -1,6 +1,6 @@
 //! A client's connection: one request at a time, over HTTP/1.1 or HTTP/2, with or without TLS.
 //!
-//! Content that nobody reads is discarded: over plain HTTP/1.1 in the kernel ([`plain`]), else once it has been read.
+//! Content that nobody reads is discarded: over plain HTTP/1.1 in the kernel (`plain`), else once it has been read.
 
 mod deadline;
 mod h2;

@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet, LocalSet};
@@ -22,6 +20,7 @@ use super::connection::{Connection, Server, Timeouts};
 use super::figures::{Figures, Model, Period, Run, Time};
 use super::pacer::Pacer;
 use super::recorder::{Clock, Recorder};
+use super::resources::{cpu_us, raise_files};
 use super::schedule::{Population, Rate};
 use super::script::Script;
 use super::script::client::ScriptedClient;
@@ -31,9 +30,6 @@ use crate::viewer::crowd::{self, Orders};
 
 /// Between two looks at the figures while it runs.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Files of a process beside its connections: standard ones, and some for each thread's runtime.
-const FILES_BESIDE: u64 = 64;
 
 /// What clients do.
 #[derive(Debug, Clone)]
@@ -138,22 +134,6 @@ pub fn run(load: &Load, look: impl FnMut(&Moment<'_>)) -> anyhow::Result<Figures
         probe(load).await?;
         RunningLoad::start(load)?.attend(load, signals, look).await
     })
-}
-
-/// Lets this process open as many files as it may, and looks whether each client can have its connection.
-fn raise_files(clients: usize) -> anyhow::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    // What cannot be raised is still looked at.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let may = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let needed = clients as u64 + FILES_BESIDE;
-    if needed > may {
-        bail!(
-            "{clients} clients need {needed} files and this process may open {may}: raise `ulimit -Hn`, or run several \
-             processes and `thalweg-lab load merge` their figures"
-        );
-    }
-    Ok(())
 }
 
 /// Whether anybody is there to be asked, and to be trusted.
@@ -398,11 +378,4 @@ fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<JoinHandle<T>> {
     thread::Builder::new().name(name).spawn(work).context("cannot start a thread")
-}
-
-/// Processor time of this process.
-fn cpu_us() -> u64 {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    // Neither part is negative.
-    (spent.tv_sec * 1_000_000 + spent.tv_nsec / 1000) as u64
 }

@@ -21,6 +21,7 @@ pub mod figures;
 mod pacer;
 mod recorder;
 pub mod report;
+mod resources;
 pub mod response;
 pub mod schedule;
 pub mod script;

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
-use thalweg_http::fields::NAME_BYTES_MAX;
 use thalweg_http::head::{HEAD_BYTES_MAX, parse_request};
 use thalweg_http::{Limits, RequestHead, ResponseHead, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -139,9 +138,6 @@ fn take_head(head: Response<RecvStream>, sink: &mut impl Sink) -> Result<(u16, R
         head.version = Version::Http11;
         head.fields.clear();
         for (name, value) in &parts.headers {
-            if name.as_str().len() > NAME_BYTES_MAX {
-                return Err(Failure::new(ErrorKind::Malformed, "a field's name is too long"));
-            }
             head.fields.push(name.as_str(), value.as_bytes());
         }
         sink.head(head)?;
