@@ -1,20 +1,20 @@
 //! `thalweg-lab cc`: compares algorithms of congestion control and writes what it found.
 
-use std::fs;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use thalweg_lab::cc::{Ask, Plan, run};
 use thalweg_lab::report::cc::{csv, json, page, table};
-use thalweg_lab::reproduce::at_losses;
+use thalweg_lab::reproduce::varnish::at_losses;
 use thalweg_record::units::Size;
 
 use crate::paths::read_all;
+use crate::results;
 
 /// The algorithms that Linux has of itself.
 const ALGORITHMS: &str = "bbr,cubic,reno";
@@ -105,21 +105,17 @@ pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
     plan.check()?;
     let thalweg = program(asked.thalweg.as_deref())?;
     if let Some(directory) = &asked.out {
-        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        results::make(directory)?;
     }
-    let progress = Progress::begin();
-    let report = run(&plan, &thalweg, &|done, all| progress.tell(done, all))?;
+    let report = {
+        let progress = Progress::begin();
+        run(&plan, &thalweg, &|done, all| progress.tell(done, all))?
+    };
     let _ = stdout().write_all(table(&report).as_bytes());
     if let Some(directory) = &asked.out {
-        for (name, text) in
-            [("report.html", page(&report)), ("samples.csv", csv(&report)), ("summary.json", json(&report))]
-        {
-            let file = directory.join(name);
-            fs::write(&file, text).with_context(|| file.display().to_string())?;
-        }
-        eprintln!("{}", directory.join("report.html").display());
+        results::write(directory, &page(&report), &csv(&report), &json(&report))?;
     }
-    Ok(if report.is_on_time() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::from(report.exit_status()))
 }
 
 /// The delivery program.
@@ -162,7 +158,16 @@ impl Progress {
         *last = Instant::now();
         let elapsed = self.begun.elapsed();
         let left = elapsed.mul_f64((all - done) as f64 / done as f64);
-        let end = if done == all { "\n" } else { "" };
-        eprint!("\r{done} of {all} samples, {} s, {} s to go   {end}", elapsed.as_secs(), left.as_secs());
+        let (elapsed, left) = (elapsed.as_secs(), left.as_secs());
+        let _ = write!(stderr(), "\r{done} of {all} samples, {elapsed} s, {left} s to go   ");
+    }
+}
+
+impl Drop for Progress {
+    /// What follows begins a line of its own.
+    fn drop(&mut self) {
+        if stderr().is_terminal() {
+            let _ = writeln!(stderr());
+        }
     }
 }

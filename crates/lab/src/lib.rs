@@ -7,6 +7,7 @@
 //! - [`load`]: what many clients ask of a server, and what they measure.
 //! - [`reproduce`]: the field's published results, measured again.
 //! - [`report`]: charts and pages of results.
+//! - [`signals`]: those that ask it to end.
 //! - [`viewer`]: viewers that keep a playhead and count their stalls.
 //!
 //! It knows the delivery program as a process alone.
@@ -19,4 +20,5 @@ mod process;
 pub mod report;
 pub mod reproduce;
 pub mod scenario;
+pub mod signals;
 pub mod viewer;

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use thalweg_lab::load::figures::Figures;
 use thalweg_lab::load::report;
 use thalweg_lab::load::serve::Server;
+use thalweg_lab::report::load::page;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Ask a server for URLs by many clients, and tell what they measured; or one of the commands.
@@ -52,6 +53,7 @@ The query of a URL says how it is answered:
   ?status=503                   that status
   ?cut=5000                     the connection closes after so many bytes of content
   ?corrupt=700                  byte 700 of the content is wrong
+  ?stamp                        each chunk begins with the Unix time at which it is sent, in microseconds, 8 bytes
 Ranges are answered; responses may be stored for an hour. It prints its URL and runs until it is interrupted.
 
 Example: an edge in front of it, every byte verified
@@ -77,6 +79,9 @@ pub(crate) struct Output {
     /// Write the percentiles as CSV; - is standard output, without the table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a page with tables and charts; - is standard output, without the table
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 pub(crate) fn run(load: &Load) -> anyhow::Result<ExitCode> {
@@ -130,9 +135,11 @@ impl Output {
     /// Writes what is asked for, and the table unless something else goes to standard output.
     fn write(&self, figures: &Figures) -> anyhow::Result<()> {
         let mut is_table = true;
-        for (file, text) in
-            [(&self.json, report::to_json as fn(&Figures) -> String), (&self.csv, report::to_csv)]
-        {
+        for (file, text) in [
+            (&self.json, report::to_json as fn(&Figures) -> String),
+            (&self.csv, report::to_csv),
+            (&self.html, page),
+        ] {
             let Some(file) = file else { continue };
             is_table &= file != Path::new("-");
             write_to(file, &text(figures))?;

@@ -6,6 +6,7 @@ mod compare;
 mod load_command;
 mod paths;
 mod reproduction;
+mod results;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;

@@ -31,6 +31,9 @@ than it should be. Exit status 1 if one is not. Some ten seconds a path; needs r
         /// Scenarios' files, or names of paths; all named ones if there is none
         #[arg(value_name = "FILE|NAME")]
         scenarios: Vec<PathBuf>,
+        /// Print all of it as JSON, at the end
+        #[arg(long)]
+        json: bool,
     },
     /// Run a command on one side of emulated paths, and a server on the other
     #[command(after_help = "\
@@ -75,7 +78,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List => list(),
         Command::Show { name } => show(&name),
-        Command::Check { scenarios } => check::run(&read_all(&scenarios)?),
+        Command::Check { scenarios, json } => check::run(&read_all(&scenarios)?, json),
         Command::Run { scenario, server, on, command } => {
             let side = match on {
                 On::Clients => Side::Clients,

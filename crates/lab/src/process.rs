@@ -1,20 +1,23 @@
-//! Programs that the lab runs beside itself: started on one side, ready when they say where they listen, ended when dropped.
+//! Programs that the lab runs beside itself: ready when they say where they listen or take connections there, ended when dropped.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::emulation::{Emulation, Side};
 
 /// A program says within so long where it listens.
 const START_MAX: Duration = Duration::from_secs(20);
+/// Between two attempts to connect to one that does not say it.
+const ATTEMPT_EVERY: Duration = Duration::from_millis(10);
 /// Lines of its standard error that are kept to be told if it does not.
 const LINES_MAX: usize = 20;
 
@@ -22,24 +25,125 @@ const LINES_MAX: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Running {
     process: Child,
+    end_by: Signal,
 }
 
 impl Running {
-    /// Starts a program that prints `… listening ADDRESS` to standard error, and waits until it has.
+    /// Starts a program on one side of an emulation. It prints `… listening ADDRESS` to standard error; that is waited for.
     ///
     /// # Errors
     /// If it cannot be started, or ends, or takes too long; with what it said.
-    pub(crate) fn start(
+    pub(crate) fn start_on(
         emulation: &Emulation,
         side: Side,
-        mut command: Command,
+        command: Command,
     ) -> anyhow::Result<(Self, SocketAddr)> {
-        let name = command.get_program().to_string_lossy().into_owned();
+        Self::listening(command, |command| emulation.spawn(side, command))
+    }
+
+    /// The same on this machine's own network.
+    ///
+    /// # Errors
+    /// As [`start_on`](Self::start_on).
+    pub(crate) fn start(command: Command) -> anyhow::Result<(Self, SocketAddr)> {
+        Self::listening(command, Command::spawn)
+    }
+
+    /// Starts a program that says nothing and takes connections at `address` once it is ready. It is ended by SIGTERM, so that
+    /// it ends its own processes.
+    ///
+    /// # Errors
+    /// As [`start_on`](Self::start_on).
+    pub(crate) fn start_at(command: Command, address: SocketAddr) -> anyhow::Result<Self> {
+        let name = name(&command);
+        let (mut running, lines) = Self::heard(command, Command::spawn)?;
+        running.end_by = Signal::TERM;
+        let (begun, mut said) = (Instant::now(), Vec::new());
+        loop {
+            match lines.recv_timeout(ATTEMPT_EVERY) {
+                Ok(line) => keep(&mut said, line),
+                Err(RecvTimeoutError::Timeout) if TcpStream::connect(address).is_ok() => return Ok(running),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", said.join("; ")),
+            }
+            let said = || said.join("; ");
+            ensure!(begun.elapsed() < START_MAX, "{name} takes no connections at {address}: {}", said());
+        }
+    }
+
+    /// Starts a program on this machine's own network that is ready once it says this, in some line.
+    ///
+    /// # Errors
+    /// As [`start_on`](Self::start_on).
+    pub(crate) fn start_saying(command: Command, text: &str) -> anyhow::Result<Self> {
+        let says = |line: &str| line.contains(text).then_some(());
+        Ok(Self::until(command, Command::spawn, says)?.0)
+    }
+
+    /// Starts a program that is ready at once. What it says goes to that file.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn spawn(mut command: Command, said: File) -> anyhow::Result<Self> {
+        let name = name(&command);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).process_group(0);
+        let process = command.spawn().with_context(|| name)?;
+        Ok(Self { process, end_by: Signal::KILL })
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.process.try_wait()
+    }
+
+    fn listening(
+        command: Command,
+        spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+    ) -> anyhow::Result<(Self, SocketAddr)> {
+        Self::until(command, spawn, |line| line.rsplit_once("listening ")?.1.trim().parse().ok())
+    }
+
+    /// Starts a program and waits for a line in which that is found.
+    fn until<T>(
+        command: Command,
+        spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+        find: impl Fn(&str) -> Option<T>,
+    ) -> anyhow::Result<(Self, T)> {
+        let name = name(&command);
+        let (running, lines) = Self::heard(command, spawn)?;
+        let (begun, mut said) = (Instant::now(), Vec::new());
+        loop {
+            match lines.recv_timeout(START_MAX.saturating_sub(begun.elapsed())) {
+                Ok(line) => match find(&line) {
+                    Some(found) => return Ok((running, found)),
+                    None => keep(&mut said, line),
+                },
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("{name} does not say that it is ready: {}", said.join("; "))
+                }
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", said.join("; ")),
+            }
+        }
+    }
+
+    /// Starts a program, and the lines that it says on standard error.
+    fn heard(
+        mut command: Command,
+        spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+    ) -> anyhow::Result<(Self, Receiver<String>)> {
         // Ctrl-C is for the lab, which ends it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-        let mut process = emulation.spawn(side, &mut command).with_context(|| name.clone())?;
+        let mut process = spawn(&mut command).with_context(|| name(&command))?;
         let said = process.stderr.take().expect("it is piped");
-        let running = Self { process };
+        let running = Self { process, end_by: Signal::KILL };
         let (sender, lines) = sync_channel(LINES_MAX);
         thread::spawn(move || {
             for line in BufReader::new(said).lines().map_while(Result::ok) {
@@ -48,25 +152,27 @@ impl Running {
                 let _ = sender.try_send(line);
             }
         });
-        let mut before = Vec::new();
-        loop {
-            match lines.recv_timeout(START_MAX) {
-                Ok(line) => match line.rsplit_once("listening ").map(|(_, address)| address.trim().parse()) {
-                    Some(Ok(address)) => return Ok((running, address)),
-                    _ => before.push(line),
-                },
-                Err(RecvTimeoutError::Timeout) => {
-                    bail!("{name} does not say where it listens: {}", before.join("; "))
-                }
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} ended: {}", before.join("; ")),
-            }
-        }
+        Ok((running, lines))
     }
+}
+
+/// The first lines are kept: the cause comes before what follows from it.
+fn keep(said: &mut Vec<String>, line: String) {
+    if said.len() < LINES_MAX {
+        said.push(line);
+    }
+}
+
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.process), Signal::KILL);
+        // One that has ended and was waited for has no number any more.
+        if let Ok(None) = self.process.try_wait() {
+            let _ = kill_process(Pid::from_child(&self.process), self.end_by);
+        }
         let _ = self.process.wait();
     }
 }

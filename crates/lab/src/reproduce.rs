@@ -1,13 +1,15 @@
 //! The field's published results, measured again: what was published, what is measured here by the same method, and the ratio.
 //!
+//! - [`varnish`]: algorithms of congestion control behind a cache.
+//! - [`lumen`]: live segments through a content network while they are made.
+//!
 //! **Invariant:** a publication's method is followed as far as it says; what it leaves open, and what was chosen, is told beside
 //! the figures.
 
-use std::fmt::Write as _;
+pub mod lumen;
+pub mod varnish;
 
-use crate::cc::statistics::mean;
-use crate::cc::{Ask, Cell, Plan, Report};
-use crate::scenario::{Loss, Path, Scenario, read};
+use std::fmt::Write as _;
 
 /// A published system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,16 +24,8 @@ pub struct Published {
 
 /// All of them.
 pub const ALL: [Published; 5] = [
-    Published {
-        name: "varnish",
-        title: "Varnish Software, 2019: BBR chosen in VCL for video chunks",
-        missing: None,
-    },
-    Published {
-        name: "lumen",
-        title: "Lumen, 2021: low-latency DASH through a content network",
-        missing: Some("the scenario of 50,000 live viewers, and the histogram of the cache lock's wait"),
-    },
+    Published { name: "varnish", title: varnish::TITLE, missing: None },
+    Published { name: "lumen", title: lumen::TITLE, missing: None },
     Published {
         name: "unified",
         title: "Unified Streaming, 2020: an origin on cloud storage",
@@ -49,140 +43,119 @@ pub const ALL: [Published; 5] = [
     },
 ];
 
+/// What a publication says of a figure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Said {
+    /// It lies between these two.
+    Between(f64, f64),
+    /// It is less.
+    Under(f64),
+    /// It is more.
+    Over(f64),
+}
+
 /// A headline figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Headline {
-    /// What it is of.
+    /// What it is of, with its unit.
     pub what: String,
-    /// What was published: a range, or twice the same.
-    pub published: (f64, f64),
+    /// What was published.
+    pub published: Said,
     /// What was measured.
     pub here: f64,
+    /// The 95 % interval of that, where it has one.
+    pub interval: Option<(f64, f64)>,
 }
 
-/// What Varnish's publication says of requests' latency: two to three times lower with BBR than with the others.
-const VARNISH_TIMES: (f64, f64) = (2.0, 3.0);
-/// Losses that are measured, as the publication gives none.
-const VARNISH_LOSSES: [f64; 4] = [0.0, 0.001, 0.005, 0.01];
-/// What it leaves open, and what was chosen.
-pub const VARNISH_OPEN: &str = "\
-Left open by the publication: the loss, the rate of the bottleneck and its buffer. Chosen: losses of 0, 0.1, 0.5 and 1 %, 40 Mbit/s, 2 MB \
-with drop-tail. Published are 200 ms of added latency on Wi-Fi, chunks of 1.2 and 5 MB, 100 samples each, fair queueing; here 200 ms are \
-the whole round trip, and BBR paces by itself, as Linux does since 4.13.";
-
-/// The plan of Varnish's publication; `is_quick` for a first look: the outer losses, the smaller chunk, few samples.
-pub fn varnish(is_quick: bool) -> Plan {
-    let text = "[[path]]\nuse = \"long-haul\"\n";
-    let scenario =
-        read(text, &|_| Err(std::io::ErrorKind::NotFound.into())).expect("the library's paths are tested");
-    let losses = if is_quick { vec![VARNISH_LOSSES[0], VARNISH_LOSSES[3]] } else { VARNISH_LOSSES.to_vec() };
-    let sizes: &[u64] = if is_quick { &[1_200_000] } else { &[1_200_000, 5_000_000] };
-    Plan {
-        scenario: at_losses(&scenario, &losses),
-        asks: sizes.iter().map(|bytes| Ask { bytes: *bytes, is_range: false }).collect(),
-        algorithms: ["bbr", "cubic", "reno"].map(str::to_owned).to_vec(),
-        samples: if is_quick { 4 } else { 100 },
-        lanes: 4,
-    }
-}
-
-/// Each path once with each of these losses towards the clients, in place of its own.
-pub fn at_losses(scenario: &Scenario, losses: &[f64]) -> Scenario {
-    let with = |path: &Path, loss: f64| {
-        let mut path = path.clone();
-        path.name = format!("{} {}%", path.name, loss * 100.0);
-        path.down.loss = Loss::random(loss);
-        path
-    };
-    let paths = scenario.paths.iter().flat_map(|path| losses.iter().map(move |loss| with(path, *loss)));
-    Scenario { paths: paths.collect(), ..scenario.clone() }
-}
-
-/// How many times longer requests took with the others than with BBR, of each path and size.
-pub fn varnish_headlines(report: &Report) -> Vec<Headline> {
-    let mean_s = |path: usize, ask: Ask, algorithm: &str| {
-        let samples = report.samples.get(&Cell { path, ask, algorithm: algorithm.to_owned() })?;
-        let seconds: Vec<f64> = samples.iter().map(|sample| sample.total.as_secs_f64()).collect();
-        Some(mean(&seconds).mean)
-    };
-    let mut headlines = Vec::new();
-    for (index, path) in report.plan.scenario.paths.iter().enumerate() {
-        for ask in &report.plan.asks {
-            let Some(bbr_s) = mean_s(index, *ask, "bbr") else { continue };
-            for other in report.plan.algorithms.iter().filter(|algorithm| *algorithm != "bbr") {
-                if let Some(other_s) = mean_s(index, *ask, other) {
-                    headlines.push(Headline {
-                        what: format!("{other} / bbr, {}, {}", ask.name(), path.name),
-                        published: VARNISH_TIMES,
-                        here: other_s / bbr_s,
-                    });
-                }
-            }
+impl Headline {
+    /// What was measured by what was published: by the nearer end of a range, within which it is 1; else by the bound.
+    pub fn ratio(&self) -> f64 {
+        match self.published {
+            Said::Between(least, most) => self.here / self.here.clamp(least, most),
+            Said::Under(bound) | Said::Over(bound) => self.here / bound,
         }
     }
-    headlines
+
+    /// In words, of these [`COLUMNS`].
+    pub fn words(&self) -> [String; 4] {
+        let published = match self.published {
+            Said::Between(least, most) if least == most => number(least),
+            Said::Between(least, most) => format!("{} to {}", number(least), number(most)),
+            Said::Under(bound) => format!("under {}", number(bound)),
+            Said::Over(bound) => format!("over {}", number(bound)),
+        };
+        let here = match self.interval {
+            Some((least, most)) => {
+                format!("{} ({} to {})", number(self.here), number(least), number(most))
+            }
+            None => number(self.here),
+        };
+        [self.what.clone(), published, here, number(self.ratio())]
+    }
 }
 
 /// The columns of headlines.
 pub const COLUMNS: [&str; 4] = ["", "published", "here", "here / published"];
 
-/// A headline in words, of these columns. The ratio is to the nearer end of what was published; within it is 1.
-pub fn words(headline: &Headline) -> [String; 4] {
-    let (least, most) = headline.published;
-    let published = if least == most { format!("{least:.2}") } else { format!("{least:.2} to {most:.2}") };
-    let ratio = headline.here / headline.here.clamp(least, most);
-    [headline.what.clone(), published, format!("{:.2}", headline.here), format!("{ratio:.2}")]
+/// A number to three digits, none of those before the point left out.
+pub(crate) fn number(value: f64) -> String {
+    let digits_before = if value == 0.0 { 1 } else { value.abs().log10().floor() as i32 + 1 };
+    let decimals = usize::try_from(3 - digits_before).unwrap_or(0);
+    format!("{value:.decimals$}")
 }
 
 /// Headlines for a terminal.
 pub fn table(headlines: &[Headline]) -> String {
+    let rows: Vec<_> = headlines.iter().map(|headline| headline.words().to_vec()).collect();
+    columns(&COLUMNS, &rows)
+}
+
+/// A table for a terminal: the first column to the left, the others to the right, each as wide as it has to be.
+pub(crate) fn columns(names: &[&str], rows: &[Vec<String>]) -> String {
+    let mut all = vec![names.iter().map(|name| (*name).to_owned()).collect()];
+    all.extend_from_slice(rows);
+    let width = |column: usize| all.iter().map(|row: &Vec<String>| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..names.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
-    for cells in std::iter::once(COLUMNS.map(str::to_owned)).chain(headlines.iter().map(words)) {
-        let _ = writeln!(text, "{:<38}{:>14}{:>8}{:>18}", cells[0], cells[1], cells[2], cells[3]);
+    for row in &all {
+        let _ = write!(text, "{:<1$}", row[0], widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        text.push('\n');
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::time::Duration;
+    use expect_test::expect;
 
     use super::*;
-    use crate::cc::Sample;
 
     #[test]
-    fn the_plan_is_the_publications() {
-        let plan = varnish(false);
-        plan.check().unwrap();
-        assert_eq!((plan.samples, plan.cells().count()), (100, 4 * 2 * 3));
-        assert!(plan.scenario.paths.iter().all(|path| path.round_trip_min() == Duration::from_millis(200)));
-        assert!(varnish(true).check().is_ok());
-    }
-
-    #[test]
-    fn a_headline_is_the_others_time_by_bbrs() {
-        let plan = varnish(true);
-        let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
-        for cell in plan.cells() {
-            let seconds = match (cell.algorithm.as_str(), cell.path) {
-                ("bbr", _) => 2.0,
-                ("reno", 1) => 12.0,
-                _ => 5.0,
-            };
-            let sample = Sample {
-                total: Duration::from_secs_f64(seconds),
-                connect: Duration::ZERO,
-                ttfb: Duration::ZERO,
-                retransmits: 0,
-                progress: Vec::new(),
-            };
-            samples.insert(cell, vec![sample]);
-        }
-        let headlines = varnish_headlines(&Report { plan, samples, lateness: Duration::ZERO });
-        let here: Vec<_> = headlines.iter().map(|headline| headline.here).collect();
-        assert_eq!(here, [2.5, 2.5, 2.5, 6.0]);
-        assert_eq!(words(&headlines[3])[1..], ["2.00 to 3.00", "6.00", "2.00"]);
-        assert_eq!(words(&headlines[0])[3], "1.00");
+    fn headlines_in_words() {
+        let headline = |published, here, interval| Headline {
+            what: "latency, ms".to_owned(),
+            published,
+            here,
+            interval,
+        };
+        let all = [
+            headline(Said::Between(2.0, 3.0), 6.0, Some((4.5, 12.25))),
+            headline(Said::Between(2.0, 3.0), 2.5, None),
+            headline(Said::Between(500.0, 500.0), 250.0, None),
+            headline(Said::Under(70.0), 0.21, None),
+            headline(Said::Over(50_000.0), 60.0, None),
+        ];
+        expect![[r#"
+                            published                 here  here / published
+            latency, ms  2.00 to 3.00  6.00 (4.50 to 12.2)              2.00
+            latency, ms  2.00 to 3.00                 2.50              1.00
+            latency, ms           500                  250             0.500
+            latency, ms    under 70.0                0.210           0.00300
+            latency, ms    over 50000                 60.0           0.00120
+        "#]]
+        .assert_eq(&table(&all));
     }
 }

@@ -1,21 +1,18 @@
 //! One sample: a connection of its own, one response, and what the server's kernel says at its end.
 
-use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Socket, Type};
+use thalweg_http::ResponseHead;
 
 use super::{Ask, SLICE, Sample};
+use crate::load::connection::{Connection, Timeouts};
+use crate::load::response::Sink;
+use crate::load::{ErrorKind, Failure};
 
 /// The longest that one step of a sample may take: a connection, or anything to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A head is no longer.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Fields of a head.
-const FIELDS_MAX: usize = 64;
-/// Read at once.
-const READ_BYTES: usize = 256 * 1024;
+const TIMEOUTS: Timeouts = Timeouts { connect: PATIENCE, head: PATIENCE, content: PATIENCE };
 
 /// The field by which a client asks for an algorithm, and is told which the socket has.
 pub const ALGORITHM_FIELD: &str = "Lab-Congestion-Control";
@@ -28,43 +25,40 @@ pub const TOLD_AT: &str = "/lab/tcp";
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
     /// An address of the client's prefix.
-    pub client: SocketAddr,
+    pub client: IpAddr,
     /// The edge.
     pub server: SocketAddr,
 }
 
-/// Asks for the content once, on a thread of the clients' side. `range_start` is where a range begins.
+/// Asks for the content once, on a thread of the client's side. `range_start` is where a range begins.
 ///
 /// # Errors
 /// If the server cannot be reached, or answers something else, or has another algorithm than was asked for.
-pub fn take(way: Way, ask: Ask, range_start: u64, algorithm: &str) -> io::Result<Sample> {
+pub async fn take(way: Way, ask: Ask, range_start: u64, algorithm: &str) -> Result<Sample, Failure> {
     let begun = Instant::now();
-    let mut socket = connect(way)?;
-    let connect = begun.elapsed();
+    let mut connection = Connection::open(&way.server.into(), Some(way.client), TIMEOUTS).await?;
+    let connected = Instant::now();
     let target = target(ask);
     let range = match ask.is_range {
         true => format!("Range: bytes={range_start}-{}\r\n", range_start + ask.bytes - 1),
         false => String::new(),
     };
-    send(&mut socket, &target, &format!("{ALGORITHM_FIELD}: {algorithm}\r\n{range}"))?;
-    let mut response = Response::begin(&mut socket)?;
-    let ttfb = begun.elapsed() - connect;
+    let mut noted = Noted::since(begun);
+    let request = request(&target, &format!("{ALGORITHM_FIELD}: {algorithm}\r\n{range}"));
+    let response = connection.exchange(&request, &mut noted).await.map_err(|broken| broken.failure)?;
     let status = if ask.is_range { 206 } else { 200 };
     if response.status != status || response.content_bytes != ask.bytes {
         let (status, bytes) = (response.status, response.content_bytes);
-        return Err(io::Error::other(format!("{target}: status {status} with {bytes} bytes of content")));
+        let detail = format!("{target}: status {status} with {bytes} bytes of content");
+        return Err(Failure::new(ErrorKind::Content, detail));
     }
-    let progress = response.read(&mut socket, begun)?;
-    let total = begun.elapsed();
-    send(&mut socket, TOLD_AT, "")?;
-    let told = Response::begin(&mut socket)?;
-    if told.algorithm != algorithm {
-        let has = &told.algorithm;
-        return Err(io::Error::other(format!(
-            "{algorithm} was asked for and the socket has {has:?}: does the kernel have it?"
-        )));
-    }
-    Ok(Sample { total, connect, ttfb, retransmits: told.retransmits, progress })
+    Ok(Sample {
+        total: response.last_byte - begun,
+        connect: connected - begun,
+        ttfb: response.first_byte - connected,
+        retransmits: retransmits(&mut connection, algorithm).await?,
+        progress: noted.into_progress(),
+    })
 }
 
 /// The URL of content of that size.
@@ -73,83 +67,85 @@ pub fn target(ask: Ask) -> String {
     format!("/lab/content?bytes={bytes}")
 }
 
-fn connect(way: Way) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(way.server), Type::STREAM, None)?;
-    socket.bind(&way.client.into())?;
-    socket.connect_timeout(&way.server.into(), PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_tcp_nodelay(true)?;
-    Ok(socket)
+/// How many segments the server's kernel has sent again on this connection, which has to have that algorithm.
+async fn retransmits(connection: &mut Connection, algorithm: &str) -> Result<u64, Failure> {
+    let mut told = Noted::since(Instant::now());
+    connection.exchange(&request(TOLD_AT, ""), &mut told).await.map_err(|broken| broken.failure)?;
+    if told.algorithm != algorithm {
+        let detail = format!(
+            "{algorithm} was asked for and the socket has {:?}: does the kernel have it?",
+            told.algorithm
+        );
+        return Err(Failure::new(ErrorKind::Content, detail));
+    }
+    told.retransmits.ok_or_else(|| {
+        Failure::new(ErrorKind::Content, format!("{TOLD_AT} does not say how many segments were sent again"))
+    })
 }
 
-fn send(socket: &mut Socket, target: &str, fields: &str) -> io::Result<()> {
-    socket.write_all(format!("GET {target} HTTP/1.1\r\nHost: lab\r\n{fields}\r\n").as_bytes())
+fn request(target: &str, fields: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\nHost: lab\r\n{fields}\r\n").into_bytes()
 }
 
-/// A response whose head has come.
-struct Response {
-    status: u16,
-    content_bytes: u64,
+/// What is noted of a response.
+#[derive(Debug)]
+struct Noted {
+    since: Instant,
     algorithm: String,
-    retransmits: u64,
-    /// Content that came with the head.
+    retransmits: Option<u64>,
     came_bytes: u64,
+    /// Content bytes that had come after each whole slice of time.
+    progress: Vec<u64>,
 }
 
-impl Response {
-    fn begin(socket: &mut Socket) -> io::Result<Self> {
-        let mut head = vec![0; HEAD_BYTES_MAX];
-        let mut length = 0;
-        loop {
-            let read = socket.read(&mut head[length..])?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            length += read;
-            if let Some(response) = Self::parse(&head[..length])? {
-                return Ok(response);
-            }
-            if length == head.len() {
-                return Err(io::Error::other("the head of the response is too long"));
-            }
-        }
+impl Noted {
+    fn since(since: Instant) -> Self {
+        Self { since, algorithm: String::new(), retransmits: None, came_bytes: 0, progress: Vec::new() }
     }
 
-    fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
-        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-        let mut head = httparse::Response::new(&mut fields);
-        let httparse::Status::Complete(head_bytes) = head.parse(bytes).map_err(io::Error::other)? else {
-            return Ok(None);
-        };
-        let field = |name: &str| {
-            let field = head.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
-            std::str::from_utf8(field.value).ok()
-        };
-        let number = |name| field(name).and_then(|text| text.parse().ok());
-        Ok(Some(Self {
-            status: head.code.unwrap_or_default(),
-            content_bytes: number("content-length").unwrap_or_default(),
-            algorithm: field(ALGORITHM_FIELD).unwrap_or_default().to_owned(),
-            retransmits: number(RETRANSMITS_FIELD).unwrap_or_default(),
-            came_bytes: (bytes.len() - head_bytes) as u64,
-        }))
+    /// With the slice in which the last byte came.
+    fn into_progress(mut self) -> Vec<u64> {
+        self.progress.push(self.came_bytes);
+        self.progress
+    }
+}
+
+impl Sink for Noted {
+    fn head(&mut self, head: &ResponseHead) -> Result<(), Failure> {
+        let field = |name| head.fields.get_str(name);
+        self.algorithm = field(ALGORITHM_FIELD).unwrap_or_default().to_owned();
+        self.retransmits = field(RETRANSMITS_FIELD).and_then(|text| text.parse().ok());
+        Ok(())
     }
 
-    /// Reads the content to its end, and notes how much had come after each slice of time since `begun`.
-    fn read(&mut self, socket: &mut Socket, begun: Instant) -> io::Result<Vec<u64>> {
-        let mut buffer = vec![0; READ_BYTES];
-        let mut progress = Vec::new();
-        let mut came = self.came_bytes;
-        while came < self.content_bytes {
-            let read = socket.read(&mut buffer)?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let slices = (begun.elapsed().as_nanos() / SLICE.as_nanos()) as usize;
-            progress.resize(progress.len().max(slices), came);
-            came += read as u64;
+    fn is_reading(&self) -> bool {
+        false
+    }
+
+    fn read(&mut self, _: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn arrived(&mut self, at: Instant, bytes: u64) {
+        let slices = ((at - self.since).as_nanos() / SLICE.as_nanos()) as usize;
+        self.progress.resize(self.progress.len().max(slices), self.came_bytes);
+        self.came_bytes += bytes;
+    }
+
+    fn chunk(&mut self, _: Instant) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_what_had_come_after_each_slice() {
+        let since = Instant::now();
+        let mut noted = Noted::since(since);
+        for (slices, bytes) in [(2.5, 10), (2.9, 5), (3.0, 1), (6.1, 4)] {
+            noted.arrived(since + SLICE.mul_f64(slices), bytes);
         }
-        progress.push(came);
-        Ok(progress)
+        assert_eq!(noted.into_progress(), [0, 0, 15, 16, 16, 16, 20]);
     }
 }

@@ -4,17 +4,21 @@
 //! - [`statistics`]: what many samples of one cell say; pure.
 //! - [`client`]: one sample: a fresh connection, one response, and what the kernel says of it at its end.
 //! - [`run`]: the edge, the lanes and the samples.
+//! - [`measured`]: what came of it; pure.
 //!
 //! **Invariant:** the algorithm that a sample is counted for was read back from the server's socket.
+//! **Invariant:** a sample that fails is counted and told; it ends nothing.
 //! **Invariant:** nothing of one sample is known to the next: each has a connection of its own, and the kernel keeps no metrics.
 
 pub mod client;
+pub mod measured;
 pub mod plan;
 pub mod run;
 pub mod statistics;
 
+pub use measured::Report;
 pub use plan::{Ask, Cell, Plan};
-pub use run::{Report, run};
+pub use run::run;
 
 use std::time::Duration;
 

@@ -89,7 +89,15 @@ impl Plan {
             let paths = self.scenario.paths.len();
             return fail(format!("{} lanes of {paths} paths: at most {PATHS_MAX} in all", self.lanes));
         }
-        for ask in &self.asks {
+        for (index, algorithm) in self.algorithms.iter().enumerate() {
+            if self.algorithms[..index].contains(algorithm) {
+                return fail(format!("{algorithm} is named twice"));
+            }
+        }
+        for (index, ask) in self.asks.iter().enumerate() {
+            if self.asks[..index].contains(ask) {
+                return fail(format!("{} is asked for twice", ask.name()));
+            }
             let bytes_max = if ask.is_range { RANGED_BYTES } else { BYTES_MAX };
             if ask.bytes == 0 || ask.bytes > bytes_max {
                 return fail(format!("{}: from 1B to {bytes_max}B", ask.name()));
@@ -191,5 +199,11 @@ mod tests {
         let mut large = plan(1, 1);
         large.asks.push(Ask { bytes: 6_000_000, is_range: true });
         assert_eq!(large.check().unwrap_err().to_string(), "6MB range: from 1B to 5000000B");
+        let mut twice = plan(1, 1);
+        twice.algorithms.push("bbr".to_owned());
+        assert_eq!(twice.check().unwrap_err().to_string(), "bbr is named twice");
+        twice.algorithms.pop();
+        twice.asks.push(twice.asks[0]);
+        assert_eq!(twice.check().unwrap_err().to_string(), "1200kB is asked for twice");
     }
 }

@@ -1,118 +1,136 @@
 //! The edge, the lanes and the samples.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::fs;
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::vec;
 
 use anyhow::{Context, ensure};
+use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use rustix::process::Signal;
+use tokio::sync::oneshot;
 
 use super::client::{ALGORITHM_FIELD, RETRANSMITS_FIELD, TOLD_AT, Way, take, target};
 use super::plan::RANGED_BYTES;
-use super::{Ask, Cell, Plan, Sample};
-use crate::emulation::{Emulation, LATENESS_MAX, Side};
+use super::{Ask, Cell, Plan, Report};
+use crate::emulation::{Emulation, Ending, Lateness, Side};
+use crate::load::Failure;
 use crate::process::Running;
 
 /// The port of the edge.
 const PORT: u16 = 80;
 
-/// What was measured.
-#[derive(Debug)]
-pub struct Report {
-    /// What was asked for.
-    pub plan: Plan,
-    /// The samples of each cell.
-    pub samples: BTreeMap<Cell, Vec<Sample>>,
-    /// The emulation's lateness at the 99.9th percentile of all packets.
-    pub lateness: Duration,
-}
-
-impl Report {
-    /// Whether the emulation was on time, so that the figures can be believed.
-    pub fn is_on_time(&self) -> bool {
-        self.lateness <= LATENESS_MAX
-    }
-}
-
-/// Carries the plan out. `thalweg` is the program whose edge is measured; `tell` hears, from one thread or another, how many
-/// samples are there.
+/// Carries the plan out. `thalweg` is the program whose edge is measured; `tell` hears, from a thread of its own, how many samples
+/// are done. A signal ends the sampling, and what is there by then is the report; before that it ends the process.
 ///
 /// # Errors
-/// If there is no emulation, the edge does not start, or a sample fails.
+/// If it cannot begin: there is no emulation, or the edge does not start or has not what is asked for.
 pub fn run(plan: &Plan, thalweg: &Path, tell: &(dyn Fn(usize, usize) + Sync)) -> anyhow::Result<Report> {
     plan.check()?;
     let lanes = plan.lanes();
+    let ending = Ending::prepare()?;
     let emulation = Emulation::start(&lanes)?;
-    emulation.end_on_signals()?;
+    let ends = ending.of(&emulation);
     let servers = Servers::start(&emulation, thalweg)?;
-    warm(&emulation, plan)?;
-    let orders: Vec<_> = (0..plan.scenario.paths.len()).map(|path| plan.order(path)).collect();
-    let all: usize = orders.iter().map(Vec::len).sum();
-    let next: Vec<_> = orders.iter().map(|_| AtomicUsize::new(0)).collect();
-    let (count, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let samples: Mutex<BTreeMap<Cell, Vec<Sample>>> = Mutex::default();
-    let work = |lane: usize| -> anyhow::Result<()> {
-        let path = lane / plan.lanes;
-        let way = way(&emulation, lane);
-        let mut random = StdRng::seed_from_u64(!lanes.seed ^ lane as u64);
-        while let Some(cell) = orders[path].get(next[path].fetch_add(1, Relaxed))
-            && !has_failed.load(Relaxed)
-        {
-            let range_start = random.random_range(0..=RANGED_BYTES.saturating_sub(cell.ask.bytes));
-            let taken = emulation.on(Side::Clients, || take(way, cell.ask, range_start, &cell.algorithm));
-            let of = || format!("{} {} {}", lanes.paths[lane].name, cell.ask.name(), cell.algorithm);
-            let sample = taken.inspect_err(|_| has_failed.store(true, Relaxed)).with_context(of)?;
-            let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
-            samples.entry(cell.clone()).or_default().push(sample);
-            tell(count.fetch_add(1, Relaxed) + 1, all);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = (0..lanes.paths.len()).map(|lane| scope.spawn(move || work(lane))).collect();
-        let ends = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        ends.collect::<anyhow::Result<()>>()
-    })?;
+    in_namespace(&emulation, Side::Server, || warm(&emulation, plan))??;
+    let ended = ends.tell_instead();
+    let mut report =
+        in_namespace(&emulation, Side::Clients, || Sampling::of(plan, &emulation).run(ended, tell))?;
     drop(servers);
-    let samples = samples.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Report { plan: plan.clone(), samples, lateness: lateness(&emulation) })
+    let lateness_of = |lanes: Range<usize>| Lateness::of(lanes.flat_map(|lane| emulation.ways(lane)));
+    report.lateness = lateness_of(0..lanes.paths.len());
+    report.paths = (0..plan.scenario.paths.len())
+        .map(|path| lateness_of(path * plan.lanes..(path + 1) * plan.lanes))
+        .collect();
+    Ok(report)
 }
 
-fn way(emulation: &Emulation, lane: usize) -> Way {
-    let scenario = emulation.scenario();
-    let client = scenario.paths[lane].client4();
-    Way { client: (client, 0).into(), server: (scenario.server4, PORT).into() }
+/// Runs what `work` gives on a thread in that side's network namespace, where its sockets are made.
+fn in_namespace<F: Future<Output: Send>>(
+    emulation: &Emulation,
+    side: Side,
+    work: impl FnOnce() -> F + Send,
+) -> io::Result<F::Output> {
+    emulation.on(side, || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(runtime.block_on(work()))
+    })
 }
 
-/// The 99.9th percentile of all packets of all lanes: those of one alone are too few.
-fn lateness(emulation: &Emulation) -> Duration {
-    let lanes = 0..emulation.scenario().paths.len();
-    let ways = lanes.flat_map(|lane| emulation.ways(lane));
-    let all = ways.map(|way| way.line.counts().lateness_us).reduce(|mut all, one| {
-        all.add(one).expect("all lines note up to the same");
-        all
-    });
-    Duration::from_micros(all.map_or(0, |all| all.value_at_quantile(0.999)))
+/// Samples as they are taken, all lanes on one thread: each lane waits for the network nearly all the time.
+struct Sampling<'a> {
+    emulation: &'a Emulation,
+    /// The cells that are left of each path.
+    orders: Vec<RefCell<vec::IntoIter<Cell>>>,
+    report: RefCell<Report>,
+    all: usize,
+}
+
+impl<'a> Sampling<'a> {
+    fn of(plan: &Plan, emulation: &'a Emulation) -> Self {
+        let paths = 0..plan.scenario.paths.len();
+        let orders: Vec<_> = paths.map(|path| plan.order(path)).collect();
+        Self {
+            emulation,
+            all: orders.iter().map(Vec::len).sum(),
+            orders: orders.into_iter().map(|order| RefCell::new(order.into_iter())).collect(),
+            report: RefCell::new(Report::new(plan.clone())),
+        }
+    }
+
+    /// Takes all samples, or those until the signal.
+    async fn run(self, ended: oneshot::Receiver<Signal>, tell: &(dyn Fn(usize, usize) + Sync)) -> Report {
+        let lanes = (0..self.emulation.scenario().paths.len()).map(|lane| self.lane(lane, tell));
+        let interrupted = tokio::select! {
+            _ = join_all(lanes) => None,
+            Ok(signal) = ended => Some(signal.as_raw()),
+        };
+        Report { interrupted, ..self.report.into_inner() }
+    }
+
+    async fn lane(&self, lane: usize, tell: &(dyn Fn(usize, usize) + Sync)) {
+        let scenario = self.emulation.scenario();
+        let lanes = self.report.borrow().plan.lanes;
+        let order = &self.orders[lane / lanes];
+        let client = scenario.paths[lane].client4().into();
+        let way = Way { client, server: (scenario.server4, PORT).into() };
+        let mut random = StdRng::seed_from_u64(!scenario.seed ^ lane as u64);
+        let next = || order.borrow_mut().next();
+        while let Some(cell) = next() {
+            let range_start = random.random_range(0..=RANGED_BYTES.saturating_sub(cell.ask.bytes));
+            let taken = take(way, cell.ask, range_start, &cell.algorithm).await;
+            let mut report = self.report.borrow_mut();
+            let path = &scenario.paths[lane].name;
+            match taken {
+                Ok(sample) => {
+                    tracing::debug!(path, algorithm = cell.algorithm, time = ?sample.total, "sample");
+                    report.samples.entry(cell).or_default().push(sample);
+                }
+                Err(Failure { detail, .. }) => {
+                    tracing::debug!(path, algorithm = cell.algorithm, detail, "failed");
+                    report.failures.entry(cell).or_default().push(detail);
+                }
+            }
+            tell(report.taken() + report.failed(), self.all);
+        }
+    }
 }
 
 /// Has the edge store what will be asked for, by a client beside it.
-fn warm(emulation: &Emulation, plan: &Plan) -> anyhow::Result<()> {
-    let server: SocketAddr = (emulation.scenario().server4, PORT).into();
-    let way = Way { client: (emulation.scenario().server4, 0).into(), server };
+async fn warm(emulation: &Emulation, plan: &Plan) -> anyhow::Result<()> {
+    let server = emulation.scenario().server4;
+    let way = Way { client: server.into(), server: (server, PORT).into() };
     let whole =
         |ask: &Ask| Ask { bytes: if ask.is_range { RANGED_BYTES } else { ask.bytes }, is_range: false };
     for algorithm in &plan.algorithms {
         for ask in plan.asks.iter().map(whole) {
-            let taken = emulation.on(Side::Server, || take(way, ask, 0, algorithm));
+            let taken = take(way, ask, 0, algorithm).await;
             taken.with_context(|| format!("{} from the edge itself", target(ask)))?;
         }
     }
@@ -130,13 +148,13 @@ impl Servers {
         let own = std::env::current_exe().context("this program's own file")?;
         let mut command = std::process::Command::new(own);
         command.args(["load", "serve", "--listen", "127.0.0.1:0"]);
-        let (backend, address) = Running::start(emulation, Side::Server, command)?;
+        let (backend, address) = Running::start_on(emulation, Side::Server, command)?;
         let policy = emulation.scratch().join("lab.vcl");
         fs::write(&policy, policy_text(address)).context("the edge's policy")?;
         let mut command = std::process::Command::new(thalweg);
         command.args(["edge", "--listen", &format!("[::]:{PORT}"), "--admin", "127.0.0.1:0", "--policy"]);
         command.arg(policy);
-        let (edge, address) = Running::start(emulation, Side::Server, command)
+        let (edge, address) = Running::start_on(emulation, Side::Server, command)
             .with_context(|| format!("the edge of {}", thalweg.display()))?;
         ensure!(address.port() == PORT, "the edge listens at {address}");
         Ok(Self { _edge: edge, _backend: backend })

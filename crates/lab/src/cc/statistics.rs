@@ -39,7 +39,7 @@ fn samples_min(quantile: f64) -> usize {
 pub fn summarise(samples: &[f64]) -> Summary {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let at = |quantile: f64| (samples.len() >= samples_min(quantile)).then(|| of_sorted(&sorted, quantile));
+    let at = |quantile: f64| told(&sorted, quantile);
     Summary {
         samples: samples.len(),
         mean: mean(samples),
@@ -47,6 +47,11 @@ pub fn summarise(samples: &[f64]) -> Summary {
         p90: at(0.9),
         p99: at(0.99),
     }
+}
+
+/// The quantile of sorted samples, if there are enough for an interval of it that assumes nothing.
+pub fn told(sorted: &[f64], quantile: f64) -> Option<f64> {
+    (sorted.len() >= samples_min(quantile)).then(|| of_sorted(sorted, quantile))
 }
 
 /// The quantile of sorted samples, by straight lines between them.
@@ -87,9 +92,45 @@ pub fn is_below(a: &[f64], b: &[f64]) -> bool {
     if part_a + part_b == 0.0 {
         return mean_a < mean_b;
     }
-    let (freedom_a, freedom_b) = (a.len() as f64 - 1.0, b.len() as f64 - 1.0);
-    let freedom = (part_a + part_b).powi(2) / (part_a.powi(2) / freedom_a + part_b.powi(2) / freedom_b);
+    let freedom = freedom((part_a, a.len()), (part_b, b.len()));
     mean_a + t(freedom) * (part_a + part_b).sqrt() < mean_b
+}
+
+/// Degrees of freedom of a sum of two means' variances, of so many samples each (Welch and Satterthwaite).
+fn freedom((part_a, count_a): (f64, usize), (part_b, count_b): (f64, usize)) -> f64 {
+    let of = |part: f64, count: usize| part.powi(2) / (count as f64 - 1.0);
+    (part_a + part_b).powi(2) / (of(part_a, count_a) + of(part_b, count_b))
+}
+
+/// How many times the mean of `b` that of `a` is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The one mean by the other.
+    pub ratio: f64,
+    /// Its 95 % interval, which need not be symmetric; `None` of a single sample, or where the divisor's own reaches zero.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// The ratio of the means of independent samples of unlike variance, with Fieller's interval (1954): all ratios `r` for which
+/// `mean_a - r * mean_b` is not told from zero. Its degrees of freedom are those at the measured ratio (Tamhane and Logan, 2004).
+pub fn ratio(a: &[f64], b: &[f64]) -> Ratio {
+    let ((mean_a, variance_a), (mean_b, variance_b)) = (moments(a), moments(b));
+    let ratio = mean_a / mean_b;
+    let (Some(variance_a), Some(variance_b)) = (variance_a, variance_b) else {
+        return Ratio { ratio, interval: None };
+    };
+    let (part_a, part_b) = (variance_a / a.len() as f64, variance_b / b.len() as f64);
+    let scaled_b = ratio.powi(2) * part_b;
+    if part_a + scaled_b == 0.0 {
+        return Ratio { ratio, interval: Some((ratio, ratio)) };
+    }
+    let t = t(freedom((part_a, a.len()), (scaled_b, b.len())));
+    let share = t.powi(2) * part_b / mean_b.powi(2);
+    let interval = (share < 1.0).then(|| {
+        let margin = t / mean_b.abs() * (part_a + scaled_b - share * part_a).sqrt();
+        ((ratio - margin) / (1.0 - share), (ratio + margin) / (1.0 - share))
+    });
+    Ratio { ratio, interval }
 }
 
 #[cfg(test)]
@@ -112,6 +153,24 @@ mod tests {
         let mean = mean(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((mean.margin.unwrap() - 1.9632).abs() < 1e-4, "{mean:?}");
         assert_eq!(super::mean(&[2.0]), Mean { mean: 2.0, margin: None });
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_is_fiellers() {
+        let (a, b) = ([9.0, 10.0, 12.0, 11.0, 8.0], [2.0, 2.5, 1.5, 2.2, 1.8]);
+        let Ratio { ratio: found, interval } = ratio(&a, &b);
+        let (least, most) = interval.unwrap();
+        assert!((found - 5.0).abs() < 1e-12 && most - found > found - least, "{least} {found} {most}");
+        // At both ends the difference is just as far from zero as t says, at the degrees of freedom of the ratio.
+        let (part_a, part_b) = (2.5 / 5.0, 0.145 / 5.0);
+        let t = t(freedom((part_a, 5), (25.0 * part_b, 5)));
+        for end in [least, most] {
+            let away = (10.0 - end * 2.0).abs() / (part_a + end.powi(2) * part_b).sqrt();
+            assert!((away - t).abs() < 1e-9, "{end}: {away} and {t}");
+        }
+        assert_eq!(ratio(&[4.0, 4.0], &[2.0, 2.0]).interval, Some((2.0, 2.0)));
+        assert_eq!(ratio(&a, &[2.0]).interval, None);
+        assert_eq!(ratio(&a, &[-20.0, 25.0]).interval, None, "anything might be the divisor");
     }
 
     #[test]

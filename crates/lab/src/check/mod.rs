@@ -4,7 +4,9 @@ mod probe;
 
 use std::time::Duration;
 
-use crate::emulation::LATENESS_MAX;
+use serde::Serialize;
+
+use crate::emulation::{LATENESS_MAX, Lateness};
 use crate::scenario::Direction;
 
 pub use probe::{DELAY_PACKET_BYTES, measure};
@@ -15,8 +17,6 @@ pub const DELAY_TOLERANCE: Duration = Duration::from_millis(1);
 pub const RATE_TOLERANCE: f64 = 0.03;
 /// The share that is lost may be off by so many standard deviations: one check in 16,000 fails by chance.
 const LOSS_DEVIATIONS: f64 = 4.0;
-/// Fewer packets have no 99.9th percentile to speak of.
-const LATENESS_PACKETS_MIN: u64 = 1000;
 
 /// What a probe has seen of one direction.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +29,8 @@ pub struct Measured {
     pub lost: u64,
     /// What passed while more was sent than may; `None` where nothing limits the rate.
     pub passed: Option<Passed>,
-    /// The emulation's lateness at the 99.9th percentile, and of how many packets.
-    pub lateness: (Duration, u64),
+    /// How late the emulation let packets go.
+    pub lateness: Lateness,
 }
 
 /// What passed a bottleneck.
@@ -45,16 +45,26 @@ pub struct Passed {
 }
 
 /// One thing that was asked for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     /// Which.
     pub what: &'static str,
-    /// What was asked for, for people.
-    pub asked: String,
-    /// What was measured, for people.
-    pub measured: String,
+    /// Of the three numbers.
+    pub unit: &'static str,
+    /// What was asked for.
+    pub asked: f64,
+    /// So much more or less is allowed.
+    pub allowed: f64,
+    /// What was measured.
+    pub measured: f64,
     /// Whether that is within what is allowed.
     pub is_met: bool,
+}
+
+impl Verdict {
+    fn new(what: &'static str, unit: &'static str, [asked, allowed, measured]: [f64; 3]) -> Self {
+        Self { what, unit, asked, allowed, measured, is_met: (measured - asked).abs() <= allowed }
+    }
 }
 
 /// Judges what was measured.
@@ -63,13 +73,9 @@ pub fn judge(direction: &Direction, measured: &Measured) -> Vec<Verdict> {
     if let Some(passed) = &measured.passed {
         verdicts.push(rate(direction, passed));
     }
-    let (late, packets) = measured.lateness;
-    verdicts.push(Verdict {
-        what: "late p99.9",
-        asked: format!("<= {}", millis(LATENESS_MAX)),
-        measured: millis(late),
-        is_met: packets < LATENESS_PACKETS_MIN || late <= LATENESS_MAX,
-    });
+    let late = measured.lateness;
+    let lateness = Verdict::new("late p99.9", "ms", [0.0, millis(LATENESS_MAX), millis(late.p999)]);
+    verdicts.push(Verdict { is_met: !late.is_over(), ..lateness });
     verdicts
 }
 
@@ -79,12 +85,7 @@ fn delay(direction: &Direction, measured: &Measured) -> Verdict {
         Duration::from_secs_f64(DELAY_PACKET_BYTES as f64 * 8.0 / bits_per_s)
     });
     let asked = direction.delay + direction.jitter / 2 + carried;
-    Verdict {
-        what: "delay",
-        asked: millis(asked),
-        measured: millis(measured.delay),
-        is_met: asked.abs_diff(measured.delay) <= DELAY_TOLERANCE,
-    }
+    Verdict::new("delay", "ms", [asked, DELAY_TOLERANCE, measured.delay].map(millis))
 }
 
 fn loss(direction: &Direction, measured: &Measured) -> Verdict {
@@ -93,28 +94,18 @@ fn loss(direction: &Direction, measured: &Measured) -> Verdict {
     // Between two counts lies nothing.
     let allowed = LOSS_DEVIATIONS * deviation + if deviation > 0.0 { 1.0 / sent } else { 0.0 };
     let share = measured.lost as f64 / sent;
-    Verdict {
-        what: "loss",
-        asked: format!("{:.2}% ± {:.2}", asked * 100.0, allowed * 100.0),
-        measured: format!("{:.2}%", share * 100.0),
-        is_met: (share - asked).abs() <= allowed,
-    }
+    Verdict::new("loss", "%", [asked, allowed, share].map(|share| share * 100.0))
 }
 
 fn rate(direction: &Direction, passed: &Passed) -> Verdict {
-    let mbit_per_s = |bits: f64| format!("{:.2}Mbit/s", bits / passed.time.as_secs_f64() / 1e6);
     // What is lost behind the bottleneck has passed it.
     let asked = passed.bits_asked * (1.0 - direction.loss.mean());
-    Verdict {
-        what: "rate",
-        asked: mbit_per_s(asked),
-        measured: mbit_per_s(passed.bits),
-        is_met: (passed.bits / asked - 1.0).abs() <= RATE_TOLERANCE,
-    }
+    let mbit_per_s = |bits: f64| bits / passed.time.as_secs_f64() / 1e6;
+    Verdict::new("rate", "Mbit/s", [asked, asked * RATE_TOLERANCE, passed.bits].map(mbit_per_s))
 }
 
-fn millis(duration: Duration) -> String {
-    format!("{:.2}ms", duration.as_secs_f64() * 1e3)
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]
@@ -136,7 +127,7 @@ mod tests {
             sent: 4000,
             lost: 40,
             passed: Some(Passed { bits: 0.99e6, bits_asked: 1e6, time: Duration::from_secs(1) }),
-            lateness: (Duration::from_micros(300), 5000),
+            lateness: Lateness { p999: Duration::from_micros(300), packets: 5000 },
         };
         let off = |measured: Measured| -> Vec<&str> {
             judge(&direction, &measured)
@@ -153,10 +144,8 @@ mod tests {
         let passed = |bits| Some(Passed { bits, bits_asked: 1e6, time: Duration::from_secs(1) });
         assert_eq!(off(Measured { passed: passed(1.03e6), ..right.clone() }), ["rate"]);
         assert_eq!(off(Measured { passed: passed(0.95e6), ..right.clone() }), ["rate"]);
-        assert_eq!(
-            off(Measured { lateness: (Duration::from_millis(2), 5000), ..right.clone() }),
-            ["late p99.9"]
-        );
-        assert!(off(Measured { lateness: (Duration::from_millis(2), 10), ..right }).is_empty());
+        let late = |packets| Lateness { p999: Duration::from_millis(2), packets };
+        assert_eq!(off(Measured { lateness: late(5000), ..right.clone() }), ["late p99.9"]);
+        assert!(off(Measured { lateness: late(10), ..right }).is_empty());
     }
 }

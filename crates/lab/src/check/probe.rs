@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::{Measured, Passed};
-use crate::emulation::{Emulation, Side, Way};
+use crate::emulation::{Emulation, Lateness, Side};
 use crate::scenario::{Capacity, Direction};
 
 /// IPv4 and UDP headers.
@@ -79,12 +79,7 @@ pub fn measure(emulation: &Emulation, path: usize, from: Side) -> io::Result<Mea
     };
     let lost = SMALL_PACKETS - arrivals.len() as u64;
     let passed = probe.flood(direction, emulation)?;
-    Ok(Measured { delay, sent: SMALL_PACKETS, lost, passed, lateness: lateness(way) })
-}
-
-fn lateness(way: &Way) -> (Duration, u64) {
-    let late_us = way.line.counts().lateness_us;
-    (Duration::from_micros(late_us.value_at_quantile(0.999)), late_us.len())
+    Ok(Measured { delay, sent: SMALL_PACKETS, lost, passed, lateness: Lateness::of([way]) })
 }
 
 fn small_pace(direction: &Direction) -> Duration {

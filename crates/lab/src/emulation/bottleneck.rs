@@ -25,6 +25,7 @@ type SetRate = Box<dyn Fn(u64) -> Result<(), rattan_core::error::Error> + Send +
 /// What limits the rate of one direction.
 pub(super) struct Bottleneck {
     packets: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
     set_rate: SetRate,
 }
 
@@ -57,7 +58,8 @@ impl Bottleneck {
         trace: Box<dyn BwTraceConfig>,
         queue: Q,
     ) -> Result<Self, Error> {
-        let packets = Arc::new(AtomicU64::new(0));
+        let [packets, dropped] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let queue = Watched { queue, dropped: dropped.clone() };
         let control = radix.build_cell(id.to_owned(), |runtime| {
             let _within = runtime.enter();
             let cell = BwReplayCell::new(trace.into_model(), queue, BwType::NetworkLayer)?;
@@ -67,12 +69,17 @@ impl Bottleneck {
         let set_rate: SetRate = Box::new(move |bits_per_s| {
             control.set_config(BwReplayCellConfig::new(steady(bits_per_s), None, None))
         });
-        Ok(Self { packets, set_rate })
+        Ok(Self { packets, dropped, set_rate })
     }
 
     /// Packets that came to its queue.
     pub(super) fn packets(&self) -> u64 {
         self.packets.load(Relaxed)
+    }
+
+    /// Packets that its queue dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
     }
 
     /// Has this rate, in bits per second, from now on.
@@ -121,6 +128,55 @@ impl<C: Cell<StdPacket>> Cell<StdPacket> for Counted<C> {
     }
 }
 
+/// A queue that counts what it drops.
+struct Watched<Q> {
+    queue: Q,
+    dropped: Arc<AtomicU64>,
+}
+
+impl<Q> Watched<Q> {
+    fn count(&self, dropped: usize) {
+        self.dropped.fetch_add(dropped as u64, Relaxed);
+    }
+}
+
+impl<Q: PacketQueue<StdPacket>> PacketQueue<StdPacket> for Watched<Q> {
+    type Config = Q::Config;
+
+    fn configure(&mut self, config: Self::Config) {
+        self.queue.configure(config);
+    }
+
+    fn enqueue(&mut self, packet: StdPacket) {
+        let before = self.queue.length();
+        self.queue.enqueue(packet);
+        self.count(before + 1 - self.queue.length());
+    }
+
+    fn dequeue(&mut self) -> Option<StdPacket> {
+        let before = self.queue.length();
+        let packet = self.queue.dequeue();
+        self.count(before - self.queue.length() - usize::from(packet.is_some()));
+        packet
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn get_extra_length(&self) -> usize {
+        self.queue.get_extra_length()
+    }
+
+    fn get_front_size(&self) -> Option<usize> {
+        self.queue.get_front_size()
+    }
+
+    fn length(&self) -> usize {
+        self.queue.length()
+    }
+}
+
 fn trace(capacity: &Capacity) -> Option<Box<dyn BwTraceConfig>> {
     match capacity {
         Capacity::Unlimited => None,
@@ -143,4 +199,39 @@ fn for_ever(pattern: Vec<Box<dyn BwTraceConfig>>) -> Box<dyn BwTraceConfig> {
 /// Nothing at all is one bit per second: rattan divides by the rate.
 fn at_rate(bits_per_s: u64, duration: Duration) -> Box<dyn BwTraceConfig> {
     Box::new(StaticBwConfig::new().bw(Bandwidth::from_bps(bits_per_s.max(1))).duration(duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use rattan_core::cells::Packet;
+
+    use super::*;
+
+    fn watched<Q: PacketQueue<StdPacket>>(queue: Q) -> Watched<Q> {
+        Watched { queue, dropped: Arc::default() }
+    }
+
+    #[test]
+    fn what_a_full_queue_drops_is_counted() {
+        let config = DropTailQueueConfig::new(None, 3 * 86, BwType::NetworkLayer);
+        let mut queue = watched(DropTailQueue::new(config));
+        // Behind the link's header of 14 bytes a packet of 86 bytes.
+        (0..5).for_each(|_| queue.enqueue(StdPacket::from_raw_buffer(&[0; 100])));
+        assert_eq!((queue.length(), queue.dropped.load(Relaxed)), (3, 2));
+        while queue.dequeue().is_some() {}
+        assert_eq!((queue.length(), queue.dropped.load(Relaxed)), (0, 2));
+    }
+
+    #[test]
+    fn what_controlled_delay_drops_is_counted() {
+        // Whatever waited at all has waited too long, from the second on.
+        let now = Duration::ZERO;
+        let config = CoDelQueueConfig::new(None, None, now, now, 0, BwType::NetworkLayer);
+        let mut queue = watched(CoDelQueue::new(config));
+        (0..5).for_each(|_| queue.enqueue(StdPacket::from_raw_buffer(&[0; 100])));
+        let left = std::iter::from_fn(|| queue.dequeue()).count() as u64;
+        let dropped = queue.dropped.load(Relaxed);
+        assert!(dropped > 0);
+        assert_eq!((queue.length(), left + dropped), (0, 5));
+    }
 }

@@ -33,7 +33,7 @@ const LATENESS_MAX_US: u64 = 10_000_000;
 /// What a line has seen.
 #[derive(Debug, Clone)]
 pub struct Counts {
-    /// Packets that came.
+    /// Packets whose turn came, lost or not.
     pub packets: u64,
     /// Packets that it lost, as it was asked to.
     pub lost: u64,
@@ -111,6 +111,19 @@ impl Line {
     /// What it has seen so far.
     pub fn counts(&self) -> Counts {
         self.state().counts.clone()
+    }
+
+    /// Packets that came, also those for which it had no room and those that still wait.
+    pub(super) fn came(&self) -> u64 {
+        let waiting = self.waiting.load(Relaxed) as u64;
+        let counts = &self.state().counts;
+        waiting + counts.packets + counts.overflowed
+    }
+
+    /// Packets of which it has done its part: lost, or let go.
+    pub(super) fn ended(&self) -> u64 {
+        let counts = &self.state().counts;
+        counts.lost + counts.lateness_us.len()
     }
 }
 
@@ -329,7 +342,9 @@ mod tests {
             }
             line.alter(&Alteration { loss: Some(Loss::random(1.0)), ..Alteration::default() });
             cell.sender().enqueue(StdPacket::from_raw_buffer(&[0; 60])).unwrap();
+            assert_eq!((line.came(), line.ended()), (51, 50));
             assert!(cell.receiver().dequeue().await.is_none());
+            assert_eq!((line.came(), line.ended()), (51, 51));
             assert_eq!((line.counts().packets, line.counts().lost), (51, 1));
         });
     }

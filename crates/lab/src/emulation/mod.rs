@@ -4,11 +4,13 @@
 //! Packets go through AF_PACKET sockets on the inner ends of veth pairs; nothing shapes on the sender's own device, where it
 //! would be felt as back-pressure. `rattan-core` brings the devices, the driver, the bottleneck and the queues.
 //!
-//! **Invariant:** all of it is gone with this process ([`namespace`]), and what a killed one left is ended by the next
-//! ([`leftover`]).
+//! **Invariant:** all of it is gone with this process ([`namespace`]), also if a signal ends it ([`ending`]), and what a killed one
+//! left is ended by the next ([`leftover`]).
 
 mod addresses;
 mod bottleneck;
+mod ending;
+mod lateness;
 mod leftover;
 mod line;
 mod namespace;
@@ -17,11 +19,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rattan_core::config::RattanConfig;
 use rattan_core::core::CALIBRATED_START_INSTANT;
@@ -30,10 +33,11 @@ use rattan_core::metal::io::af_packet::AfPacketDriver;
 use rattan_core::radix::RattanRadix;
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::gettid;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::scenario::{Alteration, Direction, Scenario};
 use bottleneck::Bottleneck;
+pub use ending::Ending;
+pub use lateness::{LATENESS_MAX, Lateness};
 use line::LineCell;
 pub use line::{Counts, Line};
 use namespace::{Mounts, Namespace};
@@ -51,10 +55,9 @@ const SYSCTLS: &[(&str, &str)] = &[
     // An IPv6 prefix that is local as a whole still needs this to be bound to.
     ("ipv6/ip_nonlocal_bind", "1"),
 ];
-/// The real-time priority of the emulation's threads, among the lowest: the kernel's own have 50.
+/// The real-time priority of the emulation's threads, among the lowest: the kernel's own have 50. `chrt` sets it, which is part of
+/// Debian's essential util-linux.
 const PRIORITY: &str = "10";
-/// The emulation may let packets leave so much later than they should, at the 99.9th percentile.
-pub const LATENESS_MAX: Duration = Duration::from_millis(1);
 
 /// Why there is no emulation.
 #[derive(Debug)]
@@ -115,8 +118,9 @@ pub struct Emulation {
     /// Part of the names of namespaces and devices.
     id: String,
     scenario: Scenario,
+    /// The mounts go before the note, with which the directories go that they are on.
+    _mounts: Mounts,
     note: leftover::Note,
-    mounts: Mounts,
 }
 
 impl Emulation {
@@ -131,7 +135,10 @@ impl Emulation {
             tracing::warn!(processes = ended, "ended what a killed run had left");
         }
         check_packet_sockets()?;
-        let mounts = Mounts::enter()?;
+        namespace::leave_mounts()?;
+        let unnoted = |error| Error::System("place for a note", error);
+        let note = leftover::Note::write().map_err(unnoted)?;
+        let mounts = Mounts::new()?;
         let count = scenario.paths.len();
         let config = RattanConfig {
             env: StdNetEnvConfig {
@@ -147,8 +154,7 @@ impl Emulation {
         let id = radix.get_rattan_id().clone();
         let open = |name: String| Namespace::open(&name).map_err(|error| Error::System("namespace", error));
         let (clients, server) = (open(namespace::clients_name(&id))?, open(namespace::server_name(&id))?);
-        let note = leftover::Note::write(&id);
-        let note = note.map_err(|error| Error::System("place for a note", error))?;
+        note.name(&id).map_err(unnoted)?;
         set_up(&clients, &addresses::clients(scenario, &id))?;
         set_up(&server, &addresses::server(scenario, &id))?;
         let ways = link(&mut radix, scenario)?;
@@ -157,7 +163,7 @@ impl Emulation {
         let scenario = scenario.clone();
         let started = CALIBRATED_START_INSTANT.get().map_or_else(Instant::now, |started| started.into_std());
         let radix = Mutex::new(Some(radix));
-        Ok(Self { radix, clients, server, ways, started, id, scenario, note, mounts })
+        Ok(Self { radix, clients, server, ways, started, id, scenario, _mounts: mounts, note })
     }
 
     /// What runs.
@@ -209,35 +215,6 @@ impl Emulation {
     }
 }
 
-impl Emulation {
-    /// Has SIGINT and SIGTERM end this process, and what runs in its namespaces with it: for those who have nothing else to see
-    /// to. Namespaces and devices go with the processes.
-    ///
-    /// # Errors
-    /// If the signals cannot be had.
-    pub fn end_on_signals(&self) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let (id, note, mounts) = (self.id.clone(), self.note.path().to_owned(), self.mounts.made());
-        let [mut interrupts, mut terminations] = {
-            let _within = runtime.enter();
-            [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
-        };
-        thread::spawn(move || {
-            let signal = runtime.block_on(async {
-                tokio::select! {
-                    _ = interrupts.recv() => SignalKind::interrupt(),
-                    _ = terminations.recv() => SignalKind::terminate(),
-                }
-            });
-            leftover::end_within(&id);
-            leftover::remove(&note);
-            namespace::remove(&mounts);
-            std::process::exit(128 + signal.as_raw_value());
-        });
-        Ok(())
-    }
-}
-
 impl Drop for Emulation {
     fn drop(&mut self) {
         // What the commands have left there would keep the namespaces.
@@ -250,7 +227,19 @@ impl Drop for Emulation {
 impl Way {
     /// Packets that came to the queue before the bottleneck; without one, to the line.
     pub fn packets(&self) -> u64 {
-        self.bottleneck.as_ref().map_or_else(|| self.line.counts().packets, Bottleneck::packets)
+        self.bottleneck.as_ref().map_or_else(|| self.line.came(), Bottleneck::packets)
+    }
+
+    /// Packets that the queue before the bottleneck dropped, or for which the line had no room.
+    pub fn dropped(&self) -> u64 {
+        self.bottleneck.as_ref().map_or(0, Bottleneck::dropped) + self.line.counts().overflowed
+    }
+
+    /// Packets that are in the queue or on the line.
+    pub fn under_way(&self) -> u64 {
+        // Counts only grow: what left is read before what came.
+        let ended = self.dropped() + self.line.ended();
+        self.packets().saturating_sub(ended)
     }
 
     /// Is so from now on.
@@ -356,6 +345,8 @@ fn run_ip(family: &str, commands: &str) -> io::Result<Output> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // Ctrl-C is for this program, which hears it once all is set up.
+        .process_group(0)
         .spawn()?;
     ip.stdin.take().expect("it is piped").write_all(commands.as_bytes())?;
     ip.wait_with_output()

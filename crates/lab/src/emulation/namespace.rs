@@ -3,77 +3,73 @@
 //! Named network namespaces are bind mounts. Those made here are mounted where no other process sees them, so that the system
 //! takes them away with the last process that uses them, however that ends; `leftover.rs` sees to processes that outlive us.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::Error;
+use super::{Error, leftover};
 
 /// Where network namespaces have their names.
 const NAMES: &str = "/run/netns";
 /// Where rattan notes addresses in use, and files of one run have their place.
 pub(super) const SCRATCH: &str = "/tmp/rattan";
+/// What is mounted on.
+pub(super) const PLACES: [&str; 2] = [NAMES, SCRATCH];
 
-/// The mounts that only this process sees, and its children.
-#[derive(Debug)]
-pub(super) struct Mounts {
-    /// Directories that were made to mount on.
-    made: Vec<&'static str>,
+/// Takes this thread, and all that it will start, to a mount namespace of its own.
+///
+/// # Errors
+/// Without the right to do so.
+pub(super) fn leave_mounts() -> Result<(), Error> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| denied(error.into()))?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(|error| denied(error.into()))
 }
 
+fn denied(error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        Error::Rights("CAP_SYS_ADMIN")
+    } else {
+        Error::System("a mount namespace", error)
+    }
+}
+
+/// Directories that only this process sees, and its children. The places that they are mounted on are everyone's: the last run
+/// removes those that runs have made ([`leftover`]).
+#[derive(Debug)]
+pub(super) struct Mounts(());
+
 impl Mounts {
-    /// Takes this thread, and all that it will start, to a mount namespace of its own.
+    /// Mounts them, on a thread that has left all others' mounts.
     ///
     /// # Errors
     /// Without the right to do so.
-    pub(super) fn enter() -> Result<Self, Error> {
-        let denied = |error: io::Error| {
-            if error.kind() == io::ErrorKind::PermissionDenied {
-                Error::Rights("CAP_SYS_ADMIN")
-            } else {
-                Error::System("a mount namespace", error)
-            }
-        };
-        unshare(CloneFlags::CLONE_NEWNS).map_err(|error| denied(error.into()))?;
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-            .map_err(|error| denied(error.into()))?;
-        let mut mounts = Self { made: Vec::new() };
-        for directory in [NAMES, SCRATCH] {
-            if !Path::new(directory).exists() {
-                fs::create_dir_all(directory).map_err(denied)?;
-                mounts.made.push(directory);
-            }
-            mount("tmpfs", directory, "tmpfs", MountFlags::empty(), None)
+    pub(super) fn new() -> Result<Self, Error> {
+        let mounts = Self(());
+        for place in PLACES {
+            leftover::make(place).map_err(denied)?;
+            mount("tmpfs", place, "tmpfs", MountFlags::empty(), None)
                 .map_err(|error| denied(error.into()))?;
         }
         Ok(mounts)
     }
 }
 
-impl Mounts {
-    /// Directories that were made to mount on.
-    pub(super) fn made(&self) -> Vec<&'static str> {
-        self.made.clone()
-    }
-}
-
 impl Drop for Mounts {
     fn drop(&mut self) {
-        remove(&self.made);
+        unmount_all();
     }
 }
 
-/// Removes directories that were made to mount on. A child that is still there keeps its mounts.
-pub(super) fn remove(made: &[&str]) {
-    for directory in made {
-        let _ = unmount(*directory, UnmountFlags::DETACH);
-        let _ = fs::remove_dir(directory);
+/// Takes this process's mounts away. A child that is still there keeps its own.
+pub(super) fn unmount_all() {
+    for place in PLACES {
+        let _ = unmount(place, UnmountFlags::DETACH);
     }
 }
 

@@ -132,7 +132,7 @@ pub fn run(load: &Load, look: impl FnMut(&Moment<'_>)) -> anyhow::Result<Figures
         let [interrupts, terminations, hang_ups] = signals;
         let signals = [interrupts?, terminations?, hang_ups?];
         probe(load).await?;
-        RunningLoad::start(load)?.attend(load, signals, look).await
+        Running::start(load)?.attend(signals, look).await
     })
 }
 
@@ -144,16 +144,20 @@ async fn probe(load: &Load) -> anyhow::Result<()> {
     let mut found: Vec<&Server> = Vec::new();
     for target in load.clients.targets() {
         if !found.contains(&&target.server) {
-            Connection::open(&target.server, load.clients.sources().of(0), load.clients.timeouts()).await?;
+            let clients = &load.clients;
+            Connection::open(&target.server, clients.sources().of(0), clients.timeouts()).await?;
             found.push(&target.server);
         }
     }
     Ok(())
 }
 
-/// A load that runs.
-struct RunningLoad {
+/// A load that runs; its clients end when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    load: Load,
     clock: Clock,
+    /// When counting begins.
     from: Instant,
     run: u64,
     /// One for each thread.
@@ -164,8 +168,12 @@ struct RunningLoad {
     ended: mpsc::Receiver<()>,
 }
 
-impl RunningLoad {
-    fn start(load: &Load) -> anyhow::Result<Self> {
+impl Running {
+    /// Lets it begin. Its threads are in the namespaces of this one.
+    ///
+    /// # Errors
+    /// The machine has no threads or timers to give.
+    pub fn start(load: &Load) -> anyhow::Result<Self> {
         let count = load.population.clients();
         let workers = load.threads.clamp(1, count);
         let clients = Arc::new(load.clients.clone());
@@ -202,18 +210,23 @@ impl RunningLoad {
             recorders.push(recorder);
             threads.push(spawn(format!("load-{index}"), work)?);
         }
-        Ok(Self { clock, from, run, recorders, threads, starter, stop, ended })
+        let load = load.clone();
+        Ok(Self { load, clock, from, run, recorders, threads, starter, stop, ended })
+    }
+
+    /// When time is up, if there is an end to it.
+    pub fn end(&self) -> Option<Instant> {
+        self.load.duration.map(|duration| self.clock.began + duration)
     }
 
     async fn attend(
         mut self,
-        load: &Load,
         mut signals: [Signal; 3],
         mut look: impl FnMut(&Moment<'_>),
     ) -> anyhow::Result<Figures> {
         let mut ticks = interval_at((self.clock.began + LOOK_EVERY).into(), LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let end = load.duration.map(|duration| self.clock.began + duration);
+        let end = self.end();
         let mut cpu_before = None;
         let (mut before, mut looked) = (Figures::default(), self.from);
         let [interrupts, terminations, hang_ups] = &mut signals;
@@ -238,13 +251,13 @@ impl RunningLoad {
                 }
             }
         }
-        let ended = Instant::now();
         let cpu_us = cpu_before.map_or(0, |before| cpu_us() - before);
-        self.finish(load, ended, cpu_us)
+        let figures = self.finish()?;
+        Ok(Figures { cpu_us, ..figures })
     }
 
-    /// Those of all threads.
-    fn figures(&self) -> Figures {
+    /// The figures so far.
+    pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for recorder in &self.recorders {
             figures.merge(&recorder.figures());
@@ -252,31 +265,42 @@ impl RunningLoad {
         figures
     }
 
-    /// Ends the threads and puts their figures together.
-    fn finish(mut self, load: &Load, ended: Instant, cpu_us: u64) -> anyhow::Result<Figures> {
+    /// Ends the threads and puts their figures together, but for the processor time, which is the process's.
+    ///
+    /// # Errors
+    /// A thread could not run its clients.
+    pub fn finish(mut self) -> anyhow::Result<Figures> {
+        let ended = Instant::now();
         let _ = self.stop.send(true);
         for thread in self.threads.drain(..) {
             thread.join().map_err(|_| anyhow!("a thread of clients panicked"))??;
         }
         let mut figures = self.figures();
-        let model = match (&load.clients, load.rate) {
+        let model = match (&self.load.clients, self.load.rate) {
             (Clients::Viewers(_), _) => Model::Viewers,
             (_, Some(_)) => Model::Open,
             (_, None) => Model::Closed,
         };
-        let urls = load.clients.targets().iter().map(|target| target.url.clone()).collect();
-        figures.runs.insert(self.run, Run { model, urls, arguments: load.arguments.clone() });
-        figures.cpu_us = cpu_us;
+        let urls = self.load.clients.targets().iter().map(|target| target.url.clone()).collect();
+        figures.runs.insert(self.run, Run { model, urls, arguments: self.load.arguments.clone() });
         if ended > self.from {
             let (begin_us, end_us) = (self.clock.unix_us(self.from), self.clock.unix_us(ended));
             figures.period = Some(Period { begin_us, end_us });
         }
-        if let Some(pacer) = self.starter.pacer {
-            pacer.end();
-            let may_begin = self.starter.budget.map_or(u64::MAX, |budget| budget.load(Relaxed));
+        if let Some(pacer) = &self.starter.pacer {
+            let may_begin = self.starter.budget.as_ref().map_or(u64::MAX, |budget| budget.load(Relaxed));
             figures.unsent = pacer.unsent(self.from, ended).min(may_begin);
         }
         Ok(figures)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The threads see that nobody can stop them any more; the pacer does not.
+        if let Some(pacer) = &self.starter.pacer {
+            pacer.end();
+        }
     }
 }
 

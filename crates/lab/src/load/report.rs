@@ -230,8 +230,27 @@ pub fn to_csv(figures: &Figures) -> String {
     text
 }
 
-/// For people.
+/// For people: [`summary`], and the times between its parts.
 pub fn to_table(figures: &Figures) -> String {
+    let mut text = totals(figures);
+    push_times(&mut text, figures);
+    push_rest(&mut text, figures);
+    text
+}
+
+/// What is to be said in words, in lines.
+pub fn summary(figures: &Figures) -> String {
+    let mut text = totals(figures);
+    push_rest(&mut text, figures);
+    text
+}
+
+fn push_rest(text: &mut String, figures: &Figures) {
+    push_viewers(text, figures);
+    push_errors(text, figures);
+}
+
+fn totals(figures: &Figures) -> String {
     let mut text = String::new();
     let (seconds, requests) = (figures.measured_s(), figures.requests);
     // Nothing was measured in no time.
@@ -273,9 +292,6 @@ pub fn to_table(figures: &Figures) -> String {
             let _ = writeln!(text, "{count} {what}");
         }
     }
-    push_times(&mut text, figures);
-    push_viewers(&mut text, figures);
-    push_errors(&mut text, figures);
     text
 }
 

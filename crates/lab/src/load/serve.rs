@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thalweg_http::chunked::{CHUNK_END, LAST_CHUNK, SIZE_LINE_BYTES, encode_size};
@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::content::Content;
+use super::micros;
 
 pub use script::{LENGTH_BYTES_DEFAULT, Reply, Script};
 
@@ -206,7 +207,15 @@ async fn send_content(
         buffer.resize(from + piece as usize, 0);
         content.fill(at, &mut buffer[from..]);
         script.corrupt_in(at, &mut buffer[from..]);
+        if at == range.start {
+            script.stamp(&mut buffer[from..], now_us());
+        }
         at += piece;
     }
     Ok(())
+}
+
+/// Unix time in microseconds; a clock before 1970 is no clock.
+fn now_us() -> u64 {
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -20,7 +20,7 @@ pub struct Target {
     pub url: String,
     /// Its server.
     pub server: Server,
-    /// As it is named in requests.
+    /// As the server is named in requests.
     pub authority: Authority,
     /// Path and query.
     pub target: String,

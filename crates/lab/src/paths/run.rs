@@ -1,6 +1,7 @@
 //! Runs a command over emulated paths, changes them in time, and tells what they did.
 
-use std::io::{IsTerminal, stdin};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr, stdin};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread;
@@ -8,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
-use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Side};
+use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Lateness, Side};
 use thalweg_lab::scenario::{Change, Scenario};
-use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
+use thalweg_lab::signals::Signals;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -18,9 +19,6 @@ use tokio::time::{Instant, sleep_until};
 const SERVER_STOP_MAX: Duration = Duration::from_secs(3);
 /// Between two looks at whether it has ended.
 const STOP_LOOK: Duration = Duration::from_millis(10);
-
-/// Fewer packets have no 99.9th percentile to speak of.
-const PACKETS_MIN: u64 = 1000;
 
 /// Exits as the command does.
 pub(super) fn run(
@@ -33,7 +31,7 @@ pub(super) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = {
         let _within = runtime.enter();
-        [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]
+        Signals::take()?
     };
     let emulation = Emulation::start(scenario)?;
     let server = server.map(|text| Server::start(&emulation, text)).transpose()?;
@@ -64,11 +62,7 @@ fn set_environment(process: &mut Command, emulation: &Emulation) {
 }
 
 /// Waits until the command has ended, alters paths when it is time, and hands signals on.
-async fn attend(
-    emulation: &Emulation,
-    child: Child,
-    [mut terminations, mut interrupts]: [SignalStream; 2],
-) -> anyhow::Result<ExitStatus> {
+async fn attend(emulation: &Emulation, child: Child, mut signals: Signals) -> anyhow::Result<ExitStatus> {
     let begun = Instant::now();
     let pid = Pid::from_child(&child);
     let mut ended = wait(child);
@@ -84,9 +78,10 @@ async fn attend(
                 up.alter(&change.up)?;
                 tracing::info!(path = emulation.scenario().paths[path].name, at = ?change.at, "changed");
             }
-            _ = terminations.recv() => { let _ = kill_process(pid, Signal::TERM); }
-            // The terminal gives it to the command as well.
-            _ = interrupts.recv() => if !stdin().is_terminal() { let _ = kill_process(pid, Signal::INT); },
+            // The terminal gives its own to the command as well.
+            signal = signals.next() => if signal != Signal::INT || !stdin().is_terminal() {
+                let _ = kill_process(pid, signal);
+            },
         }
     }
 }
@@ -141,31 +136,35 @@ impl Drop for Server {
     }
 }
 
-/// What became of the packets, to standard error.
+/// What became of the packets, to standard error, whether or not anybody still reads that.
 fn tell(emulation: &Emulation) {
-    eprintln!(
-        "{:<14}{:<6}{:>10}{:>10}{:>10}{:>14}",
-        "path", "way", "packets", "dropped", "lost", "late p99.9"
+    let mut text = format!(
+        "{:<14}{:<6}{:>10}{:>10}{:>10}{:>10}{:>14}\n",
+        "path", "way", "packets", "under way", "dropped", "lost", "late p99.9"
     );
     let mut is_late = false;
     for (index, path) in emulation.scenario().paths.iter().enumerate() {
         for (name, way) in ["down", "up"].iter().zip(emulation.ways(index)) {
-            let sent = way.packets();
-            let counts = way.line.counts();
-            let late = Duration::from_micros(counts.lateness_us.value_at_quantile(0.999));
-            is_late |= counts.lateness_us.len() >= PACKETS_MIN && late > LATENESS_MAX;
-            let dropped = sent.saturating_sub(counts.packets) + counts.overflowed;
-            eprintln!(
-                "{:<14}{name:<6}{sent:>10}{dropped:>10}{:>10}{:>12}us",
+            let late = Lateness::of([way]);
+            is_late |= late.is_over();
+            let _ = writeln!(
+                text,
+                "{:<14}{name:<6}{:>10}{:>10}{:>10}{:>10}{:>12}us{}",
                 path.name,
-                counts.lost,
-                late.as_micros()
+                way.packets(),
+                way.under_way(),
+                way.dropped(),
+                way.line.counts().lost,
+                late.p999.as_micros(),
+                if late.is_over() { "  late" } else { "" }
             );
         }
     }
     if is_late {
-        eprintln!(
-            "packets left more than {LATENESS_MAX:?} later than they should: the machine was too busy for these paths"
+        let _ = writeln!(
+            text,
+            "packets left more than {LATENESS_MAX:?} later than they should: the machine was too busy for the paths marked late"
         );
     }
+    let _ = stderr().write_all(text.as_bytes());
 }

@@ -119,6 +119,22 @@ pub(super) fn cumulative(name: &str, samples: &[f64]) -> Line {
     Line { name: name.to_owned(), points: steps.collect() }
 }
 
+/// How many samples are in each bin, from zero on: a step for each, filled down to the axis.
+pub(super) fn histogram(name: &str, bin: f64, samples: &[f64]) -> Line {
+    let mut counts = vec![0.0; 1];
+    for sample in samples {
+        // Times are not below zero, and an hour has few bins.
+        let place = (sample / bin) as usize;
+        counts.resize(counts.len().max(place + 1), 0.0);
+        counts[place] += 1.0;
+    }
+    let point = |edge: usize, count: f64| Point { x: bin * edge as f64, y: count, band: (0.0, count) };
+    let steps =
+        counts.iter().enumerate().flat_map(|(place, count)| [point(place, *count), point(place + 1, *count)]);
+    let last = point(counts.len(), 0.0);
+    Line { name: name.to_owned(), points: steps.chain([last]).collect() }
+}
+
 /// The median of several series at each place, with the band between the lower and the upper quartile.
 pub(super) fn medians(name: &str, step: f64, series: &[Vec<f64>]) -> Line {
     let length = series.iter().map(Vec::len).max().unwrap_or_default();
@@ -152,6 +168,17 @@ mod tests {
         let points: Vec<_> = line.points.iter().map(|point| (point.x, point.y)).collect();
         assert_eq!(points, [(1.0, 0.0), (1.0, 0.5), (3.0, 0.5), (3.0, 1.0)]);
         assert_eq!(line.points[3].band.1, 1.0);
+    }
+
+    #[test]
+    fn each_sample_is_in_its_bin() {
+        let line = histogram("", 50.0, &[0.0, 49.9, 50.0, 120.0]);
+        let points: Vec<_> = line.points.iter().map(|point| (point.x, point.y)).collect();
+        let steps =
+            [(0.0, 2.0), (50.0, 2.0), (50.0, 1.0), (100.0, 1.0), (100.0, 1.0), (150.0, 1.0), (150.0, 0.0)];
+        assert_eq!(points, steps);
+        assert_eq!(line.points[2].band, (0.0, 1.0));
+        assert_eq!(histogram("", 50.0, &[]).points.len(), 3, "also of none");
     }
 
     #[test]

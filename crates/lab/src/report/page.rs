@@ -8,13 +8,13 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:#1a1f24;background:#fff}
 h1{font-size:1.6rem}h2{margin-top:2.5rem;font-size:1.2rem;border-bottom:1px solid #d4dae0;padding-bottom:.3rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.25rem .8rem;text-align:right;border-bottom:1px solid #e4e8ec}th{font-weight:600}
+th,td{padding:.25rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid #e4e8ec}th{font-weight:600}
 td:first-child,th:first-child{text-align:left}
 .wins{font-weight:600}.note{color:#5b6670}.warning{color:#a4262c;font-weight:600}
 figure{margin:1rem 0;overflow-x:auto}svg{max-width:100%;height:auto;background:#fff}
 code{background:#f2f4f6;padding:.1rem .3rem}
 @media(prefers-color-scheme:dark){body{background:#14181c;color:#dde3e9}h2{border-color:#39424b}th,td{border-color:#2b333a}
-.note{color:#98a4af}code{background:#242b31}}";
+.note{color:#98a4af}.warning{color:#ff8f8a}code{background:#242b31}}";
 
 /// A page that grows from its top to its end.
 #[derive(Debug)]

@@ -140,6 +140,10 @@ fn faults_say_where() {
         expect!["path-1: a queue in BDP needs a `rate`, `steps` or a trace"],
     );
     fault(
+        "[[path]]\ndown.queue = '1kB'",
+        expect!["path-1: a queue of 1000 bytes: at least 1500, which is one full packet"],
+    );
+    fault(
         "[[path]]\ndown = { rate = '1Mbit/s', mahimahi = 'x' }",
         expect!["path-1: one of `rate`, `steps` and `mahimahi` is enough"],
     );

@@ -49,6 +49,8 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 const RATE_MAX_BITS_PER_S: u64 = 10_000_000_000;
 /// A queue may hold so much.
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
+/// A full packet: no queue holds less, or nothing large would ever pass.
+const PACKET_BYTES: u64 = 1500;
 /// Changes of one path.
 const CHANGES_MAX: usize = 10_000;
 
@@ -402,6 +404,11 @@ impl RawDirection {
         };
         if bytes > QUEUE_BYTES_MAX {
             return fail(format!("a queue of {bytes} bytes: at most {QUEUE_BYTES_MAX}"));
+        }
+        if bytes < PACKET_BYTES {
+            return fail(format!(
+                "a queue of {bytes} bytes: at least {PACKET_BYTES}, which is one full packet"
+            ));
         }
         let discipline = match self.discipline {
             None | Some(RawDiscipline::DropTail) => Discipline::DropTail,

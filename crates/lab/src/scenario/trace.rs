@@ -7,6 +7,8 @@ use std::time::Duration;
 const OPPORTUNITY_BYTES: u64 = 1500;
 /// Lines of a mahimahi trace: an hour at 33 Mbit/s.
 const LINES_MAX: usize = 10_000_000;
+/// Steps of a trace: half an hour in which the rate is another with every millisecond.
+const STEPS_MAX: usize = 2_000_000;
 /// A trace may last so long.
 const LENGTH_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -69,7 +71,9 @@ impl Trace {
     /// If a line is no number or is less than the one before, or if nothing passes.
     pub fn from_mahimahi(text: &str) -> Result<Self, Error> {
         let fail = |line, message: String| Err(Error { line: Some(line), message });
-        let mut packets = Vec::new(); // in each millisecond
+        let mut steps = Steps::default();
+        // The millisecond, from zero, whose packets are being counted, and how many these are.
+        let mut open: Option<(u32, u64)> = None;
         let mut last_ms = 0;
         for (index, line) in text.lines().enumerate() {
             let number = index + 1;
@@ -87,15 +91,21 @@ impl Trace {
             }
             last_ms = ms;
             // What passes at the millisecond that ends the trace passes in the one before it, as at its start.
-            let at = usize::try_from(ms.saturating_sub(1)).expect("within a day");
-            packets.resize(packets.len().max(at + 1), 0u64);
-            packets[at] += 1;
+            let at = ms.saturating_sub(1);
+            let count = match open {
+                Some((open_ms, count)) if open_ms == at => count,
+                _ => {
+                    steps.close(open, at);
+                    0
+                }
+            };
+            open = Some((at, count + 1));
+            if steps.0.len() > STEPS_MAX {
+                return fail(number, format!("the rate changes more than {STEPS_MAX} times"));
+            }
         }
-        let steps = packets.chunk_by(|a, b| a == b).map(|same| Step {
-            duration: Duration::from_millis(same.len() as u64),
-            bits_per_s: same[0] * OPPORTUNITY_BYTES * 8 * 1000,
-        });
-        Self::new(steps.collect())
+        steps.close(open, last_ms);
+        Self::new(steps.0)
     }
 
     /// The steps in their order.
@@ -127,6 +137,32 @@ impl Trace {
             left -= now;
         }
         sum
+    }
+}
+
+/// Steps of a mahimahi trace as they are read: as many as there are changes, however long it is.
+#[derive(Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    /// Appends the millisecond with its packets, and those without any until `until_ms`.
+    fn close(&mut self, open: Option<(u32, u64)>, until_ms: u32) {
+        let mut from_ms = 0;
+        if let Some((at, packets)) = open {
+            self.push(1, packets);
+            from_ms = at + 1;
+        }
+        self.push(until_ms.saturating_sub(from_ms), 0);
+    }
+
+    fn push(&mut self, length_ms: u32, packets: u64) {
+        let duration = Duration::from_millis(u64::from(length_ms));
+        let bits_per_s = packets * OPPORTUNITY_BYTES * 8 * 1000;
+        match self.0.last_mut() {
+            _ if duration.is_zero() => {}
+            Some(last) if last.bits_per_s == bits_per_s => last.duration += duration,
+            _ => self.0.push(Step { duration, bits_per_s }),
+        }
     }
 }
 
@@ -163,6 +199,20 @@ mod tests {
         let step = |bits_per_s, length_ms| Step { duration: ms(length_ms), bits_per_s };
         assert_eq!(Trace::new(vec![step(1, 0)]).unwrap_err().to_string(), "a step takes no time");
         assert_eq!(Trace::new(vec![step(0, 1)]).unwrap_err().to_string(), "nothing ever passes");
+    }
+
+    #[test]
+    fn a_long_trace_takes_as_much_as_it_changes() {
+        let trace = Trace::from_mahimahi("86400000\n86400000\n").unwrap();
+        let steps = [(86_399_999, 0), (1, 24_000_000)];
+        assert_eq!(
+            trace.steps(),
+            steps.map(|(length_ms, bits_per_s)| Step { duration: ms(length_ms), bits_per_s })
+        );
+        // Something passes in every other millisecond only.
+        let text: String = (1..=1_000_001).map(|line: u64| format!("{}\n", 2 * line)).collect();
+        let error = Trace::from_mahimahi(&text).unwrap_err().to_string();
+        assert_eq!(error, "line 1000001: the rate changes more than 2000000 times");
     }
 
     proptest! {

@@ -18,7 +18,7 @@ mod tests;
 
 /// Longest manifest that is read, in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 4 << 20;
-/// Segments of one track that a manifest may list: two days of 2 s.
+/// Segments that a manifest may list, in all its tracks: two days of 2 s in one.
 pub const SEGMENTS_MAX: usize = 100_000;
 /// Periods of a presentation.
 pub const PERIODS_MAX: usize = 1000;

@@ -185,11 +185,9 @@ impl Shared {
         wall: Duration,
     ) -> hls::Media {
         let parsed = self.parsed.borrow();
-        let media_of = |target: &str| parsed.get(target).and_then(|known| known.media.as_deref());
-        let known = media_of(target).or_else(|| {
-            let (presentation, _) = before?;
-            presentation.periods[0].tracks.iter().find_map(|track| media_of(&track.name))
-        });
+        let tracks = before.map_or(&[][..], |(presentation, _)| &presentation.periods[0].tracks);
+        let targets = tracks.iter().map(|track| track.name.as_str()).chain([target]);
+        let known = targets.filter_map(|target| parsed.get(target)?.media.as_deref());
         media.place(known, wall);
         media
     }

@@ -68,6 +68,13 @@ impl Server {
     }
 }
 
+impl From<SocketAddr> for Server {
+    /// One that is spoken to by HTTP/1.1, without TLS.
+    fn from(address: SocketAddr) -> Self {
+        Self { address, tls: None, is_http2: false }
+    }
+}
+
 impl PartialEq for Server {
     /// Whether a connection to one serves for the other.
     fn eq(&self, other: &Self) -> bool {

@@ -1,7 +1,8 @@
 //! What a request's query asks of the server, and the head of its response. Pure.
 //!
 //! `?bytes=N` content of so many bytes, `?chunk=16KiB&every=100ms` in the chunked coding, `?wait=50ms` before the head,
-//! `?status=503` instead, `?cut=N` closes after so many bytes of content, `?corrupt=N` flips byte N of it.
+//! `?status=503` instead, `?cut=N` closes after so many bytes of content, `?corrupt=N` flips byte N of it. With `?stamp` each chunk
+//! begins with the Unix time at which it is sent: microseconds, in eight bytes, the first one first.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -36,6 +37,8 @@ pub struct Script {
     pub cut: Option<u64>,
     /// This byte of the content is wrong.
     pub corrupt: Option<u64>,
+    /// Each chunk begins with the time at which it is sent.
+    pub is_stamped: bool,
 }
 
 /// What is answered.
@@ -59,6 +62,7 @@ impl Default for Script {
             status: None,
             cut: None,
             corrupt: None,
+            is_stamped: false,
         }
     }
 }
@@ -76,6 +80,10 @@ impl Script {
     }
 
     fn take(&mut self, pair: &str) -> Option<()> {
+        if pair == "stamp" {
+            self.is_stamped = true;
+            return Some(());
+        }
         let (name, value) = pair.split_once('=')?;
         let number = || value.parse::<u64>().ok();
         let span = || value.parse::<Span>().ok().map(|span| span.duration);
@@ -113,10 +121,11 @@ impl Script {
             None | Some(Selected::Several(_)) => (200, 0..self.length),
         };
         let mut text = start(status);
-        let _ = write!(
-            text,
-            "Content-Type: application/octet-stream\r\nAccept-Ranges: bytes\r\nETag: {etag}\r\n"
-        );
+        text += "Content-Type: application/octet-stream\r\nAccept-Ranges: bytes\r\n";
+        // Stamped, it is never the same again.
+        if !self.is_stamped {
+            let _ = write!(text, "ETag: {etag}\r\n");
+        }
         let _ = write!(text, "Cache-Control: max-age={MAX_AGE_S}\r\n");
         match status {
             206 => drop(write!(text, "Content-Range: {}\r\n", content_range(&range, Some(self.length)))),
@@ -137,6 +146,15 @@ impl Script {
         let at = self.corrupt.and_then(|corrupt| corrupt.checked_sub(offset));
         if let Some(byte) = at.and_then(|at| bytes.get_mut(usize::try_from(at).ok()?)) {
             *byte = !*byte;
+        }
+    }
+
+    /// Writes the time over the beginning of a chunk, if that is asked for.
+    pub fn stamp(&self, beginning: &mut [u8], now_us: u64) {
+        if self.is_stamped {
+            for (byte, of_time) in beginning.iter_mut().zip(now_us.to_be_bytes()) {
+                *byte = of_time;
+            }
         }
     }
 }
@@ -223,6 +241,29 @@ mod tests {
         script.corrupt_in(10, &mut bytes);
         script.corrupt_in(13, &mut bytes);
         assert_eq!(bytes, [0, 0, 255, 0]);
+    }
+
+    #[test]
+    fn stamped_content_is_never_the_same_again() {
+        let (script, _) = check(
+            "/a?bytes=50&chunk=10B&stamp",
+            "",
+            expect![[r#"
+                HTTP/1.1 200 OK
+                Content-Type: application/octet-stream
+                Accept-Ranges: bytes
+                Cache-Control: max-age=3600
+                Transfer-Encoding: chunked
+
+            "#]],
+        );
+        let mut chunk = [9; 10];
+        script.stamp(&mut chunk, 0x0102_0304);
+        assert_eq!(chunk, [0, 0, 0, 0, 1, 2, 3, 4, 9, 9]);
+        script.stamp(&mut chunk[..2], u64::MAX);
+        assert_eq!(chunk[..3], [255, 255, 0], "what is shorter has what fits");
+        Script::default().stamp(&mut chunk, 0);
+        assert_eq!(chunk[0], 255);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! MPDs (ISO/IEC 23009-1) as our origin and ffmpeg write them: SegmentTemplate by number or timeline, SegmentList, on
 //! demand and live, several periods.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use dash_mpd_core::{AdaptationSet, BaseURL, MPD, Representation, SegmentList, SegmentTemplate};
@@ -31,8 +32,15 @@ pub fn read(text: &str, base: &Base) -> Result<Presentation, Error> {
     }
     let spans = spans(&mpd);
     let mut periods = Vec::new();
+    let listed = Cell::new(0);
     for (period, (start, end)) in mpd.periods.iter().zip(spans) {
-        let scope = Scope { base: with_base(&base, &period.BaseURL)?, start, end, is_live: live.is_some() };
+        let scope = Scope {
+            base: with_base(&base, &period.BaseURL)?,
+            start,
+            end,
+            is_live: live.is_some(),
+            listed: &listed,
+        };
         let Some(set) = main_set(&period.adaptations) else { continue };
         let inherited = Inherited {
             template: set.SegmentTemplate.as_ref().or(period.SegmentTemplate.as_ref()),
@@ -94,11 +102,24 @@ fn spans(mpd: &MPD) -> Vec<(Duration, Option<Duration>)> {
 }
 
 /// What all tracks of a period share.
-struct Scope {
+struct Scope<'a> {
     base: Base,
     start: Duration,
     end: Option<Duration>,
     is_live: bool,
+    /// Segments that the whole MPD has listed so far.
+    listed: &'a Cell<usize>,
+}
+
+impl Scope<'_> {
+    /// One more; a few bytes of an MPD can ask for millions.
+    fn count_segment(&self) -> Result<(), Error> {
+        self.listed.set(self.listed.get() + 1);
+        if self.listed.get() > SEGMENTS_MAX {
+            return Err(Error::new(format!("MPD: lists more than {SEGMENTS_MAX} segments")));
+        }
+        Ok(())
+    }
 }
 
 /// What a Representation has from above where it has none of its own.
@@ -127,7 +148,7 @@ fn main_set(sets: &[AdaptationSet]) -> Option<&AdaptationSet> {
     of("video").or_else(|| of("audio"))
 }
 
-fn tracks(set: &AdaptationSet, inherited: &Inherited<'_>, scope: &Scope) -> Result<Vec<Track>, Error> {
+fn tracks(set: &AdaptationSet, inherited: &Inherited<'_>, scope: &Scope<'_>) -> Result<Vec<Track>, Error> {
     let base = with_base(&scope.base, &set.BaseURL)?;
     let mut tracks = Vec::new();
     for representation in set.representations.iter().take(TRACKS_MAX) {
@@ -174,7 +195,7 @@ fn templated(
     of: &Representation,
     base: &Base,
     early: Option<f64>,
-    scope: &Scope,
+    scope: &Scope<'_>,
 ) -> Result<Segments, Error> {
     let timescale = template.timescale.unwrap_or(1).max(1);
     let media = template.media.as_deref().ok_or_else(|| Error::new("MPD: SegmentTemplate without @media"))?;
@@ -222,7 +243,7 @@ fn timeline(
     template: &SegmentTemplate,
     media: &str,
     shape: &Shape<'_>,
-    scope: &Scope,
+    scope: &Scope<'_>,
 ) -> Result<Segments, Error> {
     let entries = template.SegmentTimeline.as_ref().map_or(&[][..], |timeline| &timeline.segments);
     // Resolved once, as each segment differs in number and time alone.
@@ -240,11 +261,7 @@ fn timeline(
             repeat => u64::try_from(repeat).unwrap_or(0).saturating_add(1),
         };
         for _ in 0..repeat {
-            if segments.len() >= SEGMENTS_MAX {
-                return Err(Error::new(format!(
-                    "MPD: a SegmentTimeline of more than {SEGMENTS_MAX} segments"
-                )));
-            }
+            scope.count_segment()?;
             let number = shape.first.saturating_add(segments.len() as u64);
             let target = with_number(&with(&media, "Time", time), number);
             segments.push(shape.segment(target, None, time, entry.d));
@@ -254,7 +271,7 @@ fn timeline(
     Ok(Segments::Listed(segments))
 }
 
-fn listed(list: &SegmentList, base: &Base, scope: &Scope) -> Result<Segments, Error> {
+fn listed(list: &SegmentList, base: &Base, scope: &Scope<'_>) -> Result<Segments, Error> {
     let timescale = list.timescale.unwrap_or(1).max(1);
     let header = list.Initialization.as_ref().map(|initialization| {
         header(initialization.sourceURL.as_deref().unwrap_or(""), initialization.range.as_deref(), base)
@@ -264,7 +281,8 @@ fn listed(list: &SegmentList, base: &Base, scope: &Scope) -> Result<Segments, Er
     let shape = Shape { base, header, timescale, line, first: 1 };
     let length = list.duration.ok_or_else(|| Error::new("MPD: SegmentList without @duration"))?;
     let mut segments = Vec::new();
-    for (i, url) in list.segment_urls.iter().take(SEGMENTS_MAX).enumerate() {
+    for (i, url) in list.segment_urls.iter().enumerate() {
+        scope.count_segment()?;
         let target = target(url.media.as_deref().unwrap_or(""), base)?;
         let range = url.mediaRange.as_deref().map(byte_range).transpose()?;
         segments.push(shape.segment(target, range, length.saturating_mul(i as u64), length));

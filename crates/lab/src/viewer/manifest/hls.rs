@@ -176,26 +176,40 @@ pub fn unread(tracks: Vec<Track>) -> Presentation {
 }
 
 impl Media {
-    /// Puts segments without dates on the line of media time: after those of `before`, an earlier version of it or the same
-    /// part of another track; else so that the last one ends at `edge`, the wall clock.
-    pub fn place(&mut self, before: Option<&Media>, edge: Duration) {
+    /// Puts segments without dates on the line of media time: where those of the same numbers are in the latest of `before`, earlier
+    /// versions of it or the same part of other tracks; behind it if they have none in common; else so that the last one ends
+    /// at `edge`, the wall clock. RFC 8216 §6.3.4 lets nothing better be known: players go by the numbers too.
+    pub fn place<'a>(&mut self, before: impl IntoIterator<Item = &'a Media>, edge: Duration) {
         if self.is_dated || self.is_complete {
             return;
         }
-        let known = before.and_then(|before| {
-            let same = self.segments.iter().enumerate().find_map(|(i, segment)| {
-                let index = (self.sequence + i as u64).checked_sub(before.sequence)?;
-                let other = before.segments.get(usize::try_from(index).ok()?)?;
-                other.start.checked_sub(segment.start)
-            });
-            // None in common: they follow.
-            same.or_else(|| before.segments.last().map(Segment::end))
-        });
+        let latest =
+            before.into_iter().filter(|media| !media.segments.is_empty()).max_by_key(|media| media.next());
         let length = self.segments.last().map_or(Duration::ZERO, Segment::end);
-        let shift = known.unwrap_or_else(|| edge.saturating_sub(length));
+        let shift = latest.map_or_else(|| edge.saturating_sub(length), |latest| self.shift_to(latest));
         for segment in &mut self.segments {
             segment.start = segment.start.saturating_add(shift);
         }
+    }
+
+    /// How far its segments, which begin at zero, are to be moved to be in line with those of `other`.
+    fn shift_to(&self, other: &Media) -> Duration {
+        let in_common = self.segments.iter().enumerate().find_map(|(i, segment)| {
+            let number = self.sequence.saturating_add(i as u64).checked_sub(other.sequence)?;
+            let same = other.segments.get(usize::try_from(number).ok()?)?;
+            same.start.checked_sub(segment.start)
+        });
+        in_common.unwrap_or_else(|| {
+            // As far behind the last one as the numbers between them say.
+            let missing = u32::try_from(self.sequence.saturating_sub(other.next())).unwrap_or(u32::MAX);
+            let end = other.segments.last().map_or(Duration::ZERO, Segment::end);
+            end.saturating_add(self.target.saturating_mul(missing))
+        })
+    }
+
+    /// The number of the segment behind its last.
+    pub(super) fn next(&self) -> u64 {
+        self.sequence.saturating_add(self.segments.len() as u64)
     }
 
     /// What a viewer of it is to keep to; `None` where it is complete.

@@ -213,9 +213,36 @@ fn segments_without_dates_stay_where_they_were() {
     text.replace_range(gone.start..gone.start + rest, "");
     text += "#EXTINF:2.000000,\nnew.ts\n";
     let mut next = media(&text);
-    next.place(Some(&first), edge * 2);
+    next.place([&first], edge * 2);
     assert_eq!(next.segments[0].start, first.segments[1].start);
     assert_eq!(next.segments.last().unwrap().start, edge);
+    // After a long time on another track, the latest of both counts, and what was missed between.
+    let mut late = media(&FFMPEG_LIVE_PLAYLIST.replace(
+        &format!("#EXT-X-MEDIA-SEQUENCE:{}", first.sequence),
+        &format!("#EXT-X-MEDIA-SEQUENCE:{}", next.next() + 10),
+    ));
+    late.place([&next, &first], edge * 2);
+    assert_eq!(late.segments[0].start, next.segments.last().unwrap().end() + next.target * 10);
+    let mut last = media(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18446744073709551615\n#EXTINF:2,\na.ts\n",
+    );
+    last.place([&first], edge);
+    assert!(last.segments[0].start > edge);
+}
+
+#[test]
+fn a_short_mpd_cannot_ask_for_millions_of_segments() {
+    let times = |tracks: usize| {
+        let timeline = "<SegmentTimeline><S t=\"0\" d=\"2\" r=\"59999\"/></SegmentTimeline>";
+        let template =
+            format!("<SegmentTemplate media=\"$Time$.m4s\" timescale=\"1\">{timeline}</SegmentTemplate>");
+        let track = |id| format!("<Representation id=\"{id}\" bandwidth=\"1\">{template}</Representation>");
+        let tracks: String = (0..tracks).map(track).collect();
+        format!("<MPD><Period><AdaptationSet contentType=\"video\">{tracks}</AdaptationSet></Period></MPD>")
+    };
+    assert!(dash::read(&times(1), &base()).is_ok());
+    expect!["MPD: lists more than 100000 segments"]
+        .assert_eq(&dash::read(&times(2), &base()).unwrap_err().to_string());
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! What a comparison has measured, for other programs: each sample as CSV, the table as JSON.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::{Row, path_name, rows};
+use crate::cc::{Cell, Report};
+use crate::emulation::Lateness;
+
+/// The version of the JSON.
+const VERSION: u32 = 2;
+
+/// The samples as CSV, one a line, then those that failed: with why, and without figures.
+pub fn csv(report: &Report) -> String {
+    let mut text =
+        "path,size_bytes,range,algorithm,total_us,connect_us,ttfb_us,retransmits,failure\n".to_owned();
+    let cell_fields = |cell: &Cell| {
+        let path = field(path_name(report, cell));
+        format!("{path},{},{},{}", cell.ask.bytes, cell.ask.is_range, field(&cell.algorithm))
+    };
+    for (cell, samples) in &report.samples {
+        let cell = cell_fields(cell);
+        for sample in samples {
+            let [total, connect, ttfb] =
+                [sample.total, sample.connect, sample.ttfb].map(|time| time.as_micros());
+            let _ = writeln!(text, "{cell},{total},{connect},{ttfb},{},", sample.retransmits);
+        }
+    }
+    for (cell, failures) in &report.failures {
+        let cell = cell_fields(cell);
+        for failure in failures {
+            let _ = writeln!(text, "{cell},,,,,{}", field(failure));
+        }
+    }
+    text
+}
+
+/// A field as RFC 4180 has it.
+fn field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text.into()
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u32,
+    seed: u64,
+    lanes: usize,
+    samples_asked: usize,
+    samples_taken: usize,
+    samples_failed: usize,
+    interrupted_by_signal: Option<i32>,
+    lateness_us: u64,
+    is_on_time: bool,
+    paths: Vec<DocumentPath<'a>>,
+    rows: Vec<DocumentRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct DocumentPath<'a> {
+    name: &'a str,
+    packets: u64,
+    lateness_us: u64,
+    is_late: bool,
+}
+
+/// The figures are null in a row without any sample.
+#[derive(Serialize)]
+struct DocumentRow<'a> {
+    path: &'a str,
+    size_bytes: u64,
+    is_range: bool,
+    algorithm: &'a str,
+    samples: usize,
+    failed: usize,
+    first_failure: Option<&'a str>,
+    mean_s: Option<f64>,
+    margin_s: Option<f64>,
+    median_s: Option<f64>,
+    p90_s: Option<f64>,
+    p99_s: Option<f64>,
+    times_best: Option<f64>,
+    retransmits_mean: Option<f64>,
+    wins: bool,
+}
+
+/// The table as JSON.
+pub fn json(report: &Report) -> String {
+    let rows = rows(report);
+    let document = Document {
+        version: VERSION,
+        seed: report.plan.scenario.seed,
+        lanes: report.plan.lanes,
+        samples_asked: report.asked(),
+        samples_taken: report.taken(),
+        samples_failed: report.failed(),
+        interrupted_by_signal: report.interrupted,
+        lateness_us: lateness_us(report.lateness),
+        is_on_time: report.is_on_time(),
+        paths: paths(report),
+        rows: rows.iter().map(|row| document_row(report, row)).collect(),
+    };
+    serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
+}
+
+fn paths(report: &Report) -> Vec<DocumentPath<'_>> {
+    let paths = report.plan.scenario.paths.iter().zip(&report.paths);
+    let paths = paths.map(|(path, late)| DocumentPath {
+        name: &path.name,
+        packets: late.packets,
+        lateness_us: lateness_us(*late),
+        is_late: late.is_over(),
+    });
+    paths.collect()
+}
+
+fn lateness_us(lateness: Lateness) -> u64 {
+    u64::try_from(lateness.p999.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn document_row<'a>(report: &'a Report, row: &'a Row) -> DocumentRow<'a> {
+    let time = row.time_s.as_ref();
+    DocumentRow {
+        path: path_name(report, &row.cell),
+        size_bytes: row.cell.ask.bytes,
+        is_range: row.cell.ask.is_range,
+        algorithm: &row.cell.algorithm,
+        samples: time.map_or(0, |time| time.samples),
+        failed: row.failed,
+        first_failure: row.first_failure.as_deref(),
+        mean_s: time.map(|time| time.mean.mean),
+        margin_s: time.and_then(|time| time.mean.margin),
+        median_s: time.map(|time| time.median),
+        p90_s: time.and_then(|time| time.p90),
+        p99_s: time.and_then(|time| time.p99),
+        times_best: row.times_best,
+        retransmits_mean: row.retransmits,
+        wins: row.wins,
+    }
+}

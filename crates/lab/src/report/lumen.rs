@@ -1,0 +1,306 @@
+//! What a reproduction of Lumen's publication has found: tables, histograms of the wait before and after, and every time taken.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::chart::{Axes, Line, cumulative, histogram, lines};
+use super::published;
+use crate::reproduce::lumen::audience::{Seen, Step};
+use crate::reproduce::lumen::{Cache, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines};
+use crate::reproduce::{Headline, columns, number};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+/// Waits are counted in bins of this.
+const BIN_MS: f64 = 50.0;
+
+/// A row of times: what they are of, and their quantiles.
+type Times = (String, Quantiles);
+
+fn joiners(outcome: &Outcome) -> Vec<Times> {
+    let all = [SHORT, SEGMENT].into_iter().flat_map(|fill| Cache::ALL.map(|cache| (fill, cache)));
+    let of = |(fill, cache): (Fill, Cache)| {
+        Some((format!("{}, {}", cache.name(), fill.name), Quantiles::of(&outcome.waits_ms(cache, fill))?))
+    };
+    all.filter_map(of).collect()
+}
+
+fn chunks(outcome: &Outcome) -> Vec<Times> {
+    let of = |cache: Cache| Some((tiers(cache), Quantiles::of(&outcome.delays_ms(cache))?));
+    Cache::ALL.into_iter().filter_map(of).collect()
+}
+
+fn tiers(cache: Cache) -> String {
+    format!("{0} before {0}", cache.name())
+}
+
+const TIMES: [&str; 6] = ["", "count", "p50 ms", "p95 ms", "p99 ms", "max ms"];
+
+fn words_of_times(times: &[Times]) -> Vec<Vec<String>> {
+    let row = |(name, quantiles): &Times| {
+        let Quantiles { count, p50, p95, p99, max } = *quantiles;
+        let numbers = [Some(p50), p95, p99, Some(max)].map(told);
+        [name.clone(), count.to_string()].into_iter().chain(numbers).collect()
+    };
+    times.iter().map(row).collect()
+}
+
+fn told(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), number)
+}
+
+const STEPS: [&str; 14] = [
+    "viewers",
+    "playing",
+    "lost",
+    "stalls",
+    "stall %",
+    "startup p50 ms",
+    "p99 ms",
+    "latency p50 s",
+    "p99 s",
+    "Gbit/s",
+    "edges' cores",
+    "MiB",
+    "clients' cores",
+    "MiB",
+];
+
+fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
+    let seconds = |ms: Option<f64>| told(ms.map(|ms| ms / 1e3));
+    let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
+    let row = |step: &Step| {
+        let Step { viewers, crowd, at_edge, edges, clients } = step;
+        vec![
+            viewers.to_string(),
+            crowd.playing.to_string(),
+            crowd.lost.to_string(),
+            crowd.stalls.to_string(),
+            number(crowd.stall_ratio * 100.0),
+            told(crowd.startup_p50_ms),
+            told(crowd.startup_p99_ms),
+            seconds(at_edge.latency_p50_ms),
+            seconds(at_edge.latency_p99_ms),
+            number(crowd.gbit_per_s),
+            number(edges.cores),
+            mib(edges.memory_bytes),
+            number(clients.cores),
+            mib(clients.memory_bytes),
+        ]
+    };
+    steps.iter().map(row).collect()
+}
+
+fn words_of_throughput(outcome: &Outcome) -> String {
+    let sent = outcome.throughput;
+    format!(
+        "One edge sent {} Gbit/s of content with {} cores; its clients took {} cores.",
+        number(sent.gbit_per_s),
+        number(sent.edge.cores),
+        number(sent.clients.cores)
+    )
+}
+
+const JOINERS: &str = "Time to first byte of clients that join a fill";
+const CHUNKS: &str = "Delay of a chunk over two tiers";
+const VIEWERS: &str = "Live viewers at offsets, over three edges";
+
+/// What each table is about.
+const OF_JOINERS: &str = "\
+From the last byte of the request to the first byte of the response. thalweg is with fills from memory, nginx with its cache lock: \
+after and before, in the publication's order of things.";
+const OF_CHUNKS: &str = "\
+From when a chunk was sent by the backend, or asked for if that was later, to its last byte at a client; all clients ask as the segment \
+begins. At nginx all but the first wait for the whole segment, and at each tier what does not fill a buffer waits for what follows it.";
+const OF_VIEWERS: &str = "\
+Startup and stalls of all viewers, live latency of those at no offset. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
+processes of viewers, together.";
+
+/// All tables for a terminal.
+pub fn table(outcome: &Outcome) -> String {
+    format!(
+        "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n",
+        columns(&TIMES, &words_of_times(&joiners(outcome))),
+        columns(&TIMES, &words_of_times(&chunks(outcome))),
+        columns(&STEPS, &words_of_steps(&outcome.steps)),
+        words_of_throughput(outcome)
+    )
+}
+
+/// The page.
+pub fn page(outcome: &Outcome) -> String {
+    let mut page = published(TITLE, OPEN, &headlines(outcome));
+    page.heading(JOINERS);
+    page.paragraph("note", OF_JOINERS);
+    page.table(&TIMES, &words_of_times(&joiners(outcome)));
+    for fill in [SHORT, SEGMENT] {
+        let waits = Cache::ALL.map(|cache| histogram(cache.name(), BIN_MS, &outcome.waits_ms(cache, fill)));
+        let title = format!("Joiners by their wait: {}", fill.name);
+        page.chart(&lines(Axes { title: &title, x: "wait, ms, in bins of 50", y: "joiners" }, &waits));
+    }
+    page.heading(CHUNKS);
+    page.paragraph("note", OF_CHUNKS);
+    page.table(&TIMES, &words_of_times(&chunks(outcome)));
+    for cache in Cache::ALL {
+        let title = format!("Share of chunks that have come: {}", tiers(cache));
+        let line: Line = cumulative(cache.name(), &outcome.delays_ms(cache));
+        page.chart(&lines(Axes { title: &title, x: "delay, ms", y: "share" }, &[line]));
+    }
+    page.heading(VIEWERS);
+    page.paragraph("note", OF_VIEWERS);
+    page.table(&STEPS, &words_of_steps(&outcome.steps));
+    page.heading("Throughput of one edge");
+    page.paragraph("", &words_of_throughput(outcome));
+    page.finish()
+}
+
+/// Each joiner and each chunk as CSV, one a line.
+pub fn csv(outcome: &Outcome) -> String {
+    let mut text = "measure,cache,of,round,number,at_us,time_us\n".to_owned();
+    for (number, joiner) in outcome.joiners.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "ttfb,{},\"{}\",{},{number},{},{}",
+            joiner.cache.name(),
+            joiner.fill.name,
+            joiner.round,
+            joiner.joined.as_micros(),
+            joiner.ttfb.as_micros()
+        );
+    }
+    for chunk in &outcome.chunks {
+        let at = SEGMENT.every * u32::try_from(chunk.chunk).unwrap_or(u32::MAX);
+        let _ = writeln!(
+            text,
+            "chunk,{},\"{}\",{},{},{},{}",
+            chunk.cache.name(),
+            tiers(chunk.cache),
+            chunk.segment,
+            chunk.chunk,
+            at.as_micros(),
+            chunk.delay.as_micros()
+        );
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct Document {
+    version: u32,
+    headlines: Vec<DocumentHeadline>,
+    joiners: Vec<DocumentTimes>,
+    chunks: Vec<DocumentTimes>,
+    viewers: Vec<DocumentStep>,
+    throughput: DocumentThroughput,
+}
+
+#[derive(Serialize)]
+struct DocumentHeadline {
+    what: String,
+    published: String,
+    here: f64,
+    ratio: f64,
+}
+
+#[derive(Serialize)]
+struct DocumentTimes {
+    of: String,
+    count: usize,
+    p50_ms: f64,
+    p95_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    max_ms: f64,
+}
+
+#[derive(Serialize)]
+struct DocumentStep {
+    viewers: u64,
+    crowd: DocumentSeen,
+    at_edge: DocumentSeen,
+    edges_cores: f64,
+    edges_memory_bytes: u64,
+    clients_cores: f64,
+    clients_memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct DocumentSeen {
+    playing: u64,
+    stalled: u64,
+    lost: u64,
+    stalls: u64,
+    stall_ratio: f64,
+    startup_p50_ms: Option<f64>,
+    startup_p99_ms: Option<f64>,
+    latency_p50_ms: Option<f64>,
+    latency_p99_ms: Option<f64>,
+    gbit_per_s: f64,
+    errors: u64,
+}
+
+#[derive(Serialize)]
+struct DocumentThroughput {
+    gbit_per_s: f64,
+    edge_cores: f64,
+    clients_cores: f64,
+}
+
+impl From<Times> for DocumentTimes {
+    fn from((of, Quantiles { count, p50, p95, p99, max }): Times) -> Self {
+        Self { of, count, p50_ms: p50, p95_ms: p95, p99_ms: p99, max_ms: max }
+    }
+}
+
+impl From<&Step> for DocumentStep {
+    fn from(step: &Step) -> Self {
+        Self {
+            viewers: step.viewers,
+            crowd: (&step.crowd).into(),
+            at_edge: (&step.at_edge).into(),
+            edges_cores: step.edges.cores,
+            edges_memory_bytes: step.edges.memory_bytes,
+            clients_cores: step.clients.cores,
+            clients_memory_bytes: step.clients.memory_bytes,
+        }
+    }
+}
+
+impl From<&Seen> for DocumentSeen {
+    fn from(seen: &Seen) -> Self {
+        Self {
+            playing: seen.playing,
+            stalled: seen.stalled,
+            lost: seen.lost,
+            stalls: seen.stalls,
+            stall_ratio: seen.stall_ratio,
+            startup_p50_ms: seen.startup_p50_ms,
+            startup_p99_ms: seen.startup_p99_ms,
+            latency_p50_ms: seen.latency_p50_ms,
+            latency_p99_ms: seen.latency_p99_ms,
+            gbit_per_s: seen.gbit_per_s,
+            errors: seen.errors,
+        }
+    }
+}
+
+/// The tables as JSON.
+pub fn json(outcome: &Outcome) -> String {
+    let headline = |headline: &Headline| {
+        let [what, published, ..] = headline.words();
+        DocumentHeadline { what, published, here: headline.here, ratio: headline.ratio() }
+    };
+    let document = Document {
+        version: VERSION,
+        headlines: headlines(outcome).iter().map(headline).collect(),
+        joiners: joiners(outcome).into_iter().map(DocumentTimes::from).collect(),
+        chunks: chunks(outcome).into_iter().map(DocumentTimes::from).collect(),
+        viewers: outcome.steps.iter().map(DocumentStep::from).collect(),
+        throughput: DocumentThroughput {
+            gbit_per_s: outcome.throughput.gbit_per_s,
+            edge_cores: outcome.throughput.edge.cores,
+            clients_cores: outcome.throughput.clients.cores,
+        },
+    };
+    serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
+}

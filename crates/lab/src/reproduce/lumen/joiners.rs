@@ -1,0 +1,140 @@
+//! Joiners: a first client starts a fill, and others ask for the same while it goes on.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use thalweg_http::ResponseHead;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use super::servers::{self, Backend};
+use super::{Bench, Cache, Fill, SEGMENT, SHORT};
+use crate::load::Failure;
+use crate::load::connection::{Connection, Exchange, Timeouts};
+use crate::load::response::{Sink, Unread};
+
+/// Nothing takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of all requests.
+const TIMEOUTS: Timeouts = Timeouts { connect: PATIENCE, head: PATIENCE, content: PATIENCE };
+
+/// One joiner.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Joiner {
+    /// Which cache it asked.
+    pub cache: Cache,
+    /// What it joined.
+    pub fill: Fill,
+    /// In which round.
+    pub round: usize,
+    /// When it asked, from when the first client had its head.
+    pub joined: Duration,
+    /// From its request to the first byte of the response.
+    pub ttfb: Duration,
+}
+
+/// All rounds of all fills, the caches in turn.
+pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Vec<Joiner>> {
+    let mut caches = Vec::new();
+    for cache in Cache::ALL {
+        caches.push((cache, servers::start(bench, cache, backend.address(), "joined")?));
+    }
+    let mut joiners = Vec::new();
+    for round in 0..bench.plan.rounds {
+        for fill in [SHORT, SEGMENT] {
+            for (cache, (_running, address)) in &caches {
+                (bench.tell)(&format!(
+                    "joiners of a fill ({}) at {}, {} of {}",
+                    fill.name,
+                    cache.name(),
+                    round + 1,
+                    bench.plan.rounds
+                ));
+                let joined = join(*address, fill, round, bench.plan.joiners).await;
+                let joined =
+                    joined.with_context(|| format!("joiners of {} at {}", fill.name, cache.name()))?;
+                let joiner = |(joined, ttfb)| Joiner { cache: *cache, fill, round, joined, ttfb };
+                joiners.extend(joined.into_iter().map(joiner));
+            }
+        }
+    }
+    Ok(joiners)
+}
+
+/// One fill that is joined by so many, evenly over its time: when each asked, and how long it waited.
+async fn join(
+    server: SocketAddr,
+    fill: Fill,
+    round: usize,
+    count: usize,
+) -> anyhow::Result<Vec<(Duration, Duration)>> {
+    let (head_came, filling) = oneshot::channel();
+    let mut running = JoinSet::new();
+    running.spawn(async move { ask(server, fill, round, &mut First(Some(head_came))).await.map(|_| None) });
+    // Where there is no head there is an error, which the first client tells.
+    if let Ok(begun) = filling.await {
+        for index in 0..count {
+            running.spawn(async move {
+                let share = (index as f64 + 0.5) / count as f64;
+                sleep_until((begun + fill.duration().mul_f64(share)).into()).await;
+                let exchange = ask(server, fill, round, &mut Unread).await?;
+                Ok(Some((
+                    exchange.sent.saturating_duration_since(begun),
+                    exchange.first_byte - exchange.sent,
+                )))
+            });
+        }
+    }
+    let mut joined = Vec::new();
+    while let Some(done) = running.join_next().await {
+        joined.extend(done??);
+    }
+    joined.sort_unstable();
+    Ok(joined)
+}
+
+/// Asks for it over a connection of its own; all of it has to come.
+pub(super) async fn ask(
+    server: SocketAddr,
+    fill: Fill,
+    number: usize,
+    sink: &mut impl Sink,
+) -> anyhow::Result<Exchange> {
+    let request = format!("GET {} HTTP/1.1\r\nHost: {server}\r\n\r\n", fill.target(number));
+    let mut connection = Connection::open(&server.into(), None, TIMEOUTS).await?;
+    let exchange = connection.exchange(request.as_bytes(), sink).await.map_err(|broken| broken.failure)?;
+    let Exchange { status, content_bytes, .. } = exchange;
+    ensure!(
+        status == 200 && content_bytes == fill.bytes(),
+        "status {status} with {content_bytes} bytes of content instead of {}",
+        fill.bytes()
+    );
+    Ok(exchange)
+}
+
+/// The first client, which tells when its head comes and lets the content go.
+struct First(Option<oneshot::Sender<Instant>>);
+
+impl Sink for First {
+    fn head(&mut self, _: &ResponseHead) -> Result<(), Failure> {
+        if let Some(head_came) = self.0.take() {
+            // Nobody waits for it once the measurement is given up.
+            let _ = head_came.send(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn is_reading(&self) -> bool {
+        false
+    }
+
+    fn read(&mut self, _: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn arrived(&mut self, _: Instant, _: u64) {}
+
+    fn chunk(&mut self, _: Instant) {}
+}

@@ -1,0 +1,119 @@
+//! Varnish Software's publication (2019): a VCL that picks the congestion control of a client's connection, for chunks of video.
+
+use crate::cc::statistics::ratio;
+use crate::cc::{Ask, Cell, Plan, Report};
+use crate::scenario::{Loss, Path, Scenario, read};
+
+use super::{Headline, Said};
+
+/// Who published what.
+pub const TITLE: &str = "Varnish Software, 2019: BBR chosen in VCL for video chunks";
+/// What it leaves open, and what was chosen.
+pub const OPEN: &str = "\
+Left open by the publication: the loss, the rate of the bottleneck and its buffer. Chosen: losses of 0, 0.1, 0.5 and 1 %, 40 Mbit/s, 2 MB \
+with drop-tail. Published are 200 ms of added latency on Wi-Fi, chunks of 1.2 and 5 MB, 100 samples each, fair queueing; here 200 ms are \
+the whole round trip, and BBR paces by itself, as Linux does since 4.13. Intervals of the ratios of means are Fieller's, at 95 %.";
+/// What it says of requests' latency: two to three times lower with BBR than with the others.
+const TIMES: Said = Said::Between(2.0, 3.0);
+/// Losses that are measured, as the publication gives none.
+const LOSSES: [f64; 4] = [0.0, 0.001, 0.005, 0.01];
+
+/// The plan; `is_quick` for a first look: the outer losses, the smaller chunk, few samples.
+pub fn plan(is_quick: bool) -> Plan {
+    let text = "[[path]]\nuse = \"long-haul\"\n";
+    let scenario =
+        read(text, &|_| Err(std::io::ErrorKind::NotFound.into())).expect("the library's paths are tested");
+    let losses = if is_quick { vec![LOSSES[0], LOSSES[3]] } else { LOSSES.to_vec() };
+    let sizes: &[u64] = if is_quick { &[1_200_000] } else { &[1_200_000, 5_000_000] };
+    Plan {
+        scenario: at_losses(&scenario, &losses),
+        asks: sizes.iter().map(|bytes| Ask { bytes: *bytes, is_range: false }).collect(),
+        algorithms: ["bbr", "cubic", "reno"].map(str::to_owned).to_vec(),
+        samples: if is_quick { 4 } else { 100 },
+        lanes: 4,
+    }
+}
+
+/// Each path once with each of these losses towards the clients, in place of its own.
+pub fn at_losses(scenario: &Scenario, losses: &[f64]) -> Scenario {
+    let with = |path: &Path, loss: f64| {
+        let mut path = path.clone();
+        path.name = format!("{} {}%", path.name, loss * 100.0);
+        path.down.loss = Loss::random(loss);
+        path
+    };
+    let paths = scenario.paths.iter().flat_map(|path| losses.iter().map(move |loss| with(path, *loss)));
+    Scenario { paths: paths.collect(), ..scenario.clone() }
+}
+
+/// How many times longer requests took with the others than with BBR, of each path and size.
+pub fn headlines(report: &Report) -> Vec<Headline> {
+    let seconds = |path: usize, ask: Ask, algorithm: &str| -> Option<Vec<f64>> {
+        let samples = report.samples.get(&Cell { path, ask, algorithm: algorithm.to_owned() })?;
+        Some(samples.iter().map(|sample| sample.total.as_secs_f64()).collect())
+    };
+    let mut headlines = Vec::new();
+    for (index, path) in report.plan.scenario.paths.iter().enumerate() {
+        for ask in &report.plan.asks {
+            let Some(bbr) = seconds(index, *ask, "bbr") else { continue };
+            for other in report.plan.algorithms.iter().filter(|algorithm| *algorithm != "bbr") {
+                if let Some(times) = seconds(index, *ask, other) {
+                    let ratio = ratio(&times, &bbr);
+                    headlines.push(Headline {
+                        what: format!("{other} / bbr, {}, {}", ask.name(), path.name),
+                        published: TIMES,
+                        here: ratio.ratio,
+                        interval: ratio.interval,
+                    });
+                }
+            }
+        }
+    }
+    headlines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cc::Sample;
+
+    #[test]
+    fn the_plan_is_the_publications() {
+        let whole = plan(false);
+        whole.check().unwrap();
+        assert_eq!((whole.samples, whole.cells().count()), (100, 4 * 2 * 3));
+        assert!(whole.scenario.paths.iter().all(|path| path.round_trip_min() == Duration::from_millis(200)));
+        assert!(plan(true).check().is_ok());
+    }
+
+    #[test]
+    fn a_headline_is_the_others_time_by_bbrs() {
+        let plan = plan(true);
+        let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
+        for cell in plan.cells() {
+            let seconds = match (cell.algorithm.as_str(), cell.path) {
+                ("bbr", _) => 2.0,
+                ("reno", 1) => 12.0,
+                _ => 5.0,
+            };
+            let sample = |seconds| Sample {
+                total: Duration::from_secs_f64(seconds),
+                connect: Duration::ZERO,
+                ttfb: Duration::ZERO,
+                retransmits: 0,
+                progress: Vec::new(),
+            };
+            samples.insert(cell, vec![sample(seconds - 0.1), sample(seconds + 0.1)]);
+        }
+        let headlines = headlines(&Report { samples, ..Report::new(plan) });
+        let here: Vec<_> = headlines.iter().map(|headline| headline.here.round()).collect();
+        assert_eq!(here, [3.0, 3.0, 3.0, 6.0]);
+        assert!((headlines[3].ratio() - 2.0).abs() < 1e-9 && headlines[0].ratio() == 1.0);
+        assert!(headlines.iter().all(|headline| {
+            headline.interval.is_some_and(|(least, most)| least < headline.here && headline.here < most)
+        }));
+    }
+}

@@ -1,0 +1,122 @@
+//! The program's `cc` as people run it: a real edge over emulated paths, which is killed, and interrupted.
+//!
+//! As root, with `thalweg` beside `thalweg-lab`.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A comparison that takes samples, of which the first is there.
+struct Comparison {
+    child: Child,
+    said: BufReader<ChildStderr>,
+    directory: PathBuf,
+}
+
+impl Comparison {
+    fn begun(name: &str, samples: &str) -> Self {
+        let beside = Path::new(PROGRAM).with_file_name("thalweg");
+        assert!(beside.exists(), "{}: `cargo build -p thalweg` makes it", beside.display());
+        let directory = std::env::temp_dir().join(format!("thalweg-lab-{name}-{}", std::process::id()));
+        let mut command = Command::new(PROGRAM);
+        command.args(["cc", "fibre", "--sizes", "100kB", "--algorithms", "cubic,reno", "--samples", samples]);
+        command.arg("--out").arg(&directory).env("THALWEG_LOG", "off,thalweg_lab::cc=debug");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let (mut line, mut before) = (String::new(), String::new());
+        while !line.contains("sample") {
+            before += &line;
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {before}");
+        }
+        Self { child, said, directory }
+    }
+
+    /// Its status, its table, and what it has written.
+    fn end(mut self) -> (i32, String, [String; 3]) {
+        let mut out = self.child.stdout.take().unwrap();
+        let table = std::thread::spawn(move || {
+            let mut table = String::new();
+            out.read_to_string(&mut table).unwrap();
+            table
+        });
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        let status = self.child.wait().unwrap().code().unwrap_or(-1);
+        let table = table.join().unwrap();
+        let files = ["report.html", "samples.csv", "summary.json"]
+            .map(|name| fs::read_to_string(self.directory.join(name)).unwrap_or_default());
+        let _ = fs::remove_dir_all(&self.directory);
+        (status, table, files)
+    }
+}
+
+/// The edge that a process has started.
+fn edge_of(parent: u32) -> Pid {
+    let is_edge = |pid: i32| {
+        let of = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let stat = of("stat");
+        let parent_of = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        parent_of == Some(&parent.to_string()) && of("cmdline").contains("\0edge\0")
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Pid::from_raw(pids.find(|pid| is_edge(*pid)).unwrap()).unwrap()
+}
+
+#[test]
+fn an_interrupted_comparison_writes_what_it_has() {
+    let _alone = alone();
+    for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 15)] {
+        let comparison = Comparison::begun("interrupted", "5000");
+        kill_process(Pid::from_child(&comparison.child), signal).unwrap();
+        let (status, table, [page, samples, summary]) = comparison.end();
+        assert_eq!(status, 128 + number, "{table}");
+        let words = format!("Interrupted by signal {number}: ");
+        assert!(table.contains(&words) && page.contains(&words), "{table}");
+        let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+        assert_eq!(summary["interrupted_by_signal"], number);
+        let taken = summary["samples_taken"].as_u64().unwrap();
+        assert!((1..10_000).contains(&taken));
+        assert_eq!(samples.lines().count() as u64, 1 + taken);
+    }
+}
+
+#[test]
+fn samples_that_fail_are_told_and_end_nothing() {
+    let _alone = alone();
+    let comparison = Comparison::begun("failed", "200");
+    kill_process(edge_of(comparison.child.id()), Signal::KILL).unwrap();
+    let (status, table, [page, samples, summary]) = comparison.end();
+    assert_eq!(status, 1, "{table}");
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let number = |name: &str| summary[name].as_u64().unwrap();
+    let (taken, failed) = (number("samples_taken"), number("samples_failed"));
+    assert!(taken > 0 && failed > 0 && taken + failed == 400, "{table}");
+    let words = format!("{failed} of 400 samples failed");
+    assert!(table.contains(&words) && page.contains(&words), "{table}");
+    assert_eq!(samples.lines().filter(|line| line.contains(",,,,,")).count() as u64, failed);
+}
+
+#[test]
+fn an_edge_that_does_not_start_is_another_status() {
+    let _alone = alone();
+    let told = Command::new(PROGRAM).args(["cc", "fibre", "--thalweg", "/bin/false"]).output().unwrap();
+    let err = String::from_utf8(told.stderr).unwrap();
+    assert_eq!((told.status.code(), told.stdout.len()), (Some(2), 0), "{err}");
+    assert!(err.contains("/bin/false ended") && err.lines().count() == 1, "{err}");
+}
