@@ -127,6 +127,11 @@ fn cores() -> usize {
 }
 
 impl Output {
+    /// Whether JSON or CSV goes to standard output.
+    fn is_standard_output(&self) -> bool {
+        [&self.json, &self.csv].into_iter().flatten().any(|file| file == Path::new("-"))
+    }
+
     /// Writes what is asked for, and the table unless something else goes to standard output.
     fn write(&self, figures: &Figures) -> anyhow::Result<()> {
         let mut is_table = true;

@@ -3,9 +3,12 @@
 
 mod nginx;
 mod program;
+mod source;
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::thread;
 
 use hdrhistogram::Histogram;
@@ -55,12 +58,12 @@ fn every_byte_is_the_one_that_was_asked_for() {
 #[test]
 fn a_wrong_byte_is_found_and_ranges_follow_one_another() {
     let server = server();
-    let nginx = Nginx::start("ranges", &[("/a", 1_200_000)], server.address());
+    let nginx = Nginx::start("ranges", &[("/large", 1_200_000)], server.address());
     let options = format!("--http2 --verify --ca {}", nginx.authority());
-    let urls = [format!("https://{}/a", nginx.tls2)];
+    let urls = [format!("https://{}/large", nginx.tls2)];
     let (figures, status) = measured(&format!("-n 6 -c 1 --range 512KiB {options}"), &urls);
     assert_eq!((status, figures.statuses, figures.content_bytes), (0, [(206, 6)].into(), 2_400_000));
-    let urls = [format!("https://{}/behind/a?bytes=1000&corrupt=321", nginx.tls2)];
+    let urls = [format!("https://{}/a?bytes=1000&corrupt=321", nginx.tls2)];
     let (figures, _) = measured(&format!("-n 5 -c 1 {options}"), &urls);
     assert_eq!(counts(&figures), [(ErrorKind::Content, 5)]);
 }
@@ -127,12 +130,12 @@ fn errors_are_those_of_plain_http() {
     ] {
         let paths =
             ["cut?bytes=1200000&cut=700000", "cut?chunk=90B&cut=100", "down?status=503", "gone?status=404"];
-        let urls = paths.map(|path| format!("{scheme}://{address}/behind/{path}"));
+        let urls = paths.map(|path| format!("{scheme}://{address}/{path}"));
         let (figures, status) = measured(&format!("-n 12 -c 1 {options}"), &urls);
         let expected = [(ErrorKind::Cut, 6), (ErrorKind::Status4xx, 3), (ErrorKind::Status5xx, 3)];
         assert_eq!((status, counts(&figures)), (1, expected.to_vec()), "{options}: {:?}", figures.examples);
         let paths = ["a?wait=10s", "a?chunk=100B&every=10s"];
-        let urls = paths.map(|path| format!("{scheme}://{address}/behind/{path}"));
+        let urls = paths.map(|path| format!("{scheme}://{address}/{path}"));
         let late = "-n 4 -c 1 --head-timeout 200ms --content-timeout 200ms";
         let (figures, _) = measured(&format!("{late} {options}"), &urls);
         let expected = [(ErrorKind::HeadTimeout, 2), (ErrorKind::ContentTimeout, 2)];
@@ -150,6 +153,46 @@ fn a_connection_that_is_to_carry_no_more_is_made_anew() {
         assert_eq!((status, figures.requests, figures.content_bytes), (0, 10, 10_000));
         assert_eq!(times(&figures, Time::Tls), 10 / SHORT, "{options}");
     }
+}
+
+#[test]
+fn viewers_watch_over_each_of_them() {
+    let address = source::Script::default().start();
+    let nginx = Nginx::start("viewers", &[], address.parse().unwrap());
+    for (options, scheme, address, tls) in [
+        ("--insecure", "https", nginx.tls, 2),
+        ("--insecure --http2", "https", nginx.tls2, 2),
+        ("--http2", "http", nginx.plain2, 0),
+    ] {
+        let urls = [format!("{scheme}://{address}/live.mpd")];
+        let (figures, status) = measured(&format!("--viewers -c 2 --join-within 0s -d 4s {options}"), &urls);
+        let viewers = figures.viewers.unwrap();
+        assert_eq!((status, counts(&figures), viewers.now.playing), (0, vec![], 2), "{options}");
+        assert_eq!(times(&figures, Time::Tls), tls, "{options}");
+        assert!(times(&figures, Time::ChunkGap) > 0, "of CMAF chunks, whatever carries them");
+    }
+}
+
+#[test]
+fn a_script_asks_by_each_of_them() {
+    let server = server();
+    let nginx = Nginx::start("script", &[], server.address());
+    let script =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("secure-{}.lua", std::process::id()));
+    fs::write(&script, "wrk.method = 'POST'\nwrk.body = 'foo=bar'\n").unwrap();
+    for (options, scheme, address) in [
+        ("--insecure", "https", nginx.tls),
+        ("--insecure --http2", "https", nginx.tls2),
+        ("--http2", "http", nginx.plain2),
+    ] {
+        let options = format!("-n 3 -c 1 --script {} {options}", script.display());
+        let (figures, _) = measured(&options, &[format!("{scheme}://{address}/a")]);
+        // The server behind takes no content, and says so.
+        assert_eq!((figures.requests, times(&figures, Time::Ttlb)), (3, 3), "{:?}", figures.examples);
+    }
+    fs::remove_file(&script).unwrap();
+    let line = |version: &str| vec![format!("{version} POST foo=bar /a -"); 3];
+    assert_eq!(nginx.finish(), [line("HTTP/1.1"), line("HTTP/2.0"), line("HTTP/2.0")].concat());
 }
 
 /// What a server does to the second request of each connection.

@@ -34,7 +34,7 @@ impl Caller {
     }
 
     /// Sends a request to the target's server and takes the response. What an idle connection's close has swallowed is sent once
-    /// more (RFC 9112 §9.3.1).
+    /// more (RFC 9112 §9.3.1, RFC 9113 §8.7).
     pub(crate) async fn call(
         &mut self,
         target: &Target,

@@ -54,10 +54,16 @@ pub(super) struct Starter {
 }
 
 impl Starter {
-    /// Takes one request of the budget, if there is one left.
-    fn may_begin(&self) -> bool {
+    /// Waits until a request may begin, and says when it was due, if a rate says so. `None` if there are to be no more.
+    pub(super) async fn next(&self) -> Option<Option<Instant>> {
+        let due = match &self.pacer {
+            Some(pacer) => Some(pacer.take().await?),
+            None => None,
+        };
         let one_less = |left: u64| left.checked_sub(1);
-        self.budget.as_ref().is_none_or(|budget| budget.fetch_update(Relaxed, Relaxed, one_less).is_ok())
+        let may_begin =
+            self.budget.as_ref().is_none_or(|budget| budget.fetch_update(Relaxed, Relaxed, one_less).is_ok());
+        may_begin.then_some(due)
     }
 
     /// Whether no request may be begun any more.
@@ -99,17 +105,7 @@ impl Client {
 
     /// Asks until nothing more may be begun.
     pub(super) async fn run(mut self) {
-        loop {
-            let due = match &self.starter.pacer {
-                Some(pacer) => match pacer.take().await {
-                    Some(due) => Some(due),
-                    None => return,
-                },
-                None => None,
-            };
-            if !self.starter.may_begin() {
-                return;
-            }
+        while let Some(due) = self.starter.next().await {
             self.step();
             let is_connected = self.ask(due).await;
             if !is_connected && due.is_none() {
@@ -183,7 +179,7 @@ impl Client {
 }
 
 /// A status that is an error.
-fn refuse(status: u16, target: &Target) -> Option<Failure> {
+pub(super) fn refuse(status: u16, target: &Target) -> Option<Failure> {
     let kind = match status {
         400..500 => ErrorKind::Status4xx,
         500.. => ErrorKind::Status5xx,

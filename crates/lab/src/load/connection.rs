@@ -1,6 +1,6 @@
 //! A client's connection: one request at a time, over HTTP/1.1 or HTTP/2, with or without TLS.
 //!
-//! Content that nobody reads is discarded: over plain HTTP/1.1 in the kernel ([`plain`]), else once it has been read.
+//! Content that nobody reads is discarded: over plain HTTP/1.1 in the kernel (`plain`), else once it has been read.
 
 mod deadline;
 mod h2;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
 use socket2::{Domain, Protocol, Socket, Type};
+use thalweg_http::Method;
 use tokio::net::{TcpSocket, TcpStream};
 
 use self::deadline::Deadline;
@@ -109,8 +110,8 @@ impl Connection {
         let carrier = match &server.tls {
             None if server.is_http2 => Carrier::Http2(Box::new(Http2::begin(stream, "http").await?)),
             None => Carrier::Http1(Http1::Plain(Plain(stream))),
-            Some((name, config)) => {
-                let stream = tls::shake_hands(stream, name, config, timeouts.connect).await?;
+            Some(secure) => {
+                let stream = tls::shake_hands(stream, secure, timeouts.connect).await?;
                 opening.tls = Some(connected.elapsed());
                 if server.is_http2 {
                     Carrier::Http2(Box::new(Http2::begin(stream, "https").await?))
@@ -133,13 +134,19 @@ impl Connection {
     /// # Errors
     /// The first thing that went wrong.
     pub async fn exchange(&mut self, request: &[u8], sink: &mut impl Sink) -> Result<Exchange, Broken> {
-        let is_reused = self.exchanges > 0;
+        // Who closes an idle connection may have seen the request (RFC 9110 §9.2.2).
+        let may_repeat = self.exchanges > 0 && method(request).is_idempotent();
         self.exchanges += 1;
         match &mut self.carrier {
-            Carrier::Http1(carrier) => carrier.exchange(request, sink, &mut self.deadline, is_reused).await,
-            Carrier::Http2(carrier) => carrier.exchange(request, sink, &mut self.deadline, is_reused).await,
+            Carrier::Http1(carrier) => carrier.exchange(request, sink, &mut self.deadline, may_repeat).await,
+            Carrier::Http2(carrier) => carrier.exchange(request, sink, &mut self.deadline, may_repeat).await,
         }
     }
+}
+
+/// That of a request in the form of HTTP/1.1.
+fn method(request: &[u8]) -> Method {
+    Method::parse(request.split(|byte| *byte == b' ').next().unwrap_or_default())
 }
 
 async fn connect(server: SocketAddr, source: Option<IpAddr>, within: Duration) -> Result<TcpStream, Failure> {

@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet, LocalSet};
@@ -22,7 +20,10 @@ use super::connection::{Connection, Server, Timeouts};
 use super::figures::{Figures, Model, Period, Run, Time};
 use super::pacer::Pacer;
 use super::recorder::{Clock, Recorder};
+use super::resources::{cpu_us, raise_files};
 use super::schedule::{Population, Rate};
+use super::script::Script;
+use super::script::client::ScriptedClient;
 use super::sources::Sources;
 use super::target::Target;
 use crate::viewer::crowd::{self, Orders};
@@ -30,14 +31,13 @@ use crate::viewer::crowd::{self, Orders};
 /// Between two looks at the figures while it runs.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Files of a process beside its connections: standard ones, and some for each thread's runtime.
-const FILES_BESIDE: u64 = 64;
-
 /// What clients do.
 #[derive(Debug, Clone)]
 pub enum Clients {
     /// They ask for one thing after another.
     Requests(Plan),
+    /// They ask the server of the first target for what a script says.
+    Scripted(Plan, Arc<Script>),
     /// They watch.
     Viewers(Orders),
 }
@@ -46,21 +46,21 @@ impl Clients {
     /// What they ask for.
     pub fn targets(&self) -> &[Target] {
         match self {
-            Self::Requests(plan) => &plan.targets,
+            Self::Requests(plan) | Self::Scripted(plan, _) => &plan.targets,
             Self::Viewers(orders) => &orders.targets,
         }
     }
 
     fn sources(&self) -> &Sources {
         match self {
-            Self::Requests(plan) => &plan.sources,
+            Self::Requests(plan) | Self::Scripted(plan, _) => &plan.sources,
             Self::Viewers(orders) => &orders.sources,
         }
     }
 
     fn timeouts(&self) -> Timeouts {
         match self {
-            Self::Requests(plan) => plan.timeouts,
+            Self::Requests(plan) | Self::Scripted(plan, _) => plan.timeouts,
             Self::Viewers(orders) => orders.timeouts,
         }
     }
@@ -135,22 +135,6 @@ pub fn run(load: &Load, look: impl FnMut(&Moment<'_>)) -> anyhow::Result<Figures
     })
 }
 
-/// Lets this process open as many files as it may, and looks whether each client can have its connection.
-fn raise_files(clients: usize) -> anyhow::Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    // What cannot be raised is still looked at.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let may = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let needed = clients as u64 + FILES_BESIDE;
-    if needed > may {
-        bail!(
-            "{clients} clients need {needed} files and this process may open {may}: raise `ulimit -Hn`, or run several \
-             processes and `thalweg-lab load merge` their figures"
-        );
-    }
-    Ok(())
-}
-
 /// Whether anybody is there to be asked, and to be trusted.
 async fn probe(load: &Load) -> anyhow::Result<()> {
     if let Clients::Viewers(orders) = &load.clients {
@@ -210,6 +194,7 @@ impl Running {
         for index in 0..workers {
             let recorder = Recorder::new(clock, from, run);
             let share = Share {
+                thread: index,
                 starts: load.population.starts().enumerate().skip(index).step_by(workers).collect(),
                 of: count,
                 clients: Arc::clone(&clients),
@@ -293,8 +278,8 @@ impl Running {
         let mut figures = self.figures();
         let model = match (&self.load.clients, self.load.rate) {
             (Clients::Viewers(_), _) => Model::Viewers,
-            (Clients::Requests(_), Some(_)) => Model::Open,
-            (Clients::Requests(_), None) => Model::Closed,
+            (_, Some(_)) => Model::Open,
+            (_, None) => Model::Closed,
         };
         let urls = self.load.clients.targets().iter().map(|target| target.url.clone()).collect();
         figures.runs.insert(self.run, Run { model, urls, arguments: self.load.arguments.clone() });
@@ -321,6 +306,8 @@ impl Drop for Running {
 
 /// One thread's share.
 struct Share {
+    /// Which thread it is.
+    thread: usize,
     /// The clients' indexes and when they start.
     starts: Vec<(usize, Duration)>,
     /// How many there are in all threads.
@@ -341,8 +328,21 @@ impl Share {
             Clients::Requests(plan) => {
                 let plan = Arc::new(plan.clone());
                 runtime.block_on(async {
+                    let client = |index| Client::new(index, &plan, &self.starter, &self.recorder).run();
                     tokio::select! {
-                        () = self.run_clients(&plan) => {}
+                        () = self.run_clients(client) => {}
+                        () = stop => {}
+                    }
+                });
+            }
+            Clients::Scripted(plan, script) => {
+                let thread = script.thread(self.thread);
+                runtime.block_on(async {
+                    let client =
+                        |index| ScriptedClient::new(index, plan, thread, &self.starter, &self.recorder).run();
+                    tokio::select! {
+                        () = self.run_clients(client) => {}
+                        () = thread.stopped() => {}
                         () = stop => {}
                     }
                 });
@@ -355,17 +355,17 @@ impl Share {
         Ok(())
     }
 
-    async fn run_clients(&self, plan: &Arc<Plan>) {
+    async fn run_clients<C: Future<Output = ()> + Send + 'static>(&self, client: impl Fn(usize) -> C) {
         let mut clients = JoinSet::new();
         for (index, start) in &self.starts {
             if !self.wait_for(self.recorder.clock().began + *start, &mut clients).await {
                 break;
             }
-            let client = Client::new(*index, plan, &self.starter, &self.recorder);
+            let client = client(*index);
             let recorder = self.recorder.clone();
             clients.spawn(async move {
                 recorder.client_begins();
-                client.run().await;
+                client.await;
                 recorder.client_ends();
             });
         }
@@ -402,11 +402,4 @@ fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<JoinHandle<T>> {
     thread::Builder::new().name(name).spawn(work).context("cannot start a thread")
-}
-
-/// Processor time of this process.
-fn cpu_us() -> u64 {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    // Neither part is negative.
-    (spent.tv_sec * 1_000_000 + spent.tv_nsec / 1000) as u64
 }

@@ -41,11 +41,13 @@ pub enum ErrorKind {
     Manifest,
     /// Media that is not what its CMAF header says.
     Media,
+    /// An error of a script; it ends the run, unless it is a response that is too long for it.
+    Script,
 }
 
 impl ErrorKind {
     /// All of them, in the order in which they are printed.
-    pub const ALL: [ErrorKind; 16] = [
+    pub const ALL: [ErrorKind; 17] = [
         ErrorKind::Connect,
         ErrorKind::ConnectTimeout,
         ErrorKind::Tls,
@@ -62,6 +64,7 @@ impl ErrorKind {
         ErrorKind::Content,
         ErrorKind::Manifest,
         ErrorKind::Media,
+        ErrorKind::Script,
     ];
 
     /// As in JSON and tables.
@@ -83,6 +86,7 @@ impl ErrorKind {
             ErrorKind::Content => "content",
             ErrorKind::Manifest => "manifest",
             ErrorKind::Media => "media",
+            ErrorKind::Script => "script",
         }
     }
 }

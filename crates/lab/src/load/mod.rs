@@ -7,8 +7,9 @@
 //! - [`response`]: one response as its bytes arrive.
 //! - [`target`], [`sources`], [`cmcd`]: what is asked for, from which addresses, and what is said of the player.
 //!
-//! Over sockets: [`connection`] (HTTP/1.1 and HTTP/2, plain and over TLS), `caller`, [`client`], [`engine`], which also runs
-//! [viewers](crate::viewer); and [`serve`], a server whose content and misbehaviour are known.
+//! Over sockets: [`connection`] (HTTP/1.1 and HTTP/2, plain and over TLS), `caller`, [`client`], [`script`] (clients that a script
+//! of wrk directs), [`engine`], which also runs [viewers](crate::viewer); and [`serve`], a server whose content and misbehaviour are
+//! known.
 
 mod caller;
 pub mod client;
@@ -21,8 +22,10 @@ pub mod figures;
 mod pacer;
 mod recorder;
 pub mod report;
+mod resources;
 pub mod response;
 pub mod schedule;
+pub mod script;
 pub mod serve;
 pub mod sources;
 pub mod target;

@@ -95,6 +95,7 @@ pub fn check_range(head: &ResponseHead, first: u64, last: u64) -> Result<Option<
 /// A response that arrives.
 #[derive(Debug, Default)]
 pub struct Response {
+    method: Method,
     state: State,
     status: u16,
     is_kept_alive: bool,
@@ -115,6 +116,11 @@ enum State {
 }
 
 impl Response {
+    /// The response to a request of that method; without content to one of `HEAD`.
+    pub fn to(method: Method) -> Self {
+        Self { method, ..Self::default() }
+    }
+
     /// The status; 0 before the head.
     pub fn status(&self) -> u16 {
         self.status
@@ -253,7 +259,7 @@ impl Response {
                 }
                 continue;
             }
-            let framing = response_framing(Method::Get, head).map_err(|error| malformed(&error))?;
+            let framing = response_framing(self.method, head).map_err(|error| malformed(&error))?;
             self.status = head.status;
             self.is_kept_alive = framing != Framing::UntilClose && keep_alive(head.version, &head.fields);
             self.state = match framing {

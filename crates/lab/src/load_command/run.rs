@@ -1,7 +1,8 @@
 //! Runs a load as the command line says.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -10,6 +11,7 @@ use thalweg_lab::load::client::Plan;
 use thalweg_lab::load::connection::{Protocols, Timeouts, Trust};
 use thalweg_lab::load::engine::{self, Clients, Load};
 use thalweg_lab::load::schedule::{Population, Ramp, Rate, Storm};
+use thalweg_lab::load::script::{Script, ScriptFile};
 use thalweg_lab::load::sources::{Source, Sources};
 use thalweg_lab::load::target::{Target, read_field};
 use thalweg_lab::viewer::crowd::Orders;
@@ -39,6 +41,8 @@ Examples:
     thalweg-lab load --http2 --fresh --ca authority.pem --duration 10s https://127.0.0.1:8443/a
   Every byte verified, against load serve behind whatever is between:
     thalweg-lab load --verify --requests 10000 'http://127.0.0.1:8080/a?bytes=1200000'
+  Requests by a script of wrk, which is given --token abc:
+    thalweg-lab load --clients 100 --duration 30s --script auth.lua http://127.0.0.1:8080/ -- --token abc
   10,000 viewers of a live channel, up to a minute behind, 500 more each second; 2,000 at once after 40 s:
     thalweg-lab load --viewers --ramp 500/1s..10000 --storm 2000@40s --offsets 0s..60s --source 127.0.1.0/24 \\
         --duration 60s http://127.0.0.1:8080/live/demo/manifest.mpd
@@ -112,6 +116,9 @@ pub(crate) struct Arguments {
     /// The encoded bitrate that CMCD tells
     #[arg(long, value_name = "RATE", requires = "cmcd")]
     cmcd_bitrate: Option<BitRate>,
+    /// Ask for what a script of wrk says; its init() is given what follows --
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["viewers", "random", "range", "verify", "cmcd"])]
+    script: Option<PathBuf>,
     /// Speak HTTP/2: by ALPN over TLS, by prior knowledge without; else HTTP/1.1
     #[arg(long)]
     http2: bool,
@@ -138,6 +145,9 @@ pub(crate) struct Arguments {
     threads: Option<u16>,
     #[command(flatten)]
     output: Output,
+    /// What a script is given
+    #[arg(last = true, value_name = "ARGUMENT", requires = "script")]
+    script_arguments: Vec<String>,
 }
 
 const CLIENTS_DEFAULT: usize = 10;
@@ -156,6 +166,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let figures = engine::run(&load, |moment| progress.tell(moment))?;
     progress.end();
     arguments.output.write(&figures)?;
+    if let Clients::Scripted(_, script) = &load.clients
+        && let Err(wrong) = script.done(&figures)
+    {
+        eprintln!("thalweg-lab: {wrong}");
+        return Ok(ExitCode::from(FAILED));
+    }
     Ok(if figures.errors_total() > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
@@ -189,19 +205,26 @@ fn read(arguments: &Arguments) -> anyhow::Result<Load> {
     if duration.is_some_and(|duration| duration <= warm_up) {
         bail!("--duration {:?}: is over before the warm-up of {warm_up:?}", duration.unwrap_or_default());
     }
+    let population = population(arguments)?;
+    let threads = arguments.threads.map_or_else(cores, usize::from).min(population.clients());
     Ok(Load {
-        clients: clients(arguments, targets, sources),
-        population: population(arguments)?,
+        clients: clients(arguments, targets, sources, threads)?,
+        population,
         rate: arguments.rate,
         duration,
         requests: arguments.requests,
         warm_up,
-        threads: arguments.threads.map_or_else(cores, usize::from),
+        threads,
         arguments: std::env::args().skip(1).collect(),
     })
 }
 
-fn clients(arguments: &Arguments, targets: Vec<Target>, sources: Sources) -> Clients {
+fn clients(
+    arguments: &Arguments,
+    targets: Vec<Target>,
+    sources: Sources,
+    threads: usize,
+) -> anyhow::Result<Clients> {
     let timeouts = Timeouts {
         connect: arguments.connect_timeout.duration,
         head: arguments.head_timeout.duration,
@@ -215,15 +238,15 @@ fn clients(arguments: &Arguments, targets: Vec<Target>, sources: Sources) -> Cli
             range_bytes,
             cmcd: arguments.cmcd,
         };
-        return Clients::Viewers(Orders {
+        return Ok(Clients::Viewers(Orders {
             targets,
             offsets: arguments.offsets,
             sources,
             timeouts,
             behaviour,
-        });
+        }));
     }
-    Clients::Requests(Plan {
+    let plan = Plan {
         targets,
         random: arguments.random,
         range_bytes,
@@ -232,7 +255,23 @@ fn clients(arguments: &Arguments, targets: Vec<Target>, sources: Sources) -> Cli
         cmcd: arguments.cmcd.then(|| arguments.cmcd_bitrate.map(|rate| rate.bits_per_s / 1000)),
         timeouts,
         sources,
-    })
+    };
+    match &arguments.script {
+        None => Ok(Clients::Requests(plan)),
+        Some(file) => {
+            let script = script(arguments, file, &plan.targets, threads).map_err(anyhow::Error::msg)?;
+            Ok(Clients::Scripted(plan, Arc::new(script)))
+        }
+    }
+}
+
+fn script(arguments: &Arguments, file: &Path, targets: &[Target], threads: usize) -> Result<Script, String> {
+    let [target] = targets else {
+        return Err("--script: is for one URL; the script says what else is asked for".to_owned());
+    };
+    let is_output_taken = arguments.output.is_standard_output();
+    let source = ScriptFile::read(file, target, &arguments.header, is_output_taken)?;
+    Script::load(&source, &arguments.script_arguments, threads, target.server.address)
 }
 
 fn population(arguments: &Arguments) -> anyhow::Result<Population> {

@@ -30,7 +30,7 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// With `files` of so many bytes; what is below `/behind/` comes from `backend`.
+    /// With `files` of so many bytes; what is no file comes from `backend`.
     pub(crate) fn start(test: &str, files: &[(&str, usize)], backend: SocketAddr) -> Self {
         let directory =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{test}-{}", std::process::id()));
@@ -73,7 +73,7 @@ impl Nginx {
         self.directory.join("authority.pem").to_str().unwrap().to_owned()
     }
 
-    /// Lets it end; what it was asked: version, path, and the name of SNI or `-`.
+    /// Lets it end; what it was asked: version, method, content, path and name of SNI, `-` where there is none.
     pub(crate) fn finish(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::QUIT).unwrap();
         self.child.wait().unwrap();
@@ -114,7 +114,7 @@ fn config(directory: &Path, [tls, tls2, plain2, short]: [SocketAddr; 4], backend
         "daemon off; worker_processes 1; pid {directory}/pid; user root;
          events {{ worker_connections 1024; }}
          http {{
-             log_format asked '$server_protocol $uri $ssl_server_name';
+             log_format asked '$server_protocol $request_method $request_body $uri $ssl_server_name';
              access_log {directory}/asked asked;
              client_body_temp_path {directory}/body;
              proxy_temp_path {directory}/proxy;
@@ -128,7 +128,8 @@ fn config(directory: &Path, [tls, tls2, plain2, short]: [SocketAddr; 4], backend
                  listen {plain2} http2;
                  listen {tls2} ssl http2;
                  root {directory}/files;
-                 location /behind/ {{ proxy_pass http://{backend}; proxy_buffering off; }}
+                 location / {{ try_files $uri @backend; }}
+                 location @backend {{ proxy_pass http://{backend}; proxy_http_version 1.1; proxy_buffering off; }}
              }}
              server {{
                  listen {short} ssl http2;

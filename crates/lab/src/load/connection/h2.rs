@@ -13,7 +13,6 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
-use thalweg_http::fields::NAME_BYTES_MAX;
 use thalweg_http::head::{HEAD_BYTES_MAX, parse_request};
 use thalweg_http::{Limits, RequestHead, ResponseHead, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -66,16 +65,17 @@ impl Http2 {
         Ok(Self { requests, scheme, driver })
     }
 
-    /// Sends a request and takes its response; `is_reused` if the connection has carried others.
+    /// Sends a request and takes its response; `may_repeat` if it may be sent again where an idle
+    /// connection had been closed.
     pub(super) async fn exchange(
         &mut self,
         request: &[u8],
         sink: &mut impl Sink,
         deadline: &mut Deadline,
-        is_reused: bool,
+        may_repeat: bool,
     ) -> Result<Exchange, Broken> {
         let broken = |error: h2::Error| Broken {
-            is_idle_close: is_unprocessed(&error) || is_reused && error.is_io(),
+            is_idle_close: is_unprocessed(&error) || may_repeat && error.is_io(),
             failure: explain(&error, ErrorKind::NoHead),
         };
         let (message, content) = message(request, self.scheme)?;
@@ -138,9 +138,6 @@ fn take_head(head: Response<RecvStream>, sink: &mut impl Sink) -> Result<(u16, R
         head.version = Version::Http11;
         head.fields.clear();
         for (name, value) in &parts.headers {
-            if name.as_str().len() > NAME_BYTES_MAX {
-                return Err(Failure::new(ErrorKind::Malformed, "a field's name is too long"));
-            }
             head.fields.push(name.as_str(), value.as_bytes());
         }
         sink.head(head)?;

@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::deadline::Deadline;
 use super::plain::Plain;
-use super::{Broken, Exchange, tls};
+use super::{Broken, Exchange, method, tls};
 use crate::load::response::{Response, Sink, Want};
 use crate::load::{ErrorKind, Failure};
 
@@ -48,17 +48,18 @@ pub(super) enum Http1 {
 }
 
 impl Http1 {
-    /// Sends a request and takes its response; `is_reused` if the connection has carried others.
+    /// Sends a request and takes its response; `may_repeat` if it may be sent again where an idle
+    /// connection had been closed.
     pub(super) async fn exchange(
         &mut self,
         request: &[u8],
         sink: &mut impl Sink,
         deadline: &mut Deadline,
-        is_reused: bool,
+        may_repeat: bool,
     ) -> Result<Exchange, Broken> {
-        let mut response = Response::default();
+        let mut response = Response::to(method(request));
         self.attempt(request, &mut response, sink, deadline).await.map_err(|failure| Broken {
-            is_idle_close: is_reused && failure.kind == ErrorKind::NoHead && !response.has_begun(),
+            is_idle_close: may_repeat && failure.kind == ErrorKind::NoHead && !response.has_begun(),
             failure,
         })
     }

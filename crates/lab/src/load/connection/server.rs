@@ -30,7 +30,8 @@ impl Protocols {
         let tls = if is_tls {
             let name = ServerName::try_from(host.to_owned())
                 .map_err(|_| format!("{host:?} is no name that a certificate can have"))?;
-            Some((name, self.config.get_or_init(|| tls::config(&self.trust, self.is_http2)).clone()?))
+            let config = self.config.get_or_init(|| tls::config(&self.trust, self.is_http2)).clone()?;
+            Some(Arc::new(Secure { name, config }))
         } else {
             None
         };
@@ -43,14 +44,27 @@ impl Protocols {
 pub struct Server {
     /// Where it is.
     pub address: SocketAddr,
-    /// The name that its certificate has, and the settings, if it is spoken to by TLS.
-    pub(super) tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
+    /// If it is spoken to by TLS.
+    pub(super) tls: Option<Arc<Secure>>,
     pub(super) is_http2: bool,
 }
 
+/// What TLS with a server takes.
+#[derive(Debug)]
+pub(super) struct Secure {
+    /// What its certificate must be for.
+    pub(super) name: ServerName<'static>,
+    pub(super) config: Arc<ClientConfig>,
+}
+
 impl Server {
+    /// Whether it is spoken to by TLS.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     fn name(&self) -> Option<&ServerName<'static>> {
-        self.tls.as_ref().map(|(name, _)| name)
+        self.tls.as_ref().map(|secure| &secure.name)
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::server::Secure;
 use crate::load::{ErrorKind, Failure};
 
 /// RFC 7301 §6, RFC 9113 §3.2.
@@ -83,8 +84,7 @@ fn authorities(more: Option<&Path>) -> Result<RootCertStore, String> {
 /// Takes a connection through the handshake.
 pub(super) async fn shake_hands(
     stream: TcpStream,
-    name: &ServerName<'static>,
-    config: &Arc<ClientConfig>,
+    Secure { name, config }: &Secure,
     within: Duration,
 ) -> Result<TlsStream<TcpStream>, Failure> {
     let fail =

@@ -100,6 +100,14 @@ proptest! {
 }
 
 #[test]
+fn what_answers_head_has_no_content() {
+    let mut response = Response::to(Method::Head);
+    let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n";
+    response.receive(bytes, Instant::now(), &mut ResponseHead::default(), &mut Seen::default()).unwrap();
+    assert_eq!((response.want(false), response.is_kept_alive()), (Want::Nothing, true));
+}
+
+#[test]
 fn ends() {
     let end = |text: &str| run(text.as_bytes(), &[7], false).0;
     assert_eq!(end("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"), Ok(200));

@@ -1,0 +1,163 @@
+//! A client that asks for what a script says.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use thalweg_http::{Fields, ResponseHead};
+
+use super::ScriptThread;
+use crate::load::caller::{Caller, NoResponse, times};
+use crate::load::client::{Plan, RETRY_PAUSE, Starter, refuse};
+use crate::load::figures::Time;
+use crate::load::recorder::{Counted, Recorder};
+use crate::load::response::Sink;
+use crate::load::target::Target;
+use crate::load::{ErrorKind, Failure};
+
+/// Content that a script is given may be so long.
+const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A client.
+pub(in crate::load) struct ScriptedClient {
+    thread: Arc<ScriptThread>,
+    target: Target,
+    is_fresh: bool,
+    starter: Starter,
+    recorder: Recorder,
+    caller: Caller,
+    request: Vec<u8>,
+}
+
+impl ScriptedClient {
+    /// That of this index; of the plan's targets it asks the first.
+    pub(in crate::load) fn new(
+        index: usize,
+        plan: &Plan,
+        thread: &Arc<ScriptThread>,
+        starter: &Starter,
+        recorder: &Recorder,
+    ) -> Self {
+        let mut target = plan.targets[0].clone();
+        target.server.address = thread.address();
+        Self {
+            thread: Arc::clone(thread),
+            target,
+            is_fresh: plan.is_fresh,
+            starter: starter.clone(),
+            recorder: recorder.clone(),
+            caller: Caller::new(plan.sources.of(index), plan.timeouts, recorder.clone()),
+            request: Vec::new(),
+        }
+    }
+
+    /// Asks until nothing more may be begun, or the script has an error.
+    pub(in crate::load) async fn run(mut self) {
+        while !self.thread.is_stopped()
+            && let Some(due) = self.starter.next().await
+        {
+            match self.ask(due).await {
+                Ok(is_connected) if is_connected || due.is_some() => {}
+                Ok(_) => tokio::time::sleep(RETRY_PAUSE).await,
+                Err(wrong) => {
+                    self.recorder.fault(&Failure::new(ErrorKind::Script, wrong));
+                    return self.thread.fail();
+                }
+            }
+        }
+    }
+
+    /// One request; whether there was a connection for it.
+    async fn ask(&mut self, due: Option<Instant>) -> Result<bool, String> {
+        let delay = self.thread.delay()?;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        self.thread.request(&mut self.request)?;
+        let begun = Instant::now();
+        let counted = self.recorder.begin(due.unwrap_or(begun));
+        if let Some(due) = due {
+            self.recorder.time(counted, Time::Lateness, begun.saturating_duration_since(due));
+        }
+        let mut taker = Taker::new(self, counted);
+        let done = self.caller.call(&self.target, &self.request, counted, &mut taker).await;
+        if self.is_fresh {
+            self.caller.close();
+        }
+        match done {
+            Ok(exchange) => {
+                let failure = refuse(exchange.status, &self.target);
+                let times = times(&exchange, begun, due);
+                let status = Some(exchange.status);
+                self.recorder.end(counted, exchange.last_byte, status, &times, failure.as_ref());
+                self.thread.count(exchange.last_byte);
+                self.thread.respond(exchange.status, &taker.fields, &taker.content)?;
+                Ok(true)
+            }
+            Err(NoResponse { failure, is_connected }) => {
+                self.recorder.end(counted, Instant::now(), taker.status, &[], Some(&failure));
+                Ok(is_connected)
+            }
+        }
+    }
+}
+
+/// Takes one response, and keeps it if the script wants it.
+struct Taker {
+    recorder: Recorder,
+    counted: Counted,
+    is_kept: bool,
+    status: Option<u16>,
+    fields: Fields,
+    content: Vec<u8>,
+    last_chunk: Option<Instant>,
+}
+
+impl Taker {
+    fn new(client: &ScriptedClient, counted: Counted) -> Self {
+        Self {
+            recorder: client.recorder.clone(),
+            counted,
+            is_kept: client.thread.wants_responses(),
+            status: None,
+            fields: Fields::new(),
+            content: Vec::new(),
+            last_chunk: None,
+        }
+    }
+}
+
+impl Sink for Taker {
+    fn head(&mut self, head: &ResponseHead) -> Result<(), Failure> {
+        self.status = Some(head.status);
+        if self.is_kept {
+            self.fields.clone_from(&head.fields);
+        }
+        Ok(())
+    }
+
+    fn is_reading(&self) -> bool {
+        self.is_kept
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if !self.is_kept {
+            return Ok(());
+        }
+        if self.content.len() + bytes.len() > CONTENT_BYTES_MAX {
+            let much = format!("more than {CONTENT_BYTES_MAX} bytes of content: response() cannot have it");
+            return Err(Failure::new(ErrorKind::Script, much));
+        }
+        self.content.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn arrived(&mut self, at: Instant, bytes: u64) {
+        self.recorder.content(at, bytes);
+    }
+
+    fn chunk(&mut self, at: Instant) {
+        if let Some(before) = self.last_chunk.replace(at) {
+            self.recorder.time(self.counted, Time::ChunkGap, at.saturating_duration_since(before));
+        }
+    }
+}

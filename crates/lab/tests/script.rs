@@ -1,0 +1,404 @@
+//! `load --script` with scripts in the forms of wrk's own, and beside wrk itself, before a server that writes down what it is asked.
+#![allow(clippy::unwrap_used)]
+
+mod program;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use thalweg_lab::load::ErrorKind;
+use thalweg_lab::load::figures::Figures;
+use thalweg_lab::load::report::from_json;
+
+use program::{counts, lab, measured, refused};
+
+/// Answers all requests alike, and keeps them as they came.
+struct Witness {
+    port: u16,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Witness {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&asked);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, asked) = (stream.unwrap(), Arc::clone(&all));
+                thread::spawn(move || answer(&stream, &asked));
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn url(&self, target: &str) -> String {
+        format!("http://127.0.0.1:{}{target}", self.port)
+    }
+
+    /// What has been asked since the last look: request line, fields in order of their names, and content.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+fn answer(mut stream: &TcpStream, asked: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            match line.trim_end() {
+                "" => break,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        lines[1..].sort();
+        let length = lines.iter().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+        let mut content = vec![0; length.unwrap_or(0)];
+        if reader.read_exact(&mut content).is_err() {
+            return;
+        }
+        let text = format!("{}\n\n{}", lines.join("\n"), String::from_utf8(content).unwrap());
+        asked.lock().unwrap().push(text);
+        if stream.write_all(b"HTTP/1.1 200 OK\r\nX-Token: abc\r\nContent-Length: 4\r\n\r\npong").is_err() {
+            return;
+        }
+    }
+}
+
+/// A script in a file of its own.
+struct Script(PathBuf);
+
+impl Script {
+    fn new(name: &str, text: &str) -> Self {
+        let directory =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("script-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join(name);
+        fs::write(&file, text).unwrap();
+        Self(file)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+        // The last one finds it empty.
+        let _ = fs::remove_dir(self.0.parent().unwrap());
+    }
+}
+
+/// Runs a script from one thread and one client.
+fn run(script: &Script, options: &str, url: &str) -> (Figures, i32) {
+    measured(&format!("--script {} {options}", script.path()), &[url.to_owned()])
+}
+
+const COUNTER: &str = r#"
+counter = 0
+request = function()
+   path = "/" .. counter
+   wrk.headers["X-Counter"] = counter
+   counter = counter + 1
+   return wrk.format(nil, path)
+end
+"#;
+
+const POST: &str = r#"
+wrk.method = "POST"
+wrk.body   = "foo=bar&baz=quux"
+wrk.headers["Content-Type"] = "application/x-www-form-urlencoded"
+"#;
+
+#[test]
+fn the_same_requests_arrive_as_from_wrk() {
+    let witness = Witness::start();
+    for (name, text) in [("counter.lua", COUNTER), ("post.lua", POST)] {
+        let (script, url) = (Script::new(name, text), witness.url("/a?b=c"));
+        let arguments = ["-t", "1", "-c", "1", "-d", "1s", "-H", "X-Given: 1", "-s", script.path(), &url];
+        let wrk = Command::new("wrk").args(arguments).output().expect("tools/setup test installs wrk");
+        assert!(wrk.status.success(), "{}", String::from_utf8_lossy(&wrk.stderr));
+        let by_wrk = witness.asked();
+        let asked =
+            ["--script", script.path(), "-n", "20", "-c", "1", "-H", "X-Given: 1", "--json", "-", &url];
+        let (figures, status) = program::done(lab(&asked).spawn().unwrap());
+        assert_eq!((status, figures.requests, figures.content_bytes), (0, 20, 80));
+        let by_us = witness.asked();
+        assert_eq!((by_us.len(), &by_us[..]), (20, &by_wrk[..20]), "{name}");
+    }
+}
+
+#[test]
+fn responses_are_given_to_the_script() {
+    let script = Script::new(
+        "auth.lua",
+        r#"
+token = nil
+path  = "/authenticate"
+
+request = function()
+   return wrk.format("GET", path)
+end
+
+response = function(status, headers, body)
+   if not token and status == 200 and body == "pong" then
+      token = headers["X-Token"]
+      path  = "/resource"
+      wrk.headers["X-Token"] = token
+   end
+end
+"#,
+    );
+    let witness = Witness::start();
+    let (_, status) = run(&script, "-n 3 -c 1", &witness.url("/"));
+    let host = format!("Host: 127.0.0.1:{}", witness.port);
+    let resource = format!("GET /resource HTTP/1.1\n{host}\nX-Token: abc\n\n");
+    assert_eq!(status, 0);
+    assert_eq!(
+        witness.asked(),
+        [format!("GET /authenticate HTTP/1.1\n{host}\n\n"), resource.clone(), resource]
+    );
+}
+
+#[test]
+fn each_request_waits_as_long_as_the_script_says() {
+    let script = Script::new("delay.lua", "function delay()\n   return 30\nend\n");
+    let (figures, status) = run(&script, "-n 5 -c 1", &Witness::start().url("/"));
+    assert_eq!((status, figures.requests), (0, 5));
+    assert!(figures.measured_s() >= 0.15, "{}", figures.measured_s());
+}
+
+const SETUP: &str = r#"
+local counter = 1
+local threads = {}
+
+function setup(thread)
+   thread:set("id", counter)
+   thread:set("given", { list = { "a", 2, true } })
+   table.insert(threads, thread)
+   counter = counter + 1
+end
+
+function init(args)
+   requests  = 0
+   responses = 0
+   local msg = "thread %d created for %s with %s of %s"
+   print(msg:format(id, args[0], args[1], #args) .. given.list[1] .. given.list[2])
+end
+
+function request()
+   requests = requests + 1
+   return wrk.request()
+end
+
+function response(status, headers, body)
+   responses = responses + 1
+end
+
+function done(summary, latency, requests)
+   local total = 0
+   for index, thread in ipairs(threads) do
+      assert(thread:get("id") == index)
+      total = total + thread:get("responses")
+   end
+   print(("%d of %d in %s"):format(total, summary.requests, summary.duration > 0))
+   io.write(("%d bytes, errors %d %d %d %d %d\n"):format(summary.bytes, summary.errors.connect, summary.errors.read,
+      summary.errors.write, summary.errors.status, summary.errors.timeout))
+   local value, count = latency(1)
+   local seen = 0
+   for at = 1, #latency do seen = seen + select(2, latency(at)) end
+   print(latency.min == value, count > 0, seen, latency.max >= latency:percentile(99), latency.mean > 0,
+      latency.stdev >= 0, requests.max >= requests.min)
+end
+"#;
+
+#[test]
+fn threads_are_set_up_and_asked_at_the_end() {
+    let (script, witness) = (Script::new("setup.lua", SETUP), Witness::start());
+    let url = witness.url("/");
+    let arguments =
+        ["--script", script.path(), "-n", "40", "-c", "4", "--threads", "2", &url, "--", "one", "two"];
+    let output = lab(&arguments).output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!((output.status.code(), &*err), (Some(0), ""));
+    for line in [
+        &*format!("thread 1 created for {url} with one of 2a2"),
+        &format!("thread 2 created for {url} with one of 2a2"),
+        "40 of 40 in true",
+        "160 bytes, errors 0 0 0 0 0",
+        "true\ttrue\t40\ttrue\ttrue\ttrue\ttrue",
+    ] {
+        assert!(out.lines().any(|found| found == line), "no {line:?} in:\n{out}");
+    }
+    // The table comes between: what init prints is there before it, what done prints after.
+    let at = |part: &str| out.find(part).unwrap();
+    assert!(at("created") < at("ttlb") && at("ttlb") < at("40 of 40"), "{out}");
+}
+
+#[test]
+fn what_a_script_prints_is_not_in_the_json() {
+    let (script, witness) = (Script::new("printed.lua", SETUP), Witness::start());
+    let output =
+        lab(&["--script", script.path(), "-n", "4", "--json", "-", &witness.url("/")]).output().unwrap();
+    let figures = from_json(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    assert_eq!(figures.requests, 4);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("4 of 4 in true"));
+}
+
+#[test]
+fn a_thread_stops_where_it_is_told_to() {
+    let script = Script::new(
+        "stop.lua",
+        r#"
+local counter = 1
+
+function response()
+   if counter == 10 then
+      wrk.thread:stop()
+   end
+   counter = counter + 1
+end
+"#,
+    );
+    let (figures, status) = run(&script, "-d 1h -c 1", &Witness::start().url("/"));
+    assert_eq!((status, figures.requests), (0, 10));
+}
+
+#[test]
+fn a_thread_asks_the_address_it_is_given() {
+    let (one, other) = (Witness::start(), Witness::start());
+    let text = r#"
+local addrs = nil
+
+function setup(thread)
+   if not addrs then
+      addrs = wrk.lookup("127.0.0.1", PORT)
+      for i = #addrs, 1, -1 do
+         if not wrk.connect(addrs[i]) then
+            table.remove(addrs, i)
+         end
+      end
+   end
+   thread.addr = addrs[1]
+end
+
+function init(args)
+   local msg = "thread addr: %s"
+   print(msg:format(wrk.thread.addr))
+end
+"#;
+    let script = Script::new("addr.lua", &text.replace("PORT", &other.port.to_string()));
+    let output = lab(&["--script", script.path(), "-n", "5", "-c", "2", &one.url("/")]).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.starts_with(&format!("thread addr: 127.0.0.1:{}\n", other.port)), "{out}");
+    // The server is told whom the URL names.
+    let expected = format!("GET / HTTP/1.1\nHost: 127.0.0.1:{}\n\n", one.port);
+    assert_eq!((one.asked().len(), other.asked()), (0, vec![expected; 5]));
+}
+
+#[test]
+fn an_error_at_the_start_is_one_line() {
+    let witness = Witness::start();
+    let told = |name: &str, text: &str| {
+        let script = Script::new(name, text);
+        let told = refused(&["--script", script.path(), &witness.url("/")]);
+        assert_eq!(told.lines().count(), 1, "{told}");
+        told.trim_end().strip_prefix("thalweg-lab: ").unwrap().to_owned()
+    };
+    let pipeline = r#"
+init = function(args)
+   local r = {}
+   r[1] = wrk.format(nil, "/?foo")
+   r[2] = wrk.format(nil, "/?bar")
+   req = table.concat(r)
+end
+
+request = function()
+   return req
+end
+"#;
+    assert_eq!(
+        told("pipeline.lua", pipeline),
+        "pipeline.lua: request() returned more than one request: they are sent one by one"
+    );
+    assert_eq!(told("syntax.lua", "x = 1\nx ="), "syntax.lua:2: unexpected symbol near '<eof>'");
+    assert_eq!(
+        told("nil.lua", "\nfunction init()\n   local a\n   a.b = 1\nend"),
+        "nil.lua:4: attempt to index local 'a' (a nil value)"
+    );
+    assert_eq!(
+        told("nothing.lua", "function request() end"),
+        "nothing.lua: request() returned a nil: a request is a string"
+    );
+    assert_eq!(told("late.lua", "\n\nwhile true do end"), "late.lua:3: takes longer than 5s");
+    let lookup = told("lookup.lua", "function setup(thread)\n   wrk.lookup('127.0.0.1', 'gopher')\nend");
+    assert_eq!(lookup, "lookup.lua:2: \"gopher\" is no service: write http, https or a port");
+    let moved = told("moved.lua", "\nfunction setup(thread)\n   thread:set('a', print)\nend");
+    assert_eq!(moved, "moved.lua:3: cannot transfer a function between threads");
+    let formatted = told("format.lua", "\nprint(('%d'):format('a'))");
+    assert!(formatted.starts_with("format.lua:2: bad argument #"), "{formatted}");
+    assert!(
+        refused(&["--script", "/nowhere.lua", &witness.url("/")])
+            .starts_with("thalweg-lab: /nowhere.lua: No such file")
+    );
+    assert_eq!(witness.asked().len(), 0);
+}
+
+#[test]
+fn an_error_on_the_way_ends_the_run() {
+    let witness = Witness::start();
+    let script = Script::new(
+        "fails.lua",
+        "local count = 0\nfunction response()\n   count = count + 1\n   if count == 3 then error('enough') end\nend",
+    );
+    let (figures, status) = run(&script, "-d 1h -c 1", &witness.url("/"));
+    assert_eq!((status, figures.requests, counts(&figures)), (1, 3, vec![(ErrorKind::Script, 1)]));
+    assert_eq!(figures.examples[&ErrorKind::Script].1, "fails.lua:4: enough");
+    let script = Script::new("done.lua", "function done()\n   error('no end')\nend");
+    let output = lab(&["--script", script.path(), "-n", "1", &witness.url("/")]).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*err), (Some(1), "thalweg-lab: done.lua:2: no end\n"));
+}
+
+#[test]
+fn what_a_server_may_have_done_is_not_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&asked);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            // One request of each connection is answered, and one more is read and not answered.
+            let mut stream = stream.unwrap();
+            let mut bytes = [0; 1024];
+            for answer in ["HTTP/1.1 204 No Content\r\n\r\n", ""] {
+                let length = stream.read(&mut bytes).unwrap();
+                if length == 0 {
+                    break;
+                }
+                all.lock().unwrap().push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        }
+    });
+    let script = Script::new("repeat.lua", POST);
+    let (figures, _) = run(&script, "-n 3 -c 1", &url);
+    assert_eq!(
+        (figures.requests, figures.reconnects, counts(&figures)),
+        (3, 0, vec![(ErrorKind::NoHead, 1)])
+    );
+    assert_eq!(asked.lock().unwrap().len(), 3);
+}
