@@ -18,6 +18,7 @@ use crowds::Behind;
 use server::Watched;
 use table::{Row, table};
 use thalweg_lab::emulation::{Emulation, Family};
+use thalweg_lab::load::raise_files;
 use thalweg_lab::scenario::{self, Scenario};
 use thalweg_lab::signals::Signals;
 use thalweg_record::units::Span;
@@ -87,6 +88,7 @@ pub(crate) fn run(asked: &Audience) -> anyhow::Result<ExitCode> {
     if !asked.check && !runtime.block_on(wait(&watched, asked.wait.duration, &mut signals))? {
         return Ok(ExitCode::SUCCESS);
     }
+    raise_files(asked.viewers)?;
     let emulation = Emulation::start_with_host(&scenario, family)?;
     if !asked.check {
         for watched in &watched {

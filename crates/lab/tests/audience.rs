@@ -195,10 +195,10 @@ fn what_cannot_be_is_told_in_one_line() {
         assert!(err.contains(words) && err.lines().count() == 1, "{err}");
         host.assert_clean();
     };
-    told(&mut host.audience(&["http://127.0.0.1:1/"]), "http://127.0.0.1:1/: no answer");
-    told(&mut host.audience(&["http://127.0.0.1:8080/vod/none"]), "/vod/none: the answer is \"HTTP/1.1 404 ");
+    told(&mut host.audience(&["http://127.0.0.1:1/"]), "http://127.0.0.1:1/: cannot connect");
+    told(&mut host.audience(&["http://127.0.0.1:8080/vod/none"]), "/vod/none: answered with 404");
     told(&mut host.audience(&["http://192.0.2.1/"]), "192.0.2.1 is another machine");
-    told(&mut host.audience(&["https://127.0.0.1/"]), "write http://HOST:PORT/PATH");
+    told(&mut host.audience(&["127.0.0.1:8080/a"]), "not a URL");
     told(&mut host.audience(&[LIVE, "http://[::1]:8080/"]), "hosts of one family");
     // The origin listens at loopback alone.
     told(

@@ -124,6 +124,7 @@ impl Moment<'_> {
 /// # Errors
 /// No server at an address, or the machine has no threads or timers to give.
 pub fn run(load: &Load, look: impl FnMut(&Moment<'_>)) -> anyhow::Result<Figures> {
+    raise_files(load.population.clients())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // From here on nothing ends it without its figures.
@@ -171,10 +172,9 @@ impl Running {
     /// Lets it begin. Its threads are in the namespaces of this one.
     ///
     /// # Errors
-    /// The machine has no files, threads or timers to give.
+    /// The machine has no threads or timers to give. For files see [`raise_files`].
     pub fn start(load: &Load) -> anyhow::Result<Self> {
         let count = load.population.clients();
-        raise_files(count)?;
         let workers = load.threads.clamp(1, count);
         let clients = Arc::new(load.clients.clone());
         let budget = load.requests.map(|requests| Arc::new(AtomicU64::new(requests)));

@@ -34,3 +34,4 @@ pub(crate) use caller::{Caller, times};
 pub use failure::{ErrorKind, Failure};
 pub(crate) use recorder::micros;
 pub use recorder::{Clock, Counted, Recorder};
+pub use resources::raise_files;

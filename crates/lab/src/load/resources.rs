@@ -8,7 +8,10 @@ use rustix::time::{ClockId, clock_gettime};
 const FILES_BESIDE: u64 = 64;
 
 /// Lets this process open as many files as it may, and looks whether each client can have its connection.
-pub(super) fn raise_files(clients: usize) -> anyhow::Result<()> {
+///
+/// # Errors
+/// It cannot.
+pub fn raise_files(clients: usize) -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     // What cannot be raised is still looked at.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

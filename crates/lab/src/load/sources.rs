@@ -27,10 +27,19 @@ impl Source {
 pub struct Sources(pub Vec<Source>);
 
 impl Sources {
+    fn total(&self) -> u128 {
+        self.0.iter().fold(0, |sum, source| sum.saturating_add(source.count))
+    }
+
+    /// How often all addresses have had their turn before the client of this index.
+    pub fn rounds(&self, client: usize) -> usize {
+        // No more than the client's own number.
+        (client as u128).checked_div(self.total()).unwrap_or(0) as usize
+    }
+
     /// That of the client of this index; each address has its turn.
     pub fn of(&self, client: usize) -> Option<IpAddr> {
-        let total = self.0.iter().fold(0u128, |sum, source| sum.saturating_add(source.count));
-        let mut index = (client as u128).checked_rem(total)?;
+        let mut index = (client as u128).checked_rem(self.total())?;
         for source in &self.0 {
             if index < source.count {
                 return Some(source.nth(index));
@@ -121,6 +130,9 @@ mod tests {
         check(&["0.0.0.0/0"], &[0], expect!["0.0.0.1"]);
         check(&["2001:db8:0:100::/56"], &[0, 65535], expect!["2001:db8:0:100::1 2001:db8:0:100::1:0"]);
         check(&["::/0"], &[0, 1], expect!["::1 ::2"]);
+        let two = Sources(vec!["127.0.0.2-127.0.0.3".parse().unwrap()]);
+        assert_eq!([0, 1, 2, 5].map(|client| two.rounds(client)), [0, 0, 1, 2]);
+        assert_eq!(Sources::default().rounds(5), 0);
     }
 
     #[test]

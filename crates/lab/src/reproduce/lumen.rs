@@ -152,7 +152,7 @@ pub fn plan(is_quick: bool) -> Plan {
         };
     }
     let audience =
-        audience::Plan { at_edge: 60, offset_max: seconds(60), join_within: seconds(20), watch: seconds(60) };
+        audience::Plan { at_edge: 60, offset_max: seconds(60), join_within: seconds(40), watch: seconds(90) };
     Plan {
         rounds: 5,
         joiners: 100,
@@ -316,7 +316,7 @@ pub fn headlines(outcome: &Outcome) -> Vec<Headline> {
         largest.and_then(|step| step.at_edge.latency_p99_ms).map(|ms| ms / 1e3),
     );
     add(
-        "viewers at once".to_owned(),
+        "viewers at once, stalled ones included".to_owned(),
         Said::Over(CLIENTS),
         largest.map(|step| (step.crowd.playing + step.crowd.stalled) as f64),
     );

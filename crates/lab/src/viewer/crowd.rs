@@ -27,7 +27,7 @@ pub struct Orders {
     pub targets: Vec<Target>,
     /// How far behind the live edge.
     pub offsets: Offsets,
-    /// Where they come from; those of each presentation take turns.
+    /// Where they come from; they take turns.
     pub sources: Sources,
     /// How long what may take.
     pub timeouts: Timeouts,
@@ -94,11 +94,13 @@ pub(crate) async fn watch(
 }
 
 fn plan(orders: &Orders, targets: &[Rc<Target>], index: usize, join: Duration, of: usize) -> Plan {
+    // An address that comes again watches another presentation.
+    let target = (index + orders.sources.rounds(index)) % targets.len();
     Plan {
-        target: Rc::clone(&targets[index % targets.len()]),
+        target: Rc::clone(&targets[target]),
         join,
         offset: orders.offsets.of(index as u64, of as u64),
-        source: orders.sources.of(index / targets.len()),
+        source: orders.sources.of(index),
         timeouts: orders.timeouts,
         session: if orders.behaviour.cmcd { session(rand::random()) } else { String::new() },
     }
