@@ -3,8 +3,8 @@
 mod progress;
 mod run;
 
-use std::fs;
-use std::io::{Write, stdout};
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write, stdout};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,7 +54,7 @@ The query of a URL says how it is answered:
   ?cut=5000                     the connection closes after so many bytes of content
   ?corrupt=700                  byte 700 of the content is wrong
   ?stamp                        each chunk begins with the Unix time at which it is sent, in microseconds, 8 bytes
-Ranges are answered; responses may be stored for an hour. It prints its URL and runs until it is interrupted.
+Ranges are answered; responses may be stored for an hour. It prints `listening ADDRESS` and runs until it is interrupted.
 
 Example: an edge in front of it, every byte verified
   thalweg-lab load serve --listen 127.0.0.1:8081 &
@@ -94,6 +94,7 @@ pub(crate) fn run(load: &Load) -> anyhow::Result<ExitCode> {
 
 fn merge(files: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
     let mut merged = Figures::default();
+    output.check()?;
     for file in files {
         let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
         let figures = report::from_json(&text).with_context(|| file.display().to_string())?;
@@ -127,35 +128,47 @@ fn cores() -> usize {
 }
 
 impl Output {
-    /// Whether JSON or CSV goes to standard output.
+    /// Whether JSON, CSV or the page goes to standard output.
     fn is_standard_output(&self) -> bool {
-        [&self.json, &self.csv].into_iter().flatten().any(|file| file == Path::new("-"))
+        [&self.json, &self.csv, &self.html].into_iter().flatten().any(|file| file == Path::new("-"))
     }
 
-    /// Writes what is asked for, and the table unless something else goes to standard output.
+    /// Whether all files can be written: before anything is measured, so that it is not in vain.
+    fn check(&self) -> anyhow::Result<()> {
+        for file in [&self.json, &self.csv, &self.html].into_iter().flatten() {
+            if file != Path::new("-") {
+                let opened = OpenOptions::new().append(true).create(true).open(file);
+                opened.with_context(|| format!("cannot write {}", file.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all that is asked for, and the table unless something else goes to standard output; tells what could not be written.
     fn write(&self, figures: &Figures) -> anyhow::Result<()> {
-        let mut is_table = true;
+        let mut done = Ok(());
         for (file, text) in [
             (&self.json, report::to_json as fn(&Figures) -> String),
             (&self.csv, report::to_csv),
             (&self.html, page),
         ] {
             let Some(file) = file else { continue };
-            is_table &= file != Path::new("-");
-            write_to(file, &text(figures))?;
+            done = done.and(write_to(file, &text(figures)));
         }
-        if is_table {
-            write_to(Path::new("-"), &report::to_table(figures))?;
+        if !self.is_standard_output() {
+            done = done.and(write_to(Path::new("-"), &report::to_table(figures)));
         }
-        Ok(())
+        done
     }
 }
 
 /// Writes a file, or to standard output; a reader that has gone has what it wanted.
 fn write_to(file: &Path, text: &str) -> anyhow::Result<()> {
     if file == Path::new("-") {
-        let _ = stdout().write_all(text.as_bytes());
-        return Ok(());
+        return match stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
+            _ => Ok(()),
+        };
     }
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -158,8 +158,12 @@ fn merged_figures_are_those_of_all() {
     fs::create_dir_all(&directory).unwrap();
     let mut expected = Figures::default();
     let mut arguments = vec!["merge".to_owned()];
-    for (name, options) in [("a.json", "-n 20 -c 2"), ("b.json", "-n 30 -c 3")] {
-        let (figures, _) = measured(&server, options, &["/a", "/b?status=500"]);
+    let run = |options| measured(&server, options, &["/a?wait=50ms", "/b?status=500"]).0;
+    let both = thread::scope(|scope| {
+        let beside = scope.spawn(|| run("-n 20 -c 2"));
+        [run("-n 30 -c 3"), beside.join().unwrap()]
+    });
+    for (name, figures) in ["a.json", "b.json"].into_iter().zip(both) {
         let file = directory.join(name);
         fs::write(&file, to_json(&figures)).unwrap();
         arguments.push(file.to_str().unwrap().to_owned());
@@ -247,4 +251,42 @@ fn without_a_server_there_is_one_line_and_no_report() {
         "thalweg-lab: http://127.0.0.1/: is at 127.0.0.1:80, and --source has addresses of the other family\n"
     );
     assert!(refused(&["merge", "/nowhere"]).starts_with("thalweg-lab: /nowhere: No such file"));
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_anything_is_measured() {
+    let server = server();
+    let url = format!("http://{}/a", server.address());
+    let told = refused(&["-n", "1", "--html", "/nowhere/page.html", &url]);
+    assert_eq!(
+        told,
+        "thalweg-lab: cannot write /nowhere/page.html: No such file or directory (os error 2)\n"
+    );
+}
+
+#[test]
+fn a_server_that_answers_nothing_has_failed() {
+    let (figures, status) = measured(&server(), "-c 2 -d 300ms", &["/a?wait=60s"]);
+    assert_eq!((status, figures.requests, figures.begun), (1, 0, 2));
+}
+
+#[test]
+fn an_open_model_is_not_judged_by_what_was_answered_alone() {
+    // Two clients, both held for as long as it runs: what is due and not answered is as late as it is.
+    let (figures, status) = measured(&server(), "--rate 100/s -c 2 -d 1s", &["/a?wait=60s"]);
+    let times = figures.time(Time::Ttlb).unwrap();
+    assert_eq!((status, figures.begun, times.len()), (1, 2, 2 + figures.unsent));
+    assert!(figures.unsent >= 90 && times.max() >= 990_000, "{} {}", figures.unsent, times.max());
+    assert!((350_000..700_000).contains(&times.value_at_quantile(0.5)), "{}", times.value_at_quantile(0.5));
+}
+
+#[test]
+fn verification_sees_what_is_missing() {
+    let server = server();
+    let (figures, status) = measured(&server, "-n 4 -c 1 --verify", &["/a?bytes=0", "/a?bytes=500"]);
+    assert_eq!((status, counts(&figures)), (1, vec![(ErrorKind::Content, 2)]));
+    let (figures, status) = measured(&server, "-n 3 -c 1 --verify --range 200B", &["/a?bytes=500"]);
+    assert_eq!((status, figures.content_bytes, counts(&figures)), (0, 500, vec![]));
+    let (figures, _) = measured(&server, "-n 2 -c 1 --verify", &["/a?status=302"]);
+    assert_eq!(counts(&figures), [(ErrorKind::Content, 2)]);
 }

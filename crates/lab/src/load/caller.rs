@@ -1,4 +1,5 @@
-//! What carries the requests of one client: its connection, made when it is needed and made anew when the server has closed it.
+//! What carries the requests of one client: a connection to each server, made when it is needed and made anew when the server has
+//! closed it.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ pub(crate) struct Caller {
     source: Option<IpAddr>,
     timeouts: Timeouts,
     recorder: Recorder,
-    /// And where it leads to.
-    connection: Option<(Server, Connection)>,
+    /// Those that are idle, and where they lead to; one for each server.
+    connections: Vec<(Server, Connection)>,
 }
 
 /// Why there was no whole response.
@@ -30,7 +31,7 @@ pub(crate) struct NoResponse {
 
 impl Caller {
     pub(crate) fn new(source: Option<IpAddr>, timeouts: Timeouts, recorder: Recorder) -> Self {
-        Self { source, timeouts, recorder, connection: None }
+        Self { source, timeouts, recorder, connections: Vec::new() }
     }
 
     /// Sends a request to the target's server and takes the response. What an idle connection's close has swallowed is sent once
@@ -51,7 +52,7 @@ impl Caller {
             match connection.exchange(request, sink).await {
                 Ok(exchange) => {
                     if exchange.is_kept_alive {
-                        self.connection = Some((target.server.clone(), connection));
+                        self.connections.push((target.server.clone(), connection));
                     }
                     return Ok(exchange);
                 }
@@ -67,17 +68,15 @@ impl Caller {
         }
     }
 
-    /// Lets the connection go.
+    /// Lets its connections go.
     pub(crate) fn close(&mut self) {
-        self.connection = None;
+        self.connections.clear();
     }
 
-    /// The connection that is there, if it leads to where the target is, or a new one.
+    /// The one that leads to where the target is, or a new one.
     async fn connect(&mut self, target: &Target, counted: Counted) -> Result<Connection, Failure> {
-        if let Some((server, connection)) = self.connection.take()
-            && server == target.server
-        {
-            return Ok(connection);
+        if let Some(index) = self.connections.iter().position(|(server, _)| *server == target.server) {
+            return Ok(self.connections.swap_remove(index).1);
         }
         let connection = Connection::open(&target.server, self.source, self.timeouts).await?;
         let opening = connection.opening();

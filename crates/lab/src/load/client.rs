@@ -14,7 +14,7 @@ use super::connection::{Exchange, Timeouts};
 use super::content::Content;
 use super::figures::Time;
 use super::pacer::Pacer;
-use super::recorder::{Counted, Recorder};
+use super::recorder::{Counted, Recorder, UnderWay};
 use super::response::{Sink, check_range};
 use super::sources::Sources;
 use super::target::Target;
@@ -135,14 +135,16 @@ impl Client {
         if let Some(due) = due {
             self.recorder.time(counted, Time::Lateness, begun.saturating_duration_since(due));
         }
+        let under_way = UnderWay::new(&self.recorder, counted, due);
         let mut taker = Taker::new(self, target, counted);
         let done = self.caller.call(target, &self.request, counted, &mut taker).await;
+        under_way.ended();
         if plan.is_fresh {
             self.caller.close();
         }
         match done {
             Ok(exchange) => {
-                let failure = refuse(exchange.status, target);
+                let failure = refuse(exchange.status, target).or_else(|| taker.missing(&exchange, target));
                 self.advance(&exchange, taker.complete_length);
                 let times = times(&exchange, begun, due);
                 let status = Some(exchange.status);
@@ -194,6 +196,8 @@ struct Taker {
     counted: Counted,
     /// The range asked for.
     range: Option<(u64, u64)>,
+    is_verified: bool,
+    /// As long as what comes is to be compared.
     verify: Option<Content>,
     /// Of the next byte.
     offset: u64,
@@ -209,12 +213,33 @@ impl Taker {
             recorder: client.recorder.clone(),
             counted,
             range,
+            is_verified: client.plan.verify,
             verify: client.plan.verify.then_some(target.content),
             offset: client.offset,
             status: None,
             complete_length: None,
             last_chunk: None,
         }
+    }
+}
+
+impl Taker {
+    /// What `--verify` misses in a response that has no wrong byte: the content, or the end of it.
+    fn missing(&self, exchange: &Exchange, target: &Target) -> Option<Failure> {
+        if !self.is_verified {
+            return None;
+        }
+        let (status, bytes) = (exchange.status, exchange.content_bytes);
+        let complete_bytes = if self.range.is_some() { self.complete_length } else { Some(bytes) };
+        let what = match target.content_bytes {
+            _ if !matches!(status, 200 | 206) => format!("answered with {status}"),
+            _ if bytes == 0 => "answered without content".to_owned(),
+            Some(asked) if complete_bytes.is_some_and(|complete| complete != asked) => {
+                format!("answered with {} bytes instead of {asked}", complete_bytes.unwrap_or_default())
+            }
+            _ => return None,
+        };
+        Some(Failure::new(ErrorKind::Content, format!("{}: {what}", target.url)))
     }
 }
 
@@ -248,7 +273,7 @@ impl Sink for Taker {
     }
 
     fn arrived(&mut self, at: Instant, bytes: u64) {
-        self.recorder.content(at, bytes);
+        self.recorder.content(self.counted, at, bytes);
     }
 
     fn chunk(&mut self, at: Instant) {

@@ -44,7 +44,8 @@ pub struct Timeouts {
 pub struct Exchange {
     /// The status.
     pub status: u16,
-    /// When the last byte of the request was given to the kernel.
+    /// Just before the last byte of the request was given to the kernel: a server on the same machine may answer before that call
+    /// returns.
     pub sent: Instant,
     /// When the first byte of the response was read; over HTTP/2 its head.
     pub first_byte: Instant,

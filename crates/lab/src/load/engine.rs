@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use hdrhistogram::Histogram;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
@@ -19,13 +18,14 @@ use super::client::{Client, Plan, Starter};
 use super::connection::{Connection, Server, Timeouts};
 use super::figures::{Figures, Model, Period, Run, Time};
 use super::pacer::Pacer;
-use super::recorder::{Clock, Recorder};
+use super::recorder::{Clock, Recorder, micros};
 use super::resources::{cpu_us, raise_files};
 use super::schedule::{Population, Rate};
 use super::script::Script;
 use super::script::client::ScriptedClient;
 use super::sources::Sources;
 use super::target::Target;
+use crate::signals::Signals;
 use crate::viewer::crowd::{self, Orders};
 
 /// Between two looks at the figures while it runs.
@@ -124,14 +124,15 @@ impl Moment<'_> {
 /// # Errors
 /// No server at an address, or the machine has no threads or timers to give.
 pub fn run(load: &Load, look: impl FnMut(&Moment<'_>)) -> anyhow::Result<Figures> {
-    raise_files(load.population.clients())?;
+    raise_files(load.population.clients().saturating_mul(servers(load).len()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // From here on nothing ends it without its figures.
-        let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        let [interrupts, terminations, hang_ups] = signals;
-        let signals = [interrupts?, terminations?, hang_ups?];
-        probe(load).await?;
+        let mut signals = Signals::take()?;
+        tokio::select! {
+            probed = probe(load) => probed?,
+            _ = signals.next() => bail!("interrupted before anything had begun"),
+        }
         Running::start(load)?.attend(signals, look).await
     })
 }
@@ -141,15 +142,21 @@ async fn probe(load: &Load) -> anyhow::Result<()> {
     if let Clients::Viewers(orders) = &load.clients {
         return crowd::probe(orders).await;
     }
-    let mut found: Vec<&Server> = Vec::new();
-    for target in load.clients.targets() {
-        if !found.contains(&&target.server) {
-            let clients = &load.clients;
-            Connection::open(&target.server, clients.sources().of(0), clients.timeouts()).await?;
-            found.push(&target.server);
-        }
+    for server in servers(load) {
+        Connection::open(server, load.clients.sources().of(0), load.clients.timeouts()).await?;
     }
     Ok(())
+}
+
+/// To each of which each client may have a connection.
+fn servers(load: &Load) -> Vec<&Server> {
+    let mut servers: Vec<&Server> = Vec::new();
+    for target in load.clients.targets() {
+        if !servers.contains(&&target.server) {
+            servers.push(&target.server);
+        }
+    }
+    servers
 }
 
 /// A load that runs; its clients end when this is dropped.
@@ -221,7 +228,7 @@ impl Running {
 
     async fn attend(
         mut self,
-        mut signals: [Signal; 3],
+        mut signals: Signals,
         mut look: impl FnMut(&Moment<'_>),
     ) -> anyhow::Result<Figures> {
         let mut ticks = interval_at((self.clock.began + LOOK_EVERY).into(), LOOK_EVERY);
@@ -229,15 +236,12 @@ impl Running {
         let end = self.end();
         let mut cpu_before = None;
         let (mut before, mut looked) = (Figures::default(), self.from);
-        let [interrupts, terminations, hang_ups] = &mut signals;
         loop {
             tokio::select! {
                 () = sleep_until(self.from.into()), if cpu_before.is_none() => cpu_before = Some(cpu_us()),
                 () = sleep_until(end.unwrap_or(self.from).into()), if end.is_some() => break,
                 _ = self.ended.recv() => break,
-                _ = interrupts.recv() => break,
-                _ = terminations.recv() => break,
-                _ = hang_ups.recv() => break,
+                _ = signals.next() => break,
                 _ = ticks.tick() => {
                     let (figures, now) = (self.figures(), Instant::now());
                     look(&Moment {
@@ -260,7 +264,9 @@ impl Running {
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for recorder in &self.recorders {
-            figures.merge(&recorder.figures());
+            // Clients wait as long as it takes to copy them.
+            let of_thread = recorder.figures().clone();
+            figures.merge(&of_thread);
         }
         figures
     }
@@ -289,7 +295,10 @@ impl Running {
         }
         if let Some(pacer) = &self.starter.pacer {
             let may_begin = self.starter.budget.as_ref().map_or(u64::MAX, |budget| budget.load(Relaxed));
-            figures.unsent = pacer.unsent(self.from, ended).min(may_begin);
+            pacer.for_unsent((self.from, ended), may_begin, |age, count| {
+                figures.unsent += count;
+                figures.record_n(Time::Ttlb, micros(age), count);
+            });
         }
         Ok(figures)
     }
@@ -389,7 +398,8 @@ impl Share {
     }
 }
 
-fn pass_on_panic(ended: Result<(), JoinError>) {
+/// Has a client's panic end its thread, which is told.
+pub(crate) fn pass_on_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && let Ok(panic) = error.try_into_panic()
     {

@@ -33,7 +33,7 @@ pub enum Time {
     /// From the last byte of the request to the first of the response.
     Ttfb,
     /// To the last byte of the content, from the start of the request, with the connection if it needed a new one; under an open
-    /// model from when it was due.
+    /// model from when it was due, also of those that were not answered, up to the end of the run.
     Ttlb,
     /// Between the ends of two chunks of one response: of the chunked coding, for viewers CMAF chunks.
     ChunkGap,
@@ -191,6 +191,11 @@ impl Figures {
         self.times.entry(time).or_insert_with(|| EMPTY.clone()).saturating_record(value_us);
     }
 
+    /// Counts so many times of that length.
+    pub fn record_n(&mut self, time: Time, value_us: u64, count: u64) {
+        self.times.entry(time).or_insert_with(|| EMPTY.clone()).saturating_record_n(value_us, count);
+    }
+
     /// Counts what came of a segment.
     pub fn record_goodput(&mut self, kbit_per_s: u64) {
         self.goodput.get_or_insert_with(|| EMPTY_GOODPUT.clone()).saturating_record(kbit_per_s);
@@ -239,10 +244,15 @@ impl Figures {
     /// Whether the figures of other runs can be put in with these.
     ///
     /// # Errors
-    /// In words: a run is in both, or they are of other models, whose times mean something else.
+    /// In words: a run is in both, they ran at other times, or they are of other models, whose times mean something else.
     pub fn check_merge(&self, other: &Figures) -> Result<(), String> {
         if let Some(run) = other.runs.keys().find(|run| self.runs.contains_key(run)) {
             return Err(format!("run {run:016x} is there twice"));
+        }
+        if let (Some(one), Some(two)) = (self.period, other.period)
+            && (one.end_us < two.begin_us || two.end_us < one.begin_us)
+        {
+            return Err("they did not run at the same time".to_owned());
         }
         let model = |figures: &Figures| figures.runs.values().next().map(|run| run.model);
         match (model(self), model(other)) {

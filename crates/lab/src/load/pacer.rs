@@ -17,6 +17,9 @@ use super::schedule::Rate;
 /// The thread looks so often whether it is to end.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
+/// Waits of those that nobody has taken are told in so many steps.
+const STEPS: u64 = 10_000;
+
 /// The tickets of a run.
 #[derive(Debug)]
 pub(super) struct Pacer {
@@ -43,10 +46,24 @@ impl Pacer {
         (ticket < self.most.0).then(|| self.time_of(ticket))
     }
 
-    /// How many were due from `from` to `end` and nobody has taken.
-    pub(super) fn unsent(&self, from: Instant, end: Instant) -> u64 {
+    /// Tells of those, `most` at most, that were due from the first of these times to the second and that nobody has taken: how long
+    /// some of them had waited by then, at most [`STEPS`] times.
+    pub(super) fn for_unsent(
+        &self,
+        (from, end): (Instant, Instant),
+        most: u64,
+        mut tell: impl FnMut(Duration, u64),
+    ) {
         let before = |at: Instant| self.rate.due_before(at.saturating_duration_since(self.begun));
-        before(end).min(self.most.0).saturating_sub(self.taken.load(Relaxed).max(before(from)))
+        let first = self.taken.load(Relaxed).max(before(from));
+        let last = before(end).min(self.most.0).min(first.saturating_add(most));
+        let step = last.saturating_sub(first).div_ceil(STEPS).max(1);
+        let mut ticket = first;
+        while ticket < last {
+            let count = step.min(last - ticket);
+            tell(end.saturating_duration_since(self.time_of(ticket)), count);
+            ticket += count;
+        }
     }
 
     /// Makes tickets due in time, until [`end`](Self::end).

@@ -1,6 +1,6 @@
 //! Where the clients of a thread count what they measure; the main thread looks on.
 //!
-//! What began in the warm-up is not counted. A lock that one thread takes, and another once a second, costs some 20 ns.
+//! What began in the warm-up is not counted. The lock is one thread's, some 20 ns; once a second the main thread takes a copy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -151,9 +151,9 @@ impl Recorder {
         }
     }
 
-    /// So many bytes of content arrived at that time.
-    pub fn content(&self, at: Instant, bytes: u64) {
-        if at >= self.from {
+    /// So many bytes of the request's content arrived at that time.
+    pub fn content(&self, request: Counted, at: Instant, bytes: u64) {
+        if request.is_counted {
             let unix_s = self.unix_s(at);
             let mut figures = self.figures();
             figures.content_bytes += bytes;
@@ -176,6 +176,29 @@ impl Recorder {
     /// Counts something of viewers.
     pub fn viewers(&self, count: impl FnOnce(&mut Viewers)) {
         count(self.figures().viewers.get_or_insert_default());
+    }
+}
+
+/// A request of an open model, until it has ended: one that is given up, as time is up, counts as long as it has lasted since it
+/// was due. Without that a server that stands still would be judged by what it answered before.
+#[derive(Debug)]
+pub(super) struct UnderWay<'a>(Option<(&'a Recorder, Instant)>);
+
+impl<'a> UnderWay<'a> {
+    pub(super) fn new(recorder: &'a Recorder, request: Counted, due: Option<Instant>) -> Self {
+        Self(due.filter(|_| request.is_counted).map(|due| (recorder, due)))
+    }
+
+    pub(super) fn ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some((recorder, due)) = self.0 {
+            recorder.figures().record(Time::Ttlb, micros(due.elapsed()));
+        }
     }
 }
 

@@ -87,7 +87,7 @@ impl Ramp {
     fn batches(&self) -> impl Iterator<Item = Batch> + use<> {
         let Ramp { step, every, up_to } = *self;
         (0..up_to.div_ceil(step)).map(move |index| Batch {
-            at: every * u32::try_from(index).unwrap_or(u32::MAX),
+            at: every.saturating_mul(u32::try_from(index).unwrap_or(u32::MAX)),
             clients: step.min(up_to - index * step),
         })
     }

@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use thalweg_record::units::Size;
+
 use thalweg_http::{Authority, Target as HttpTarget, number};
 
 use super::connection::{Protocols, Server};
@@ -26,6 +28,8 @@ pub struct Target {
     pub target: String,
     /// What [`verify`](super::client::Plan::verify) expects.
     pub content: Content,
+    /// How much of it, where the query says `bytes=…` as [`serve`](super::serve) reads it.
+    pub content_bytes: Option<u64>,
     /// The field lines that are the same in all requests.
     fields: String,
 }
@@ -62,7 +66,15 @@ impl Target {
         let address = *address.ok_or_else(|| format!("{url}: {name} has no address"))?;
         let server = protocols.server(address, name, is_tls).map_err(|error| format!("{url}: {error}"))?;
         let fields = field_lines(host, fields);
-        Ok(Self { url: url.to_owned(), server, authority, content: Content::of(&target), target, fields })
+        Ok(Self {
+            url: url.to_owned(),
+            server,
+            authority,
+            content: Content::of(&target),
+            content_bytes: content_bytes(&target),
+            target,
+            fields,
+        })
     }
 
     /// Writes the request in place of what is in `into`: of `range`, from its first to its last byte, and with more field lines.
@@ -86,6 +98,12 @@ impl Target {
         into.extend_from_slice(more.as_bytes());
         into.extend_from_slice(b"\r\n");
     }
+}
+
+fn content_bytes(target: &str) -> Option<u64> {
+    let (_, query) = target.split_once('?')?;
+    let value = query.split('&').find_map(|part| part.strip_prefix("bytes="))?;
+    value.parse().ok().or_else(|| value.parse::<Size>().ok().map(|size| size.bytes))
 }
 
 fn field_lines(host: &str, fields: &[(String, String)]) -> String {

@@ -41,10 +41,12 @@ impl Progress {
         lines.extend(viewers(moment.figures));
         let kinds = [Time::Ttfb, Time::Ttlb, Time::LiveLatency];
         lines.extend(kinds.iter().filter_map(|time| Some(bars(*time, &moment.since(*time)?))));
-        let mut text = self.back();
+        // A line that is too long for the terminal is cut, not wrapped: it would be two.
+        let mut text = self.back() + "\x1b[?7l";
         for line in &lines {
             let _ = writeln!(text, "{line}\x1b[K");
         }
+        text += "\x1b[?7h";
         let _ = stderr().write_all(text.as_bytes());
         self.lines = lines.len();
     }

@@ -54,7 +54,7 @@ Times: connect of TCP; tls of its handshake; ttfb from the last byte of the requ
 of the request, with its connection if it needed one, to the last byte, under --rate from when the request was due; lateness, under
 --rate, until a client was free for it; chunk_gap between the ends of two chunks; of viewers startup, stall, live_latency.
 
-Interrupted, it ends and tells what it has. Exit status: 0 done, 1 some requests failed, 2 wrong use or no server there.")]
+Interrupted, it ends and tells what it has. Exit status: 0 done, 1 some requests failed, were due and not sent, or none was answered, 2 wrong use or no server there.")]
 pub(crate) struct Arguments {
     /// What to ask for: http://HOST:PORT/PATH or https://…; several are asked for in turn
     #[arg(required = true, value_name = "URL")]
@@ -162,17 +162,21 @@ const JOIN_WITHIN_VIEWERS: Duration = Duration::from_secs(1);
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let load = read(arguments)?;
+    arguments.output.check()?;
     let mut progress = Progress::begin();
     let figures = engine::run(&load, |moment| progress.tell(moment))?;
     progress.end();
-    arguments.output.write(&figures)?;
+    let written = arguments.output.write(&figures);
     if let Clients::Scripted(_, script) = &load.clients
         && let Err(wrong) = script.done(&figures)
     {
         eprintln!("thalweg-lab: {wrong}");
         return Ok(ExitCode::from(FAILED));
     }
-    Ok(if figures.errors_total() > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    written?;
+    // A server that answers nothing in all the time has no error of its own.
+    let is_failed = figures.errors_total() > 0 || figures.requests == 0 || figures.unsent > 0;
+    Ok(if is_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
 fn read(arguments: &Arguments) -> anyhow::Result<Load> {
@@ -215,8 +219,22 @@ fn read(arguments: &Arguments) -> anyhow::Result<Load> {
         requests: arguments.requests,
         warm_up,
         threads,
-        arguments: std::env::args().skip(1).collect(),
+        arguments: told(std::env::args().skip(1)),
     })
+}
+
+/// The command line as it is told with the figures: values of fields may be secret.
+fn told(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut is_field = false;
+    let strike = |argument: String| {
+        let is_value = std::mem::replace(&mut is_field, matches!(&*argument, "-H" | "--header"));
+        let is_both = argument.starts_with("-H") || argument.starts_with("--header=");
+        match argument.split_once(':') {
+            Some((name, _)) if is_value || is_both => format!("{name}: …"),
+            _ => argument,
+        }
+    };
+    arguments.map(strike).collect()
 }
 
 fn clients(

@@ -9,6 +9,8 @@ use crate::load::report::{QUANTILES, summary, time_text};
 
 /// Percentiles are drawn up to that many nines, as far as there are values for them.
 const NINES_MAX: f64 = 5.0;
+/// Points of a line over time.
+const POINTS_MAX: u64 = 1000;
 /// Points of a curve for each nine.
 const POINTS_PER_NINE: u32 = 20;
 
@@ -56,9 +58,14 @@ fn seconds(page: &mut Page, figures: &Figures) {
         return;
     }
     page.heading("Second by second");
-    let second = |unix_s| figures.seconds.get(&unix_s).copied().unwrap_or_default();
-    let line = |name: &str, of: &dyn Fn(Second) -> f64| {
-        let points = (first..end).map(|unix_s| flat((unix_s - first) as f64, of(second(unix_s))));
+    let step = (end - first).div_ceil(POINTS_MAX);
+    let steps = || (first..end).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+    // The mean of each step.
+    let line = |name: &str, of: &dyn Fn(&Second) -> f64| {
+        let points = steps().map(|from| {
+            let sum: f64 = figures.seconds.range(from..from + step).map(|(_, second)| of(second)).sum();
+            flat((from - first) as f64, sum / step.min(end - from) as f64)
+        });
         Line { name: name.to_owned(), points: points.collect() }
     };
     let axes = |title| Axes { title, x: "seconds", y: "" };
@@ -67,11 +74,14 @@ fn seconds(page: &mut Page, figures: &Figures) {
     page.chart(&lines(axes("Requests and errors a second"), &counts));
     let goodput = [line("goodput", &|second| second.content_bytes as f64 * 8e-6)];
     page.chart(&lines(axes("Mbit/s of content"), &goodput));
-    let present = |unix_s: u64| {
-        let until = figures.seconds.range(..=unix_s).map(|(_, second)| second);
-        until.fold(0.0, |sum, second| sum + second.clients_begun as f64 - second.clients_ended as f64)
-    };
-    let points = (first..end).map(|unix_s| flat((unix_s - first) as f64, present(unix_s)));
+    let (mut counted, mut present) = (0, 0.0);
+    let points = steps().map(|from| {
+        for (_, second) in figures.seconds.range(counted..from + step) {
+            present += second.clients_begun as f64 - second.clients_ended as f64;
+        }
+        counted = from + step;
+        flat((from - first) as f64, present)
+    });
     page.chart(&lines(axes("Clients"), &[Line { name: "clients".to_owned(), points: points.collect() }]));
 }
 

@@ -12,6 +12,7 @@ use super::session::{self, Plan};
 use super::shared::{Behaviour, Shared};
 use super::spread::Offsets;
 use crate::load::connection::Timeouts;
+use crate::load::engine::pass_on_panic;
 use crate::load::response::Unread;
 use crate::load::sources::Sources;
 use crate::load::target::Target;
@@ -81,8 +82,7 @@ pub(crate) async fn watch(
                         return;
                     }
                 }
-                // A panic of one viewer is told on standard error, and ends no other.
-                Some(_) = viewers.join_next() => {}
+                Some(ended) = viewers.join_next() => pass_on_panic(ended),
             }
         }
     };

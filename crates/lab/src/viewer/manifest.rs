@@ -86,6 +86,8 @@ pub struct Live {
     pub is_hls: bool,
     /// The wall clock at media time 0, since 1970.
     pub began: Duration,
+    /// Whether the manifest says so; else it is a guess.
+    pub is_dated: bool,
     /// How often to read the manifest again; `None` for never.
     pub refresh: Option<Duration>,
     /// How far behind the live edge players are to stay.

@@ -15,7 +15,7 @@ use thalweg_media::track::TrackInfo;
 
 use super::choice::Choice;
 use super::manifest::{Found, Header, Presentation, Segment};
-use super::playhead::{Change, Playhead, Thresholds};
+use super::playhead::{Change, Playhead, State, Thresholds};
 use super::shared::{Seat, Shared};
 use crate::load::Caller;
 use crate::load::connection::Timeouts;
@@ -66,7 +66,13 @@ pub async fn watch(shared: Rc<Shared>, plan: Plan) {
         Thresholds { startup: THRESHOLD, resume: THRESHOLD },
         Duration::ZERO,
     ));
-    let seat = Rc::new(Seat { playhead, joined, began: Cell::new(None), is_gone: Cell::new(false) });
+    let seat = Rc::new(Seat {
+        playhead,
+        joined,
+        began: Cell::new(None),
+        is_dated: Cell::new(false),
+        is_gone: Cell::new(false),
+    });
     shared.sit_down(Rc::clone(&seat));
     let mut viewer = Viewer {
         caller: Caller::new(plan.source, plan.timeouts, shared.recorder.clone()),
@@ -77,6 +83,7 @@ pub async fn watch(shared: Rc<Shared>, plan: Plan) {
         header: None,
         info: None,
         has_starved: false,
+        is_live: None,
         bitrates: (0, 0),
         shared,
         plan,
@@ -112,6 +119,8 @@ struct Viewer {
     header: Option<Header>,
     info: Option<Rc<TrackInfo>>,
     has_starved: bool,
+    /// What it watches is live, once that is known.
+    is_live: Option<bool>,
     /// Of the track, and of the best one.
     bitrates: (u64, u64),
 }
@@ -127,8 +136,9 @@ enum Object<'a> {
 /// How far a viewer has come.
 struct Course {
     presentation: Rc<Presentation>,
-    /// When its manifest was read, on the run's clock.
+    /// When its manifest was read, on the run's clock, and whether it said something new.
     read: Duration,
+    is_changed: bool,
     /// End of the last segment; of none yet, where to begin.
     at: Duration,
     has_begun: bool,
@@ -160,6 +170,7 @@ impl Viewer {
                 Found::Segment(segment) => self.segment(&mut course, segment).await?,
                 Found::Playlist(target) => {
                     course.presentation = self.manifest(&target, &presentation).await?;
+                    (course.read, course.is_changed) = (self.shared.clock.now(), true);
                 }
                 Found::NotYet => self.wait_for_manifest(&mut course).await?,
                 Found::End => {
@@ -192,15 +203,18 @@ impl Viewer {
         };
         let presentation = Rc::clone(&course.presentation);
         course.presentation = self.manifest(&target, &presentation).await?;
+        course.is_changed = !Rc::ptr_eq(&course.presentation, &presentation);
         course.read = self.shared.clock.now();
         Some(())
     }
 
-    /// The manifest lists nothing more: it is to be read again, once it may have changed (RFC 8216bis §6.3.4).
+    /// The manifest lists nothing more: it is to be read again, once it may have changed, a playlist that has not after half the time
+    /// (RFC 8216bis §6.3.4).
     async fn wait_for_manifest(&mut self, course: &mut Course) -> Option<()> {
         let refresh = course.presentation.live.as_ref().and_then(|live| live.refresh);
         let interval = refresh.unwrap_or(THRESHOLD).max(REFRESH_MIN);
-        sleep_until(&self.shared, course.read.saturating_add(interval / 2)).await;
+        let wait = if course.is_hls() && !course.is_changed { interval / 2 } else { interval };
+        sleep_until(&self.shared, course.read.saturating_add(wait)).await;
         self.refresh(course).await
     }
 
@@ -211,6 +225,10 @@ impl Viewer {
         }
         let now = self.shared.clock.now();
         self.seat.playhead.borrow_mut().advance(now.saturating_sub(self.seat.joined));
+        // Who does not play waits for media, however much there is.
+        if self.seat.playhead.borrow().state() != State::Playing {
+            return;
+        }
         let buffered = self.seat.playhead.borrow().buffered();
         let too_much = buffered.saturating_sub(self.shared.behaviour.ahead);
         if !too_much.is_zero() {

@@ -42,6 +42,8 @@ pub struct Seat {
     pub joined: Duration,
     /// The wall clock at media time 0, if it watches live.
     pub began: Cell<Option<Duration>>,
+    /// The manifest says when that was: without, nobody knows how late what is shown is.
+    pub is_dated: Cell<bool>,
     /// It has given up.
     pub is_gone: Cell<bool>,
 }
@@ -58,8 +60,8 @@ pub struct Shared {
     seats: RefCell<Vec<Rc<Seat>>>,
     parsed: RefCell<HashMap<String, Parsed>>,
     headers: RefCell<HashMap<String, Header>>,
-    /// How far the server's clock is ahead of ours, in microseconds, by target of its time.
-    pub clocks: RefCell<HashMap<String, i64>>,
+    /// How far the server's clock is ahead of ours, in microseconds, and how long it took to find out, by target of its time.
+    pub clocks: RefCell<HashMap<String, (Duration, i64)>>,
 }
 
 /// What was parsed, by hash, and the track if it is CMAF.
@@ -109,6 +111,7 @@ impl Shared {
             viewers.look(Some(playhead.state()), playhead.account());
             // The picture of one who stalls stands still, and is later each second.
             if matches!(playhead.state(), State::Playing | State::Stalled)
+                && seat.is_dated.get()
                 && let Some(began) = seat.began.get()
             {
                 latencies.push(wall.saturating_sub(began.saturating_add(playhead.position())));

@@ -13,9 +13,6 @@ use super::chunks::{Chunks, Event};
 use super::manifest::Segment;
 use super::playhead::Piece;
 
-/// What a segment counts as that came in no time that could be told.
-const BURST: Duration = Duration::from_millis(1);
-
 /// One segment on its way.
 #[derive(Debug)]
 pub struct Transfer {
@@ -35,10 +32,10 @@ pub struct Transfer {
 pub struct End {
     /// The whole segment, if it had no chunks that were told of.
     pub piece: Option<Piece>,
-    /// Bytes by which the network is judged.
+    /// Bytes in all.
     pub bytes: u64,
-    /// Time in which they came, never zero.
-    pub busy: Duration,
+    /// Those that came in a time that could be told, at least half of all, and that time.
+    pub timed: Option<(u64, Duration)>,
     /// It was not what its header promised.
     pub is_faulty: bool,
 }
@@ -78,12 +75,9 @@ impl Transfer {
         if let Some(last) = self.last {
             add(&mut self.timed, self.chunk_began, last, self.bytes);
         }
-        let (bytes, busy) = match self.timed {
-            // Bursts that each came in one read, in no time that could be told.
-            (0, _) | (_, Duration::ZERO) => (self.bytes, BURST),
-            timed => timed,
-        };
-        End { piece: self.chunks.finish(), bytes, busy, is_faulty: self.chunks.is_faulty() }
+        let (bytes, busy) = self.timed;
+        let timed = (bytes >= self.bytes.div_ceil(2) && !busy.is_zero()).then_some(self.timed);
+        End { piece: self.chunks.finish(), bytes: self.bytes, timed, is_faulty: self.chunks.is_faulty() }
     }
 }
 

@@ -81,8 +81,8 @@ impl Http2 {
         let (message, content) = message(request, self.scheme)?;
         deadline.await_head(Instant::now());
         deadline.bound(|context| self.requests.poll_ready(context)).await?.map_err(broken)?;
-        let mut response = self.send(message, content).map_err(broken)?;
         let sent = Instant::now();
+        let mut response = self.send(message, content).map_err(broken)?;
         deadline.await_head(sent);
         let head = deadline.bound(|context| Pin::new(&mut response).poll(context)).await?.map_err(broken)?;
         let first_byte = Instant::now();

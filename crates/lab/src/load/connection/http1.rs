@@ -71,9 +71,8 @@ impl Http1 {
         sink: &mut impl Sink,
         deadline: &mut Deadline,
     ) -> Result<Exchange, Failure> {
-        self.send(request, deadline).await?;
-        let sent = Instant::now();
-        deadline.await_head(sent);
+        let sent = self.send(request, deadline).await?;
+        deadline.await_head(Instant::now());
         let (mut first_byte, mut last_byte) = (None, sent);
         loop {
             let want = response.want(sink.is_reading());
@@ -97,19 +96,25 @@ impl Http1 {
         })
     }
 
-    async fn send(&mut self, mut request: &[u8], deadline: &mut Deadline) -> Result<(), Failure> {
+    /// Sends a request, and says when its last byte was about to go.
+    async fn send(&mut self, mut request: &[u8], deadline: &mut Deadline) -> Result<Instant, Failure> {
         let explain = |error| tls::explain(&error, ErrorKind::NoHead, "cannot send");
-        deadline.await_head(Instant::now());
+        let mut sent = Instant::now();
+        deadline.await_head(sent);
         while !request.is_empty() {
-            let sent = deadline.bound(|context| self.poll_send(context, request)).await?.map_err(explain)?;
-            request = &request[sent..];
+            let poll = |context: &mut Context<'_>| {
+                sent = Instant::now();
+                self.poll_send(context, request)
+            };
+            let taken = deadline.bound(poll).await?.map_err(explain)?;
+            request = &request[taken..];
         }
         if let Http1::Tls(stream) = self {
             // Written is not sent: the last records may still be here.
             let flushed = deadline.bound(|context| Pin::new(&mut *stream).poll_flush(context)).await?;
             flushed.map_err(explain)?;
         }
-        Ok(())
+        Ok(sent)
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -9,7 +9,7 @@ use super::ScriptThread;
 use crate::load::caller::{Caller, NoResponse, times};
 use crate::load::client::{Plan, RETRY_PAUSE, Starter, refuse};
 use crate::load::figures::Time;
-use crate::load::recorder::{Counted, Recorder};
+use crate::load::recorder::{Counted, Recorder, UnderWay};
 use crate::load::response::Sink;
 use crate::load::target::Target;
 use crate::load::{ErrorKind, Failure};
@@ -78,8 +78,10 @@ impl ScriptedClient {
         if let Some(due) = due {
             self.recorder.time(counted, Time::Lateness, begun.saturating_duration_since(due));
         }
+        let under_way = UnderWay::new(&self.recorder, counted, due);
         let mut taker = Taker::new(self, counted);
         let done = self.caller.call(&self.target, &self.request, counted, &mut taker).await;
+        under_way.ended();
         if self.is_fresh {
             self.caller.close();
         }
@@ -152,7 +154,7 @@ impl Sink for Taker {
     }
 
     fn arrived(&mut self, at: Instant, bytes: u64) {
-        self.recorder.content(at, bytes);
+        self.recorder.content(self.counted, at, bytes);
     }
 
     fn chunk(&mut self, at: Instant) {

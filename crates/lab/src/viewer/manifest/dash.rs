@@ -77,6 +77,7 @@ fn live(mpd: &MPD, base: &Base, buffer: Duration) -> Result<Live, Error> {
         .find_map(|timing| base.resolve(timing.value.as_deref()?).ok());
     Ok(Live {
         is_hls: false,
+        is_dated: true,
         began: Duration::from_micros(began),
         refresh: mpd.minimumUpdatePeriod,
         latency: target.or(mpd.suggestedPresentationDelay).unwrap_or(buffer.saturating_mul(LATENCY_BUFFERS)),

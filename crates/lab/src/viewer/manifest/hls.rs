@@ -180,13 +180,18 @@ impl Media {
     /// versions of it or the same part of other tracks; behind it if they have none in common; else so that the last one ends
     /// at `edge`, the wall clock. RFC 8216 §6.3.4 lets nothing better be known: players go by the numbers too.
     pub fn place<'a>(&mut self, before: impl IntoIterator<Item = &'a Media>, edge: Duration) {
-        if self.is_dated || self.is_complete {
+        if self.is_dated {
             return;
         }
         let latest =
             before.into_iter().filter(|media| !media.segments.is_empty()).max_by_key(|media| media.next());
         let length = self.segments.last().map_or(Duration::ZERO, Segment::end);
-        let shift = latest.map_or_else(|| edge.saturating_sub(length), |latest| self.shift_to(latest));
+        let shift = match latest {
+            Some(latest) => self.shift_to(latest),
+            // On demand media time begins with the first.
+            None if self.is_complete => return,
+            None => edge.saturating_sub(length),
+        };
         for segment in &mut self.segments {
             segment.start = segment.start.saturating_add(shift);
         }
@@ -220,6 +225,7 @@ impl Media {
         (!self.is_complete).then(|| Live {
             is_hls: true,
             began: Duration::ZERO,
+            is_dated: self.is_dated,
             refresh: Some(self.target),
             latency: self.target.saturating_mul(LATENCY_TARGET_DURATIONS),
             window: last.saturating_sub(first),

@@ -24,10 +24,11 @@ impl Viewer {
         if let Some(clock) = presentation.live.as_ref().and_then(|live| live.clock.clone()) {
             self.set_clock(&clock).await;
         }
+        self.is_live = Some(presentation.live.is_some());
         let at = self.take_place(&presentation);
         let read = self.shared.clock.now();
         self.track = self.choice.first(&bitrates(&presentation, at));
-        Some(Course { presentation, read, at, has_begun: false, tries: 0 })
+        Some(Course { presentation, read, is_changed: true, at, has_begun: false, tries: 0 })
     }
 
     /// The position to begin at, with the playhead set to it.
@@ -54,6 +55,7 @@ impl Viewer {
                 let threshold = wanted.min(live.latency / 2);
                 let position = self.live_position(presentation);
                 self.seat.began.set(Some(self.on_our_clock(presentation)));
+                self.seat.is_dated.set(live.is_dated);
                 let thresholds = Thresholds { startup: threshold, resume: threshold };
                 (position, Playhead::live(thresholds, now, position))
             }
@@ -72,7 +74,10 @@ impl Viewer {
     /// The wall clock at media time 0, as our clock would have shown it.
     pub(super) fn on_our_clock(&self, presentation: &Presentation) -> Duration {
         let Some(live) = &presentation.live else { return Duration::ZERO };
-        let ahead = live.clock.as_ref().and_then(|clock| self.shared.clocks.borrow().get(clock).copied());
+        let ahead = live
+            .clock
+            .as_ref()
+            .and_then(|clock| self.shared.clocks.borrow().get(clock).map(|(_, ahead)| *ahead));
         match ahead {
             Some(us @ 0..) => live.began.saturating_sub(Duration::from_micros(us.unsigned_abs())),
             Some(us) => live.began.saturating_add(Duration::from_micros(us.unsigned_abs())),
@@ -89,7 +94,8 @@ impl Viewer {
         edge.saturating_sub(behind).max(first)
     }
 
-    /// Asks the server what time it is, once a run: what differs by more than the answer took is the clocks' difference.
+    /// Asks the server what time it is: what differs by more than the answer took is the clocks' difference. Of several answers the
+    /// quickest counts.
     pub(super) async fn set_clock(&mut self, target: &str) {
         if self.shared.clocks.borrow().contains_key(target) {
             return;
@@ -105,9 +111,17 @@ impl Viewer {
         let took = self.shared.clock.wall() - asked;
         let server = str::from_utf8(&text).ok().and_then(|text| quick_m3u8::date::parse(text.trim()).ok());
         let Some(server) = server else { return };
+        // A time in whole seconds is any within that second.
+        let unsure = if text.contains(&b'.') { Duration::ZERO } else { Duration::from_secs(1) };
         let ours = i64::try_from((asked + took / 2).as_micros()).unwrap_or(i64::MAX);
-        let ahead = server.timestamp_micros().saturating_sub(ours);
-        let is_told = u128::from(ahead.unsigned_abs()) > took.as_micros();
-        self.shared.clocks.borrow_mut().insert(target.to_owned(), if is_told { ahead } else { 0 });
+        let server_us = server.timestamp_micros().saturating_add((unsure / 2).as_micros() as i64);
+        let ahead = server_us.saturating_sub(ours);
+        let is_told = u128::from(ahead.unsigned_abs()) > (took + unsure / 2).as_micros();
+        let ahead = if is_told { ahead } else { 0 };
+        let mut clocks = self.shared.clocks.borrow_mut();
+        let known = clocks.entry(target.to_owned()).or_insert((took, ahead));
+        if took < known.0 {
+            *known = (took, ahead);
+        }
     }
 }

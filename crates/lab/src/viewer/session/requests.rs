@@ -1,7 +1,7 @@
 //! What a viewer asks for: manifests, CMAF headers, segments as a whole or by ranges; and what it tells with it.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thalweg_http::{ResponseHead, Target};
 
@@ -12,7 +12,7 @@ use super::{HEADER_BYTES_MAX, Object, Viewer, arrived};
 use crate::load::cmcd::{ObjectType, Report};
 use crate::load::figures::Time;
 use crate::load::response::{Sink, check_range};
-use crate::load::{ErrorKind, Failure, Recorder, times};
+use crate::load::{Counted, ErrorKind, Failure, Recorder, times};
 
 /// What has come.
 pub(super) struct Answer {
@@ -25,6 +25,7 @@ pub(super) struct Answer {
 /// Takes a response: content goes on as it comes.
 struct Taker<F> {
     recorder: Recorder,
+    counted: Counted,
     range: Option<(u64, u64)>,
     status: u16,
     complete_length: Option<u64>,
@@ -55,7 +56,7 @@ impl<F: FnMut(Instant, &[u8])> Sink for Taker<F> {
 
     fn arrived(&mut self, at: Instant, bytes: u64) {
         self.at = at;
-        self.recorder.content(at, bytes);
+        self.recorder.content(self.counted, at, bytes);
     }
 
     fn chunk(&mut self, _at: Instant) {}
@@ -90,10 +91,14 @@ impl Viewer {
         if let Some(piece) = end.piece {
             self.arrived(|playhead, now| playhead.arrive(now, piece));
         }
-        self.choice.measured(end.bytes, end.busy);
+        // What came in a burst came fast enough, and nothing more is known of it.
+        let (bytes, busy) = end.timed.unwrap_or((end.bytes, Duration::ZERO));
+        self.choice.measured(bytes, busy);
         let recorder = &self.shared.recorder;
         recorder.viewers(|viewers| viewers.segments += 1);
-        recorder.figures().record_goodput((end.bytes as f64 * 8e-3 / end.busy.as_secs_f64()) as u64);
+        if end.timed.is_some() {
+            recorder.figures().record_goodput((bytes as f64 * 8e-3 / busy.as_secs_f64()) as u64);
+        }
         if end.is_faulty {
             let what = format!("{}: is not what its CMAF header says", segment.target);
             recorder.fault(&Failure::new(ErrorKind::Media, what));
@@ -145,10 +150,7 @@ impl Viewer {
     ) -> Option<Rc<Presentation>> {
         loop {
             match self.try_manifest(target, before).await {
-                Ok(presentation) => {
-                    self.failures = 0;
-                    return Some(presentation);
-                }
+                Ok(presentation) => return Some(presentation),
                 Err(_) => self.failed().await?,
             }
         }
@@ -208,7 +210,7 @@ impl Viewer {
         let recorder = self.shared.recorder.clone();
         let begun = Instant::now();
         let counted = recorder.begin(begun);
-        let mut taker = Taker { recorder, range, status: 0, complete_length: None, at: begun, take };
+        let mut taker = Taker { recorder, counted, range, status: 0, complete_length: None, at: begun, take };
         let done = self.caller.call(&self.plan.target, &self.request, counted, &mut taker).await;
         let Taker { recorder, complete_length, status, .. } = taker;
         match done {
@@ -227,7 +229,9 @@ impl Viewer {
     }
 
     fn cmcd(&self, object: Object<'_>) -> String {
-        let playhead = self.seat.playhead.borrow();
+        let mut playhead = self.seat.playhead.borrow_mut();
+        playhead.advance(self.shared.clock.now().saturating_sub(self.seat.joined));
+        let is_stalled = playhead.state() == State::Stalled;
         let content = &*self.plan.target.target;
         let (object, duration) = match object {
             Object::Manifest => (ObjectType::Manifest, None),
@@ -239,7 +243,7 @@ impl Viewer {
             session: &self.plan.session,
             content,
             format: Some(if content.contains(".m3u8") { 'h' } else { 'd' }),
-            is_live: Some(self.seat.began.get().is_some()),
+            is_live: self.is_live,
             object,
             bitrate_bits_per_s,
             top_bits_per_s,
@@ -247,7 +251,7 @@ impl Viewer {
             buffered: Some(playhead.buffered()),
             throughput_bits_per_s: self.choice.estimate(),
             is_urgent: playhead.state() != State::Playing,
-            has_starved: self.has_starved,
+            has_starved: self.has_starved || is_stalled,
         }
         .fields()
     }
