@@ -25,6 +25,7 @@ help: ## this list
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
 	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load'
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
+	@printf 'make bench-load     %s\n' 'the load generator beside wrk: what a request costs each'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
@@ -62,6 +63,11 @@ bench-relay: setup-bench build
 bench-edge: setup-bench build
 	$(call step,the edge beside its peers)
 	@$(CARGO) bench -p thalweg-tests --bench edge -- $(CASES) $(if $(QUICK),--quick)
+
+.PHONY: bench-load
+bench-load: setup-bench build lab
+	$(call step,the load generator beside wrk)
+	@$(CARGO) bench -p thalweg-tests --bench generator
 
 .PHONY: bench-eviction
 bench-eviction:

@@ -1,0 +1,104 @@
+//! The load generator beside wrk: the same requests to the same edge, in turn, each on the same core, and what a request costs it.
+//!
+//! ```text
+//! make bench-load
+//! ```
+//! A generator's rate for each core is its requests by its own CPU time, user and system: the wall clock says what the server can.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark ends where something is not as it has to be"
+)]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use support::{CLIENT_CORE, Scratch, free_address, start_edge, start_other, target_directory};
+
+/// How often each generator has its turn, and for how long.
+const ROUNDS: usize = 5;
+const TURN: &str = "3s";
+/// What is asked for: a name, bytes, connections, and how many times wrk's rate is the target.
+const CASES: [(&str, u64, u32, f64); 2] = [("1 KB", 1000, 50, 1.5), ("1.2 MB", 1_200_000, 10, 2.0)];
+
+fn main() -> Result<()> {
+    let lab = lab()?;
+    let scratch = Scratch::new(&std::env::temp_dir(), "generator")?;
+    let origin = free_address()?;
+    let arguments = ["load", "serve", "--threads", "1", "--listen", &origin.to_string()].map(str::to_owned);
+    let _origin = start_other(&lab.display().to_string(), &arguments, origin, &scratch.0.join("origin"))?;
+    let edge = start_edge(origin, &[])?;
+    println!("{:<8}{:>16}{:>16}{:>24}{:>8}", "", "thalweg-lab", "wrk", "rate per core by wrk's", "target");
+    for (name, bytes, connections, target) in CASES {
+        let url = format!("http://{}/content?bytes={bytes}", edge.address);
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push((ours(&lab, &url, connections)?, wrk(&url, connections)?));
+        }
+        let ratios = spread(rounds.iter().map(|(ours, wrk)| wrk / ours));
+        println!(
+            "{name:<8}{:>13.2} us{:>13.2} us{:>9.2} ({:.2} to {:.2}){target:>8}",
+            spread(rounds.iter().map(|(ours, _)| *ours)).1,
+            spread(rounds.iter().map(|(_, wrk)| *wrk)).1,
+            ratios.1,
+            ratios.0,
+            ratios.2,
+        );
+    }
+    println!(
+        "CPU time of the generator for a request, the median of {ROUNDS} turns of {TURN}; of the ratio also least and most"
+    );
+    Ok(())
+}
+
+/// The release build of the lab.
+fn lab() -> Result<PathBuf> {
+    let program = target_directory()?.join("release/thalweg-lab");
+    ensure!(program.exists(), "{} is not built: make lab", program.display());
+    Ok(program)
+}
+
+/// What a request costs the load generator, in microseconds.
+fn ours(lab: &Path, url: &str, connections: u32) -> Result<f64> {
+    let lab = lab.display();
+    let said = timed(&format!("{lab} load --threads 1 --clients {connections} --duration {TURN} {url}"))?;
+    per_request(&said)
+}
+
+/// What it costs wrk.
+fn wrk(url: &str, connections: u32) -> Result<f64> {
+    per_request(&timed(&format!("wrk --threads 1 --connections {connections} --duration {TURN} {url}"))?)
+}
+
+/// What a command said, and its CPU time, in seconds.
+fn timed(command: &str) -> Result<(String, f64)> {
+    let script = format!("TIMEFORMAT='cpu %U %S'; time taskset -c {CLIENT_CORE} {command}");
+    let output = Command::new("bash").args(["-c", &script]).output()?;
+    let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    if !output.status.success() {
+        bail!("{command}: {err}{out}: is it installed? tools/setup bench");
+    }
+    let cpu = err.lines().find_map(|line| line.strip_prefix("cpu ")).context("bash tells the time")?;
+    let spent_s = cpu.split(' ').map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    Ok((out, spent_s))
+}
+
+/// Both generators say how many requests there were before the same words.
+fn per_request((said, spent_s): &(String, f64)) -> Result<f64> {
+    let requests = said.split_once(" requests in ").context("no requests")?.0;
+    let requests: f64 =
+        requests.rsplit(['\n', ' ']).find(|word| !word.is_empty()).context("no number")?.parse()?;
+    Ok(spent_s * 1e6 / requests)
+}
+
+/// Least, median and most.
+fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    (values[0], values[values.len() / 2], values[values.len() - 1])
+}
