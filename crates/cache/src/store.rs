@@ -87,6 +87,23 @@ pub struct Head {
 }
 
 impl Head {
+    /// One that may be shared, of unknown length, as a backend sent it.
+    pub fn new(status: u16, fields: Fields, freshness: Freshness) -> Self {
+        Self {
+            status,
+            reason: None,
+            fields,
+            withheld: Fields::new(),
+            surrogate: Fields::new(),
+            length: None,
+            freshness,
+            selection: Selection::default(),
+            private: None,
+            sliced: false,
+            made: None,
+        }
+    }
+
     /// Whether it is there because the fetch failed.
     pub fn is_error(&self) -> bool {
         self.made == Some(Made::Failed)

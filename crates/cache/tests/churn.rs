@@ -52,21 +52,7 @@ fn head() -> Head {
     fields.push("Cache-Control", "max-age=1000");
     let directives = CacheControl::from_fields(&fields);
     let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
-    let (withheld, selection) = (Fields::new(), Selection::default());
-    let (surrogate, private, sliced) = (Fields::new(), None, false);
-    Head {
-        status: 200,
-        reason: None,
-        fields,
-        withheld,
-        surrogate,
-        length: None,
-        freshness,
-        selection,
-        private,
-        sliced,
-        made: None,
-    }
+    Head::new(200, fields, freshness)
 }
 
 /// The part of the memory in use that is alive.

@@ -30,23 +30,7 @@ fn head(max_age: u32, length: Option<u64>) -> Head {
     fields.push("Cache-Control", format!("max-age={max_age}"));
     let directives = CacheControl::from_fields(&fields);
     let freshness = Freshness::of(200, &fields, &directives, true, &Rules::default(), (0, 0));
-    let withheld = Fields::new();
-    let selection = Selection::default();
-    let surrogate = Fields::new();
-    let (private, sliced) = (None, false);
-    Head {
-        status: 200,
-        reason: None,
-        fields,
-        withheld,
-        surrogate,
-        length,
-        freshness,
-        selection,
-        private,
-        sliced,
-        made: None,
-    }
+    Head { length, ..Head::new(200, fields, freshness) }
 }
 
 fn private(lasting: Lasting) -> Head {

@@ -2,7 +2,6 @@
 
 use expect_test::{Expect, expect};
 use thalweg_cache::freshness::Freshness;
-use thalweg_cache::storage::Selection;
 
 use super::*;
 
@@ -24,21 +23,7 @@ fn head(length: Option<u64>) -> Head {
         ("Access-Control-Allow-Origin", "*"),
     ]);
     let freshness = Freshness { lifetime_ms: 60_000, ..Freshness::default() };
-    let (withheld, selection) = (Fields::new(), Selection::default());
-    let (surrogate, private, sliced) = (Fields::new(), None, false);
-    Head {
-        status: 200,
-        reason: None,
-        fields,
-        withheld,
-        surrogate,
-        length,
-        freshness,
-        selection,
-        private,
-        sliced,
-        made: None,
-    }
+    Head { length, ..Head::new(200, fields, freshness) }
 }
 
 fn check(request: &[(&str, &str)], length: Option<u64>, progress: Progress, expect: Expect) {

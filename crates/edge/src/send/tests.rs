@@ -10,7 +10,6 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use thalweg_cache::freshness::Freshness;
-use thalweg_cache::storage::Selection;
 use thalweg_cache::{Cache, Disk, Head, Lookup, Stored};
 use thalweg_http::cache_control::RequestCacheControl;
 use tokio::io::AsyncReadExt;
@@ -65,24 +64,8 @@ fn stored(directory: &Path) -> (Arc<Cache>, Arc<Stored>) {
     let Lookup::Miss(mut fill, _) = look_up(&cache) else { panic!("it is there") };
     let fields: Fields = [("ETag", "\"a\"")].into_iter().collect();
     let freshness = Freshness { lifetime_ms: 600_000, ..Freshness::default() };
-    let (withheld, surrogate, selection) = (Fields::new(), Fields::new(), Selection::default());
-    let (length, private, sliced) = (Some(LENGTH as u64), None, false);
-    fill.begin(
-        Head {
-            status: 200,
-            reason: None,
-            fields,
-            withheld,
-            surrogate,
-            length,
-            freshness,
-            selection,
-            private,
-            sliced,
-            made: None,
-        },
-        0,
-    );
+    let length = Some(LENGTH as u64);
+    fill.begin(Head { length, ..Head::new(200, fields, freshness) }, 0);
     fill.append(Bytes::from(content()), 0).unwrap();
     fill.complete();
     let begun = Instant::now();
