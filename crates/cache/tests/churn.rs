@@ -12,7 +12,6 @@ use thalweg_cache::arena::{Compaction, SLAB_BYTES};
 use thalweg_cache::fill::FillBuffer;
 use thalweg_cache::freshness::Freshness;
 use thalweg_cache::rules::Rules;
-use thalweg_cache::storage::Selection;
 use thalweg_cache::{Cache, Head, Lookup, Piece, What};
 use thalweg_http::Fields;
 use thalweg_http::cache_control::{CacheControl, RequestCacheControl};
