@@ -135,8 +135,9 @@ fn an_expression_says_which_records_are_shown() {
           time client method host path status bytes ttfb duration goodput cache detail backend protocol
           complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
           tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-          restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v
+          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+          cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+          vcl_error vcl_acl timestamp fetcherror lines_lost v
 
         For more information, try '--help'.
     "#]].assert_eq(&said);
@@ -180,8 +181,9 @@ fn the_help_of_the_log_teaches_expressions() {
           time client method host path status bytes ttfb duration goodput cache detail backend protocol
           complete cut tcp tcp.congestion_control tcp.congestion_control_start tcp.decider tcp.rtt
           tcp.min_rtt tcp.snd_cwnd tcp.delivery_rate tcp.retransmits tcp.lost tcp.pacing_rate steered
-          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused xid
-          restarts lines vcl_log vcl_error vcl_acl timestamp fetcherror lines_lost v
+          steered.bundle steered.rule steered.holdout steered.experiment steered.arm steered.refused
+          cmcd cmcd.sid cmcd.st cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log
+          vcl_error vcl_acl timestamp fetcherror lines_lost v
         lines are those that the policy and its modules logged; vcl_log, vcl_error, vcl_acl, timestamp and
         fetcherror are those of one tag. Any line may do. Capitals do not matter, and the columns that are
         printed are names too: CC == bbr.
