@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Measure paths, one after the other, and compare with what they say
     #[command(after_help = "\
 Delay within 1 ms, rate within 3 %, loss within four standard deviations, and no packet but one in a thousand more than 1 ms later
-than it should be. Exit status 1 if one is not. Some ten seconds a path; needs root.")]
+than it should be, and no more than one in 10,000 lost by the emulator itself. Exit status 1 if one is not. Some ten seconds a path; needs root.")]
     Check {
         /// Scenarios' files, or names of paths; all named ones if there is none
         #[arg(value_name = "FILE|NAME")]

@@ -79,6 +79,7 @@ pub fn measure(emulation: &Emulation, path: usize, from: Side) -> io::Result<Mea
     };
     let lost = SMALL_PACKETS - arrivals.len() as u64;
     let passed = probe.flood(direction, emulation)?;
+    emulation.count_missed();
     Ok(Measured { delay, sent: SMALL_PACKETS, lost, passed, lateness: Lateness::of([way]) })
 }
 

@@ -52,8 +52,8 @@ fn broken() -> Report {
     report.failures.insert(cells[0].clone(), vec!["the server, \"x\", closed".to_owned(), "late".to_owned()]);
     report.failures.insert(cells[5].clone(), vec!["no content within 60s".to_owned(); 4]);
     report.interrupted = Some(15);
-    let late = |p999_us| Lateness { p999: Duration::from_micros(p999_us), packets: 10_000 };
-    (report.lateness, report.paths) = (late(600), vec![late(300), late(2400)]);
+    let late = |p999_us| Lateness { p999: Duration::from_micros(p999_us), packets: 10_000, missed: 0 };
+    (report.lateness, report.paths) = (late(600), vec![late(300), Lateness { missed: 3, ..late(2400) }]);
     report
 }
 
@@ -100,6 +100,7 @@ fn the_table_says_what_went_wrong() {
         Interrupted by signal 15: 40 of 48 samples were taken.
         6 of 48 samples failed, here with the first reason: long-haul 0%, 1200kB, bbr: 2 (the server, "x", closed); long-haul 1%, 1200kB, reno: 4 (no content within 60s).
         The emulation was late at the 99.9th percentile: 2400 us on long-haul 1%; at most 1000 us are allowed. The machine was too busy: figures of these paths are not to be trusted. Use fewer lanes.
+        The emulator itself lost packets: 3 of 10003 on long-haul 1%; one of 10000 is allowed. Figures of these paths are not to be trusted. Use fewer lanes.
     "#]].assert_eq(&table(&broken()));
 }
 
@@ -141,6 +142,7 @@ fn json_has_what_failed_too() {
     );
     assert_eq!((number("interrupted_by_signal"), &document["is_on_time"]), (Some(15), &false.into()));
     assert_eq!(document["paths"][1]["is_late"], true);
+    assert_eq!(document["paths"][1]["packets_missed"], 3);
     let row = &document["rows"][5];
     assert_eq!((row["samples"].as_u64(), row["failed"].as_u64()), (Some(0), Some(4)));
     assert!(row["mean_s"].is_null() && row["first_failure"] == "no content within 60s");
