@@ -157,6 +157,9 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, ask: Ask) {
     let samples = |algorithm: &String| {
         report.samples.get(&Cell { path, ask, algorithm: algorithm.clone() }).map_or(&[][..], Vec::as_slice)
     };
+    let failed = |algorithm: &String| {
+        report.failures.get(&Cell { path, ask, algorithm: algorithm.clone() }).map_or(0, Vec::len)
+    };
     let with = || report.plan.algorithms.iter().filter(|algorithm| !samples(algorithm).is_empty());
     if with().next().is_none() {
         page.paragraph("note", "There is no sample.");
@@ -164,7 +167,7 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, ask: Ask) {
     }
     let times = with().map(|algorithm| {
         let seconds: Vec<f64> = samples(algorithm).iter().map(|sample| sample.total.as_secs_f64()).collect();
-        cumulative(algorithm, &seconds)
+        cumulative(algorithm, &seconds, failed(algorithm))
     });
     let axes = Axes { title: "Share of samples fetched, with its 95 % band", x: "seconds", y: "share" };
     page.chart(&lines(axes, &times.collect::<Vec<_>>()));
