@@ -14,6 +14,7 @@ use super::{Page, published};
 use crate::cc::statistics::{Summary, is_below, summarise};
 use crate::cc::{Ask, Cell, Report, SLICE, Sample};
 use crate::reproduce::Headline;
+use crate::scenario::{Direction, Path};
 use table::{COLUMNS, conditions, footnotes, shown, verdict, warnings, words};
 
 /// One field of the matrix, summarised.
@@ -117,7 +118,7 @@ fn all(page: &mut Page, report: &Report) {
         page.paragraph("note", note);
     }
     for ask in &plan.asks {
-        sweep(page, report, *ask, &rows);
+        sweeps(page, report, *ask, &rows);
     }
     for (index, path) in plan.scenario.paths.iter().enumerate() {
         for ask in &plan.asks {
@@ -127,13 +128,34 @@ fn all(page: &mut Page, report: &Report) {
     }
 }
 
-/// Mean over loss, where paths differ in that.
-fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
+/// Mean over loss, of each set of paths that differ in nothing else.
+fn sweeps(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
+    let mut sets: Vec<Vec<usize>> = Vec::new();
+    let paths = &report.plan.scenario.paths;
+    for (index, path) in paths.iter().enumerate() {
+        match sets.iter_mut().find(|set| differ_in_loss_alone(&paths[set[0]], path)) {
+            Some(set) => set.push(index),
+            None => sets.push(vec![index]),
+        }
+    }
+    for set in sets {
+        sweep(page, report, ask, rows, &set);
+    }
+}
+
+fn differ_in_loss_alone(one: &Path, other: &Path) -> bool {
+    let down = Direction { loss: one.down.loss, ..other.down.clone() };
+    (&one.down, &one.up) == (&down, &other.up)
+}
+
+fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row], set: &[usize]) {
     let loss = |cell: &Cell| report.plan.scenario.paths[cell.path].down.loss.mean() * 100.0;
     let of = |algorithm: &String| {
         let mut points: Vec<Point> = rows
             .iter()
-            .filter(|row| row.cell.ask == ask && row.cell.algorithm == *algorithm)
+            .filter(|row| {
+                set.contains(&row.cell.path) && row.cell.ask == ask && row.cell.algorithm == *algorithm
+            })
             .filter_map(|row| {
                 let mean = row.time_s.as_ref()?.mean;
                 let margin = mean.margin.unwrap_or_default();
@@ -147,7 +169,8 @@ fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
     let all: Vec<Line> = report.plan.algorithms.iter().map(of).collect();
     let differs = all.iter().any(|line| line.points.windows(2).any(|two| two[0].x != two[1].x));
     if differs {
-        page.heading(&format!("Loss, {}", ask.name()));
+        let names: Vec<_> = set.iter().map(|path| report.plan.scenario.paths[*path].name.as_str()).collect();
+        page.heading(&format!("Loss, {}: {}", ask.name(), names.join(", ")));
         let axes = Axes { title: "Mean time to fetch, with its 95 % interval", x: "loss, %", y: "seconds" };
         page.chart(&lines(axes, &all));
     }

@@ -150,6 +150,15 @@ fn json_has_what_failed_too() {
 }
 
 #[test]
+fn a_sweep_is_of_paths_that_differ_in_loss_alone() {
+    let sweeps = |report: &Report| page(report).matches("Loss, ").count();
+    let mut report = whole();
+    assert_eq!(sweeps(&report), 1);
+    report.plan.scenario.paths[1].up.delay *= 2;
+    assert_eq!(sweeps(&report), 0);
+}
+
+#[test]
 fn the_page_has_what_failed_and_what_is_missing() {
     let page = page(&broken());
     for words in
