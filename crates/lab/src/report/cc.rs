@@ -34,7 +34,8 @@ pub struct Row {
     pub times_best: Option<f64>,
     /// Whether its mean is the least of those it is compared with, of which there is one at least.
     pub is_best: bool,
-    /// Whether it is so by more than chance, against each of them, and none of its samples failed: those that do are the slow ones.
+    /// Whether it is so by more than chance, against each of them, none of its samples failed and none was cut off by a signal: those
+    /// that are are the slow ones.
     pub wins: bool,
 }
 
@@ -63,7 +64,10 @@ fn row(report: &Report, cell: Cell) -> Row {
         first_failure: failures.first().cloned(),
         times_best,
         is_best: times_best == Some(1.0) && others.iter().any(|other| !other.is_empty()),
-        wins: failures.is_empty() && !others.is_empty() && others.iter().all(|other| is_below(&own, other)),
+        wins: report.interrupted.is_none()
+            && failures.is_empty()
+            && !others.is_empty()
+            && others.iter().all(|other| is_below(&own, other)),
         time_s,
         cell,
     }

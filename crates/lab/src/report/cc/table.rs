@@ -126,7 +126,7 @@ pub(super) fn footnotes(rows: &[Row]) -> Vec<&'static str> {
     }
     if rows.iter().any(|row| row.is_best && !row.wins) {
         notes.push(
-            "best: the least mean, but no win: by chance another may be as good, or samples failed. More samples may tell.",
+            "best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.",
         );
     }
     if rows.iter().any(|row| row.failed > 0) {
@@ -142,7 +142,8 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(signal) = report.interrupted {
         warnings.push(format!(
-            "Interrupted by signal {signal}: {} of {} samples were taken.",
+            "Interrupted by signal {signal}: {} of {} samples were taken. Those under way are not among them, and the slow ones are under way \
+             longest: nothing is said to win.",
             report.taken(),
             report.asked()
         ));

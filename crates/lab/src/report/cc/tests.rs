@@ -74,7 +74,7 @@ fn the_table_says_who_wins_and_what_that_means() {
 
         Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t); nineteen of twenty hold the true mean.
         wins: the least mean, below each other by more than chance (Welch's 95 % interval of each difference leaves zero out).
-        best: the least mean, but no win: by chance another may be as good, or samples failed. More samples may tell.
+        best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.
     "#]].assert_eq(&table(&whole()));
 }
 
@@ -94,10 +94,10 @@ fn the_table_says_what_went_wrong() {
         long-haul 1%  1200kB  reno             0       4              -           -         -            -  no sample
 
         Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t); nineteen of twenty hold the true mean.
-        best: the least mean, but no win: by chance another may be as good, or samples failed. More samples may tell.
+        best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.
         failed: in no mean. Who gave up waiting would have been the slowest, so that a mean beside failures is too low.
 
-        Interrupted by signal 15: 40 of 48 samples were taken.
+        Interrupted by signal 15: 40 of 48 samples were taken. Those under way are not among them, and the slow ones are under way longest: nothing is said to win.
         6 of 48 samples failed, here with the first reason: long-haul 0%, 1200kB, bbr: 2 (the server, "x", closed); long-haul 1%, 1200kB, reno: 4 (no content within 60s).
         The emulation was late at the 99.9th percentile: 2400 us on long-haul 1%; at most 1000 us are allowed. The machine was too busy: figures of these paths are not to be trusted. Use fewer lanes.
         The emulator itself lost packets: 3 of 10003 on long-haul 1%; one of 10000 is allowed. Figures of these paths are not to be trusted. Use fewer lanes.
@@ -116,6 +116,9 @@ fn nothing_wins_that_failed_or_is_alone() {
     let wins = |report: &Report| -> Vec<bool> { rows(report).iter().map(|row| row.wins).collect() };
     assert_eq!(wins(&whole()), [false, false, false, true, false, false]);
     assert_eq!(wins(&broken()), [false; 6]);
+    let mut interrupted = whole();
+    interrupted.interrupted = Some(2);
+    assert_eq!(wins(&interrupted), [false; 6]);
     let mut alone = whole();
     alone.plan.algorithms = vec!["bbr".to_owned()];
     assert!(rows(&alone).iter().all(|row| !row.wins && !row.is_best));
