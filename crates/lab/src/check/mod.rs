@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::emulation::{LATENESS_MAX, Lateness, MISSED_MAX};
 use crate::scenario::Direction;
 
-pub use probe::{DELAY_PACKET_BYTES, measure};
+pub use probe::{DELAY_PACKET_BYTES, RATE_MIN_BITS_PER_S, check_rate, measure};
 
 /// The delay may be off by so much.
 pub const DELAY_TOLERANCE: Duration = Duration::from_millis(1);
