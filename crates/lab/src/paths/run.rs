@@ -75,7 +75,7 @@ async fn attend(emulation: &Emulation, child: Child, mut signals: Signals) -> an
                 let (path, change) = changes.next().expect("it was looked at");
                 emulation.change(path, &change)?;
             }
-            // The terminal gives its own to the command as well.
+            // The terminal gives its own to the command as well; one that was sent to this process alone looks the same.
             signal = signals.next() => if signal != Signal::INT || !stdin().is_terminal() {
                 let _ = kill_process(pid, signal);
             },
