@@ -32,13 +32,20 @@ help: ## this list
 	@printf 'make sample         %s\n' 'make assets/sample anew with ffmpeg'
 	@printf 'make clean          %s\n' 'remove what the above have built'
 
-# The audience's network namespaces need root; `make demo AUDIENCE=` is without it.
+# The audience's network namespaces need root; `make demo AUDIENCE=` is without it, and so is a machine that lacks what the
+# lab needs, which it says.
 AUDIENCE := $(if $(filter 0,$(shell id -u)),lab)
 
 .PHONY: demo
-demo: build $(AUDIENCE)
-	$(call step,run: Ctrl-C stops)
-	@tools/foreground tools/demo $(TARGET)/release/thalweg $(if $(AUDIENCE),$(TARGET)/release/thalweg-lab)
+demo: build
+	$(if $(AUDIENCE),$(call step,set up and build the audience))
+	@lab=; if [ -n "$(AUDIENCE)" ]; then \
+		if ! said=$$(tools/setup lab 2>&1 >/dev/null); then echo "demo: no audience: $${said#setup: }"; \
+		elif ! $(CARGO) build --release -p thalweg-lab; then echo "demo: no audience: the lab cannot be built"; \
+		else lab=$(TARGET)/release/thalweg-lab; fi; \
+	fi; \
+	printf '\033[1m== run: Ctrl-C stops\033[0m\n'; \
+	exec tools/foreground tools/demo $(TARGET)/release/thalweg $$lab
 
 .PHONY: build
 build: setup-demo console

@@ -56,17 +56,17 @@ it("sums up what players say and what the edge measured", () => {
   const tcp = { congestion_control: "cubic", rtt_us: 40_000, snd_cwnd: 10, delivery_rate_bytes_per_s: 9000, retransmits: 0, lost: 0 };
   last.push(record("192.0.2.1:1", { sid: "a", bl_ms: 4000, mtp_kbps: 3000 }, { tcp, bytes: 5000 }), 0);
   last.push(record("192.0.2.1:2", { sid: "a", bs: true, bl_ms: 0, mtp_kbps: 500 }, { ttfb_us: 9000, duration_us: 13_000 }), 0);
-  last.push(record("192.0.2.2:1", { st: "l" }, { bytes: 0 }), 0);
+  for (const port of [1, 2]) last.push(record(`192.0.2.2:${port}`, { st: "l" }, { bytes: 0 }), 0);
   last.push(record("192.0.2.3:1"), 0);
   const { ttfb_us: _, ...unsent } = record("192.0.2.3:1", undefined, { bytes: 0 });
   last.push(unsent, 0);
   expect(last.networks(0).networks).toEqual([
     {
       name: "192.0.2.0/24",
-      requests: 5,
+      requests: 6,
       sessions: 2,
       sessions_starved: 1,
-      starvation: 1 / 3,
+      starvation: 1 / 4,
       buffer_ms: 0,
       throughput_kbps: 500,
       // 7,000 bytes in 1 + 4 + 1 ms.

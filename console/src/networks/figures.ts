@@ -63,7 +63,8 @@ export class LastResponses {
       rtt_us: tcp?.rtt_us ?? null,
       delivery_bytes_per_s: tcp?.delivery_rate_bytes_per_s ?? null,
       cmcd,
-      session: cmcd?.sid ?? client,
+      // Without its port: a player has several connections, one after the other or at once.
+      session: cmcd?.sid ?? client.replace(/:\d+$/, ""),
     });
     // Twice as many at most, so that not each one moves all.
     if (this.#responses.length >= 2 * RESPONSES_MAX) this.#responses.splice(0, this.#responses.length - RESPONSES_MAX);

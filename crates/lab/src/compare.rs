@@ -60,7 +60,7 @@ pub(crate) struct Compare {
     lanes: Option<usize>,
     /// Each path once with each of these losses towards the clients, in place of its own
     #[arg(long, value_delimiter = ',', value_name = "SHARE,…", value_parser = share)]
-    loss: Vec<f64>,
+    loss: Vec<Share>,
     /// A first table within a minute: fewer samples, side by side
     #[arg(long)]
     quick: bool,
@@ -72,11 +72,28 @@ pub(crate) struct Compare {
     thalweg: Option<PathBuf>,
 }
 
-fn share(text: &str) -> Result<f64, String> {
+/// A share as it was written, and from 0 to 1.
+#[derive(Debug, Clone)]
+struct Share {
+    text: String,
+    share: f64,
+}
+
+fn share(text: &str) -> Result<Share, String> {
     match text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()) {
-        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        Some(percent) if (0.0..=100.0).contains(&percent) => {
+            Ok(Share { text: text.to_owned(), share: percent / 100.0 })
+        }
         _ => Err(format!("{text:?} is no share: write 0.5% for one in two hundred")),
     }
+}
+
+/// Each with its text, none twice however it is written.
+fn losses(asked: &[Share]) -> anyhow::Result<Vec<(&str, f64)>> {
+    for (index, Share { text, share }) in asked.iter().enumerate() {
+        ensure!(asked[..index].iter().all(|other| other.share != *share), "a loss of {text} is named twice");
+    }
+    Ok(asked.iter().map(|loss| (loss.text.as_str(), loss.share)).collect())
 }
 
 pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
@@ -93,7 +110,7 @@ pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
     }
     let mut scenario = read_all(&scenarios)?;
     if !asked.loss.is_empty() {
-        scenario = at_losses(&scenario, &asked.loss);
+        scenario = at_losses(&scenario, &losses(&asked.loss)?);
     }
     let plan = Plan {
         scenario,
@@ -169,5 +186,19 @@ impl Drop for Progress {
         if stderr().is_terminal() {
             let _ = writeln!(stderr());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_named_as_it_is_written_and_once() {
+        let asked = |texts: &[&str]| texts.iter().map(|text| share(text).unwrap()).collect::<Vec<_>>();
+        assert_eq!(losses(&asked(&["0.7%", "1%"])).unwrap()[0], ("0.7%", 0.7 / 100.0));
+        let twice = losses(&asked(&["0.7%", "1%", "0.70%"])).unwrap_err();
+        assert_eq!(twice.to_string(), "a loss of 0.70% is named twice");
+        assert!(share("0.7").is_err() && share("101%").is_err());
     }
 }

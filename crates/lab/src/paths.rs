@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Measure paths, one after the other, and compare with what they say
     #[command(after_help = "\
 Delay within 1 ms, rate within 3 %, loss within four standard deviations, and no packet but one in a thousand more than 1 ms later
-than it should be. Exit status 1 if one is not. Some ten seconds a path; needs root.")]
+than it should be, and no more than one in 10,000 lost by the emulator itself. Exit status 1 if one is not. Some ten seconds a path; needs root.")]
     Check {
         /// Scenarios' files, or names of paths; all named ones if there is none
         #[arg(value_name = "FILE|NAME")]
@@ -38,9 +38,13 @@ than it should be. Exit status 1 if one is not. Some ten seconds a path; needs r
     /// Run a command on one side of emulated paths, and a server on the other
     #[command(after_help = "\
 Examples:
-  thalweg-lab paths run satellite --server 'thalweg edge --listen [::]:80 --backend http://127.0.0.1:8081' -- \\
-      curl -o /dev/null http://203.0.113.1/vod/a/master.m3u8
+  thalweg-lab paths run satellite \\
+      --server 'thalweg origin --media assets & thalweg edge --listen [::]:80 --backend http://127.0.0.1:8081' -- \\
+      curl --fail --retry 9 --retry-connrefused -o /dev/null http://203.0.113.1/vod/sample/master.m3u8
   thalweg-lab paths run mine.toml -- bash
+
+The server's side is a network of its own: its 127.0.0.1 is not this machine's, so what a server needs runs beside it. The command
+begins at once; curl tries again until the server listens.
 
 The clients' side has an address of each path, and the whole prefix of it: curl --interface 198.18.2.9 comes from the second
 path. Environment of both commands:

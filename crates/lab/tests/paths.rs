@@ -95,11 +95,15 @@ fn every_named_path_is_what_it_says() {
         let arguments: Vec<&str> =
             ["paths", "check"].into_iter().chain(names.iter().map(String::as_str)).collect();
         let (status, out, err) = done(&mut lab(&arguments));
-        assert!(attempt > 1 || out.lines().count() == 1 + 7 * 2 * 4, "{out}{err}");
+        assert!(attempt > 1 || out.lines().count() == 1 + 7 * 2 * 5, "{out}{err}");
         let off: Vec<&str> = out.lines().filter(|line| line.ends_with("off")).collect();
         assert_eq!(status, i32::from(!off.is_empty()), "{out}{err}");
         let of = |line: &&str| line[..14].trim().to_owned();
-        let late: Vec<String> = off.iter().filter(|line| line.contains("late p99.9")).map(of).collect();
+        let late: Vec<String> = off
+            .iter()
+            .filter(|line| ["late p99.9", "missed"].iter().any(|what| line.contains(what)))
+            .map(of)
+            .collect();
         // What is off while the emulation is on time is not the machine's doing.
         assert!(off.iter().map(of).all(|name| late.contains(&name)), "{out}{err}");
         names = late;
@@ -141,11 +145,13 @@ fn every_address_of_a_prefix_reaches_the_server_by_its_path() {
             client.send_to(b"x", (to, 7)).unwrap();
             let answered = client.recv_from(&mut [0; 8]).unwrap();
             assert_eq!(answered.1.ip(), to);
+            // By the other path it takes 10 or 30 ms as well, and a busy machine longer: what each carried is counted below.
             let took_ms = begun.elapsed().as_millis();
-            assert!((least_ms..least_ms + 20).contains(&took_ms), "{from}: {took_ms} ms");
+            assert!(took_ms >= least_ms, "{from}: {took_ms} ms");
         }
-        let [down, up] = emulation.ways(1);
-        assert_eq!((down.packets(), up.packets()), (2, 2), "the second path's and no other");
+        let packets = |path: usize| emulation.ways(path).each_ref().map(|way| way.packets());
+        assert_eq!((packets(0), packets(1)), ([3, 3], [2, 2]), "each by its own path");
+        let [_, up] = emulation.ways(1);
         up.alter(&Alteration { loss: Some(Loss::random(1.0)), ..Alteration::default() }).unwrap();
         let client = emulation.on(Side::Clients, || UdpSocket::bind("198.18.2.3:0")).unwrap();
         client.send_to(b"x", (scenario.server4, 7)).unwrap();
@@ -301,6 +307,25 @@ fn what_waits_is_not_what_was_dropped() {
 }
 
 #[test]
+fn each_packet_came_or_was_missed() {
+    const PACKETS: u64 = 50_000;
+    let _alone = alone();
+    let scenario = scenario::read("[[path]]\n", &|_| unreachable!("it names no file")).unwrap();
+    let emulation = Emulation::start(&scenario).unwrap();
+    let client = emulation.on(Side::Clients, || UdpSocket::bind("198.18.1.1:0")).unwrap();
+    for _ in 0..PACKETS {
+        client.send_to(&[0; 1400], (scenario.server4, 7)).unwrap();
+    }
+    let up = &emulation.ways(0)[1];
+    wait("all are told", || {
+        emulation.count_missed();
+        up.packets() + up.missed() >= PACKETS
+    });
+    // A few are the system's own.
+    assert!(up.packets() + up.missed() < PACKETS + 100, "{} and {}", up.packets(), up.missed());
+}
+
+#[test]
 fn a_check_for_other_programs() {
     let _alone = alone();
     let (status, out, err) = done(&mut lab(&["paths", "check", "fibre", "--json"]));
@@ -308,9 +333,9 @@ fn a_check_for_other_programs() {
     assert_eq!((document["version"].as_u64(), document["is_met"].as_bool()), (Some(1), Some(status == 0)));
     let rows = document["rows"].as_array().unwrap();
     let fields = |name: &str| rows.iter().map(|row| row[name].as_str().unwrap()).collect::<Vec<_>>();
-    assert_eq!(fields("what"), ["delay", "loss", "rate", "late p99.9"].repeat(2));
-    assert_eq!(fields("unit"), ["ms", "%", "Mbit/s", "ms"].repeat(2));
-    assert_eq!(fields("way"), ["down", "down", "down", "down", "up", "up", "up", "up"]);
+    assert_eq!(fields("what"), ["delay", "loss", "rate", "late p99.9", "missed"].repeat(2));
+    assert_eq!(fields("unit"), ["ms", "%", "Mbit/s", "ms", "%"].repeat(2));
+    assert_eq!(fields("way"), [["down"; 5], ["up"; 5]].concat());
     assert!(rows.iter().all(|row| row["path"] == "fibre" && row["measured"].is_number()), "{out}{err}");
     assert_eq!(err, "", "no bar without a terminal");
 }

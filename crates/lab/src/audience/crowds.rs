@@ -72,6 +72,9 @@ impl<'a> Behind<'a> {
         if let Some(viewers) = &mut seen.viewers {
             viewers.now = Now::default();
         }
+        // What the table has no use for and would grow for as long as the audience is there.
+        seen.seconds.clear();
+        seen.runs.clear();
         self.left.merge(&seen);
         Ok(())
     }

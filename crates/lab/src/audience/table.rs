@@ -15,7 +15,8 @@ pub(super) struct Row<'a> {
     pub(super) figures: (Figures, Figures),
 }
 
-/// A head and a line for each. The latency is that of those who are there, the rest that of the whole time.
+/// A head and a line for each. The latency is the median of those who are there, since they came; the rest is of the whole time, but
+/// for how many play and stall now.
 pub(super) fn table(rows: &[Row<'_>]) -> String {
     let mut out = format!(
         "{:<14}{:<24}{:>8}{:>9}{:>9}{:>9}{:>10}{:>13}{:>9}\n",

@@ -43,6 +43,7 @@ pub fn run(plan: &Plan, thalweg: &Path, tell: &(dyn Fn(usize, usize) + Sync)) ->
     let mut report =
         in_namespace(&emulation, Side::Clients, || Sampling::of(plan, &emulation).run(ended, tell))?;
     drop(servers);
+    emulation.count_missed();
     let lateness_of = |lanes: Range<usize>| Lateness::of(lanes.flat_map(|lane| emulation.ways(lane)));
     report.lateness = lateness_of(0..lanes.paths.len());
     report.paths = (0..plan.scenario.paths.len())

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::emulation::{LATENESS_MAX, Lateness};
+use crate::emulation::{LATENESS_MAX, Lateness, MISSED_MAX};
 use crate::scenario::Direction;
 
-pub use probe::{DELAY_PACKET_BYTES, measure};
+pub use probe::{DELAY_PACKET_BYTES, RATE_MIN_BITS_PER_S, check_rate, measure};
 
 /// The delay may be off by so much.
 pub const DELAY_TOLERANCE: Duration = Duration::from_millis(1);
@@ -29,7 +29,7 @@ pub struct Measured {
     pub lost: u64,
     /// What passed while more was sent than may; `None` where nothing limits the rate.
     pub passed: Option<Passed>,
-    /// How late the emulation let packets go.
+    /// How late the emulation let packets go, and how many it lost.
     pub lateness: Lateness,
 }
 
@@ -75,7 +75,9 @@ pub fn judge(direction: &Direction, measured: &Measured) -> Vec<Verdict> {
     }
     let late = measured.lateness;
     let lateness = Verdict::new("late p99.9", "ms", [0.0, millis(LATENESS_MAX), millis(late.p999)]);
-    verdicts.push(Verdict { is_met: !late.is_over(), ..lateness });
+    verdicts.push(Verdict { is_met: !late.is_late(), ..lateness });
+    let missed = [0.0, MISSED_MAX, late.missed_share()].map(|share| share * 100.0);
+    verdicts.push(Verdict::new("missed", "%", missed));
     verdicts
 }
 
@@ -127,7 +129,7 @@ mod tests {
             sent: 4000,
             lost: 40,
             passed: Some(Passed { bits: 0.99e6, bits_asked: 1e6, time: Duration::from_secs(1) }),
-            lateness: Lateness { p999: Duration::from_micros(300), packets: 5000 },
+            lateness: Lateness { p999: Duration::from_micros(300), packets: 5000, missed: 0 },
         };
         let off = |measured: Measured| -> Vec<&str> {
             judge(&direction, &measured)
@@ -144,8 +146,10 @@ mod tests {
         let passed = |bits| Some(Passed { bits, bits_asked: 1e6, time: Duration::from_secs(1) });
         assert_eq!(off(Measured { passed: passed(1.03e6), ..right.clone() }), ["rate"]);
         assert_eq!(off(Measured { passed: passed(0.95e6), ..right.clone() }), ["rate"]);
-        let late = |packets| Lateness { p999: Duration::from_millis(2), packets };
+        let late = |packets| Lateness { p999: Duration::from_millis(2), packets, missed: 0 };
         assert_eq!(off(Measured { lateness: late(5000), ..right.clone() }), ["late p99.9"]);
-        assert!(off(Measured { lateness: late(10), ..right }).is_empty());
+        assert!(off(Measured { lateness: late(10), ..right.clone() }).is_empty());
+        let missing = Lateness { missed: 1, ..right.lateness };
+        assert_eq!(off(Measured { lateness: missing, ..right }), ["missed"]);
     }
 }

@@ -19,7 +19,7 @@ use crate::scenario::{Capacity, Direction};
 
 /// IPv4 and UDP headers.
 const HEADER_BYTES: usize = 28;
-/// Content of a packet of the first part.
+/// Content of a packet of the first part: when it was sent, its part, and nothing.
 const SMALL_BYTES: usize = 32;
 /// An IP packet of it.
 pub const DELAY_PACKET_BYTES: usize = HEADER_BYTES + SMALL_BYTES;
@@ -31,6 +31,8 @@ const SMALL_PACKETS: u64 = 3000;
 const SMALL_PACE: Duration = Duration::from_millis(1);
 /// Their part of the capacity.
 const SMALL_SHARE: f64 = 0.5;
+/// Less than this is not measured: the first part would take more than a minute, and of the second hardly anything would pass.
+pub const RATE_MIN_BITS_PER_S: f64 = 48_000.0;
 /// How long the second part sends, after which the queue still empties.
 const FULL_TIME: Duration = Duration::from_millis(1500);
 /// How much more than the greatest capacity it sends.
@@ -41,6 +43,24 @@ const RECEIVE_BYTES: usize = 64 << 20;
 const RECEIVE_LOOK: Duration = Duration::from_millis(100);
 /// After the last packet was sent, beside the delay of the path, until it is taken for lost.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// After the last packet was sent, what still comes is waited for so long at most.
+const RECEIVE_MAX: Duration = Duration::from_secs(60);
+
+/// A part of the measurement, which stands in its packets: those of one that come late are not the next one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Small = 1,
+    Full = 2,
+}
+
+impl Part {
+    fn content_bytes(self) -> usize {
+        match self {
+            Self::Small => SMALL_BYTES,
+            Self::Full => FULL_BYTES,
+        }
+    }
+}
 
 /// A packet that arrived.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +91,7 @@ pub fn measure(emulation: &Emulation, path: usize, from: Side) -> io::Result<Mea
     let probe =
         Probe { source, sink, clock: Instant::now(), wait: direction.delay + direction.jitter + PATIENCE };
 
-    let arrivals = probe.send(SMALL_PACKETS, small_pace(direction), SMALL_BYTES)?;
+    let arrivals = probe.send(Part::Small, SMALL_PACKETS, small_pace(direction))?;
     let mut takes: Vec<_> = arrivals.iter().map(|arrival| arrival.arrived - arrival.sent).collect();
     takes.sort_unstable();
     let Some(delay) = takes.get(takes.len() / 2).copied() else {
@@ -79,7 +99,21 @@ pub fn measure(emulation: &Emulation, path: usize, from: Side) -> io::Result<Mea
     };
     let lost = SMALL_PACKETS - arrivals.len() as u64;
     let passed = probe.flood(direction, emulation)?;
+    emulation.count_missed();
     Ok(Measured { delay, sent: SMALL_PACKETS, lost, passed, lateness: Lateness::of([way]) })
+}
+
+/// Whether a direction can be measured in the time that there is for it.
+///
+/// # Errors
+/// Why not.
+pub fn check_rate(direction: &Direction) -> Result<(), String> {
+    match extremes(&direction.capacity) {
+        Some((least, _)) if least < RATE_MIN_BITS_PER_S => Err(format!(
+            "a rate of {least} bit/s can be run, not measured: that takes {RATE_MIN_BITS_PER_S} bit/s or more"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn small_pace(direction: &Direction) -> Duration {
@@ -108,20 +142,21 @@ struct Probe {
 }
 
 impl Probe {
-    /// Sends so many packets, one each `pace`, and collects what arrives.
-    fn send(&self, packets: u64, pace: Duration, content_bytes: usize) -> io::Result<Vec<Arrival>> {
+    /// Sends so many packets of that part, one each `pace`, and collects what arrives of them.
+    fn send(&self, part: Part, packets: u64, pace: Duration) -> io::Result<Vec<Arrival>> {
         let is_sent = AtomicBool::new(false);
         thread::scope(|scope| {
-            let receiver = scope.spawn(|| self.receive(&is_sent));
-            let sent = self.send_all(packets, pace, content_bytes);
+            let receiver = scope.spawn(|| self.receive(part, &is_sent));
+            let sent = self.send_all(part, packets, pace);
             is_sent.store(true, Relaxed);
             let arrivals = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             sent.map(|()| arrivals)
         })
     }
 
-    fn send_all(&self, packets: u64, pace: Duration, content_bytes: usize) -> io::Result<()> {
-        let mut content = vec![0; content_bytes];
+    fn send_all(&self, part: Part, packets: u64, pace: Duration) -> io::Result<()> {
+        let mut content = vec![0; part.content_bytes()];
+        content[8] = part as u8;
         let begun = Instant::now();
         for number in 0..packets {
             let due = begun + Duration::from_secs_f64(pace.as_secs_f64() * number as f64);
@@ -136,14 +171,21 @@ impl Probe {
         Ok(())
     }
 
-    /// What arrives until all was sent and the wait is over.
-    fn receive(&self, is_sent: &AtomicBool) -> io::Result<Vec<Arrival>> {
+    /// What arrives of that part until all was sent and the wait is over.
+    fn receive(&self, part: Part, is_sent: &AtomicBool) -> io::Result<Vec<Arrival>> {
         self.sink.set_read_timeout(Some(RECEIVE_LOOK))?;
         let mut content = [0; FULL_BYTES];
         let mut arrivals: Vec<Arrival> = Vec::new();
         let mut quiet_since = self.clock.elapsed();
+        let mut sent_at = None;
         loop {
+            if is_sent.load(Relaxed)
+                && *sent_at.get_or_insert_with(Instant::now) + RECEIVE_MAX < Instant::now()
+            {
+                return Ok(arrivals);
+            }
             match self.sink.recv(&mut content) {
+                Ok(_) if content[8] != part as u8 => {}
                 Ok(_) => {
                     let sent_ns = u64::from_le_bytes(content[..8].try_into().expect("these are eight"));
                     let arrived = self.clock.elapsed();
@@ -170,7 +212,7 @@ impl Probe {
         let packets = (FULL_TIME.as_secs_f64() / pace.as_secs_f64()).ceil() as u64;
         let since_start = emulation.started().elapsed();
         let begun = self.clock.elapsed();
-        let arrivals = self.send(packets, pace, FULL_BYTES)?;
+        let arrivals = self.send(Part::Full, packets, pace)?;
         let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
             return Err(io::Error::other("nothing arrives at the other side"));
         };
@@ -186,5 +228,31 @@ impl Probe {
             _ => greatest * time.as_secs_f64(),
         };
         Ok(Some(Passed { bits: bits * (arrivals.len() - 1) as f64, bits_asked, time }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario;
+
+    #[test]
+    fn what_comes_late_is_not_the_next_parts() {
+        let [source, sink] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        source.connect(sink.local_addr().unwrap()).unwrap();
+        let probe = Probe { source, sink, clock: Instant::now(), wait: Duration::ZERO };
+        probe.send_all(Part::Small, 5, Duration::ZERO).unwrap();
+        assert_eq!(probe.send(Part::Full, 3, Duration::ZERO).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_would_take_a_month_is_refused() {
+        let check = |down: &str| {
+            let scenario = scenario::read(&format!("[[path]]\ndown.{down}"), &|_| unreachable!("no file"));
+            check_rate(&scenario.unwrap().paths[0].down)
+        };
+        assert!(check("rate = '1bit/s'").unwrap_err().starts_with("a rate of 1 bit/s can be run"));
+        assert!(check("steps = ['1s 1Mbit/s', '1s 47kbit/s']").is_err());
+        assert!(check("steps = ['1s 48kbit/s', '1s 0bit/s']").is_ok() && check("delay = '1s'").is_ok());
     }
 }

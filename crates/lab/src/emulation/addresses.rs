@@ -12,8 +12,14 @@ use crate::scenario::Scenario;
 const TABLE: usize = 100;
 
 /// The device of a path (from zero) on the side `letter`, in the emulation `id`.
-fn device(letter: char, index: usize, id: &str) -> String {
+pub(super) fn device(letter: char, index: usize, id: &str) -> String {
     format!("v{letter}{}-{letter}-{id}", index + 1)
+}
+
+/// The other end of that device, where the emulation takes packets and lets them go.
+pub(super) fn inner_device(letter: char, index: usize, id: &str) -> String {
+    let other = if letter == 'L' { 'R' } else { 'L' };
+    format!("v{letter}{}-{other}-{id}", index + 1)
 }
 
 /// Commands for `ip -4 -batch` and for `ip -6 -batch`.

@@ -15,6 +15,7 @@ mod ending;
 mod lateness;
 mod leftover;
 mod line;
+mod missed;
 mod namespace;
 mod setup;
 mod uplink;
@@ -24,6 +25,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -39,9 +41,10 @@ use rustix::thread::{CapabilitySet, capabilities, gettid};
 use crate::scenario::{Alteration, Change, Direction, Scenario};
 use bottleneck::Bottleneck;
 pub use ending::Ending;
-pub use lateness::{LATENESS_MAX, Lateness};
+pub use lateness::{LATENESS_MAX, Lateness, MISSED_MAX};
 use line::LineCell;
 pub use line::{Counts, Line};
+use missed::Missed;
 use namespace::{Mounts, Namespace};
 use setup::set_up;
 use uplink::Uplink;
@@ -110,6 +113,8 @@ pub struct Way {
     /// Behind the bottleneck.
     pub line: Arc<Line>,
     bottleneck: Option<Bottleneck>,
+    /// Packets that the emulator itself lost, when it was last counted.
+    missed: AtomicU64,
 }
 
 /// A scenario that runs until it is dropped.
@@ -118,6 +123,8 @@ pub struct Emulation {
     radix: Mutex<Option<RattanRadix<AfPacketDriver>>>,
     clients: Namespace,
     server: Namespace,
+    /// Where the emulator is.
+    inside: Namespace,
     /// Of each path, in the scenario's order: down and up.
     ways: Vec<[Way; 2]>,
     started: Instant,
@@ -179,6 +186,7 @@ impl Emulation {
         let id = radix.get_rattan_id().clone();
         let open = |name: String| Namespace::open(&name).map_err(|error| Error::System("namespace", error));
         let (clients, server) = (open(namespace::clients_name(&id))?, open(namespace::server_name(&id))?);
+        let inside = open(namespace::inside_name(&id))?;
         note.name(&id).map_err(unnoted)?;
         let uplink = host.map(|family| Uplink::lay(scenario, family, &id)).transpose()?;
         set_up(&clients, false, &addresses::clients(scenario, &id))?;
@@ -193,6 +201,7 @@ impl Emulation {
             radix,
             clients,
             server,
+            inside,
             ways,
             started,
             id,
@@ -228,6 +237,20 @@ impl Emulation {
         up.alter(&change.up)?;
         tracing::info!(path = self.scenario.paths[path].name, at = ?change.at, "changed");
         Ok(())
+    }
+
+    /// Counts what the emulator itself has lost so far, for [`Way::missed`] and [`Lateness`].
+    pub fn count_missed(&self) {
+        match Missed::count(&self.clients, &self.server, &self.inside) {
+            Ok(missed) => {
+                for (index, ways) in self.ways.iter().enumerate() {
+                    for (way, missed) in ways.iter().zip(missed.of(index, &self.id)) {
+                        way.missed.store(missed, Relaxed);
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "cannot count what the emulator itself loses"),
+        }
     }
 
     fn namespace(&self, side: Side) -> &Namespace {
@@ -282,6 +305,11 @@ impl Way {
     /// Packets that the queue before the bottleneck dropped, or for which the line had no room.
     pub fn dropped(&self) -> u64 {
         self.bottleneck.as_ref().map_or(0, Bottleneck::dropped) + self.line.counts().overflowed
+    }
+
+    /// Packets that the emulator itself had lost at the last [`count`](Emulation::count_missed): in no other count.
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Relaxed)
     }
 
     /// Packets that are in the queue or on the line.
@@ -364,7 +392,7 @@ fn link(radix: &mut RattanRadix<AfPacketDriver>, scenario: &Scenario) -> Result<
                 links.insert(from, line_cell.clone());
             }
             links.insert(line_cell, to);
-            Ok(Way { line, bottleneck })
+            Ok(Way { line, bottleneck, missed: AtomicU64::new(0) })
         };
         ways.push([
             chain(end("right"), "down", end("left"), &path.down, seed)?,

@@ -83,7 +83,12 @@ pub(super) fn server_name(id: &str) -> String {
     format!("ns-right-{id}")
 }
 
-/// One side's network namespace.
+/// The name of that between them.
+pub(super) fn inside_name(id: &str) -> String {
+    format!("ns-rattan-{id}")
+}
+
+/// A network namespace: one side's, or that between them.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: File,

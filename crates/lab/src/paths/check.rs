@@ -3,9 +3,9 @@
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde::Serialize;
-use thalweg_lab::check::{Verdict, judge, measure};
+use thalweg_lab::check::{Verdict, check_rate, judge, measure};
 use thalweg_lab::emulation::{Emulation, Ending, Side};
 use thalweg_lab::scenario::Scenario;
 
@@ -32,6 +32,11 @@ struct Document<'a> {
 
 /// Exit status 1 if a path is not what it says.
 pub(super) fn run(scenario: &Scenario, is_json: bool) -> anyhow::Result<ExitCode> {
+    for path in &scenario.paths {
+        for (way, direction) in [("down", &path.down), ("up", &path.up)] {
+            check_rate(direction).map_err(|why| anyhow!("{} {way}: {why}", path.name))?;
+        }
+    }
     let ending = Ending::prepare()?;
     let emulation = Emulation::start(scenario)?;
     let _ends = ending.of(&emulation);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
-use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Lateness, Side};
+use thalweg_lab::emulation::{Emulation, LATENESS_MAX, Lateness, MISSED_MAX, Side};
 use thalweg_lab::scenario::Scenario;
 use thalweg_lab::signals::Signals;
 use tokio::sync::oneshot;
@@ -75,7 +75,7 @@ async fn attend(emulation: &Emulation, child: Child, mut signals: Signals) -> an
                 let (path, change) = changes.next().expect("it was looked at");
                 emulation.change(path, &change)?;
             }
-            // The terminal gives its own to the command as well.
+            // The terminal gives its own to the command as well; one that was sent to this process alone looks the same.
             signal = signals.next() => if signal != Signal::INT || !stdin().is_terminal() {
                 let _ = kill_process(pid, signal);
             },
@@ -123,25 +123,29 @@ impl Drop for Server {
 
 /// What became of the packets, to standard error, whether or not anybody still reads that.
 fn tell(emulation: &Emulation) {
+    emulation.count_missed();
     let mut text = format!(
-        "{:<14}{:<6}{:>10}{:>10}{:>10}{:>10}{:>14}\n",
-        "path", "way", "packets", "under way", "dropped", "lost", "late p99.9"
+        "{:<14}{:<6}{:>10}{:>10}{:>10}{:>10}{:>10}{:>14}\n",
+        "path", "way", "packets", "under way", "dropped", "lost", "missed", "late p99.9"
     );
-    let mut is_late = false;
+    let (mut is_late, mut is_missing) = (false, false);
     for (index, path) in emulation.scenario().paths.iter().enumerate() {
         for (name, way) in ["down", "up"].iter().zip(emulation.ways(index)) {
             let late = Lateness::of([way]);
-            is_late |= late.is_over();
+            is_late |= late.is_late();
+            is_missing |= late.is_missing();
             let _ = writeln!(
                 text,
-                "{:<14}{name:<6}{:>10}{:>10}{:>10}{:>10}{:>12}us{}",
+                "{:<14}{name:<6}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}us{}{}",
                 path.name,
                 way.packets(),
                 way.under_way(),
                 way.dropped(),
                 way.line.counts().lost,
+                way.missed(),
                 late.p999.as_micros(),
-                if late.is_over() { "  late" } else { "" }
+                if late.is_late() { "  late" } else { "" },
+                if late.is_missing() { "  missing" } else { "" }
             );
         }
     }
@@ -149,6 +153,13 @@ fn tell(emulation: &Emulation) {
         let _ = writeln!(
             text,
             "packets left more than {LATENESS_MAX:?} later than they should: the machine was too busy for the paths marked late"
+        );
+    }
+    if is_missing {
+        let _ = writeln!(
+            text,
+            "the emulator itself lost (missed) more than one packet of {} on the paths marked missing: the machine was too busy for these",
+            1.0 / MISSED_MAX
         );
     }
     let _ = stderr().write_all(text.as_bytes());

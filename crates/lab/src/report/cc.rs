@@ -14,6 +14,7 @@ use super::{Page, published};
 use crate::cc::statistics::{Summary, is_below, summarise};
 use crate::cc::{Ask, Cell, Report, SLICE, Sample};
 use crate::reproduce::Headline;
+use crate::scenario::{Direction, Path};
 use table::{COLUMNS, conditions, footnotes, shown, verdict, warnings, words};
 
 /// One field of the matrix, summarised.
@@ -33,7 +34,8 @@ pub struct Row {
     pub times_best: Option<f64>,
     /// Whether its mean is the least of those it is compared with, of which there is one at least.
     pub is_best: bool,
-    /// Whether it is so by more than chance, against each of them, and none of its samples failed: those that do are the slow ones.
+    /// Whether it is so by more than chance, against each of them, none of its samples failed and none was cut off by a signal: those
+    /// that are are the slow ones.
     pub wins: bool,
 }
 
@@ -62,7 +64,10 @@ fn row(report: &Report, cell: Cell) -> Row {
         first_failure: failures.first().cloned(),
         times_best,
         is_best: times_best == Some(1.0) && others.iter().any(|other| !other.is_empty()),
-        wins: failures.is_empty() && !others.is_empty() && others.iter().all(|other| is_below(&own, other)),
+        wins: report.interrupted.is_none()
+            && failures.is_empty()
+            && !others.is_empty()
+            && others.iter().all(|other| is_below(&own, other)),
         time_s,
         cell,
     }
@@ -117,7 +122,7 @@ fn all(page: &mut Page, report: &Report) {
         page.paragraph("note", note);
     }
     for ask in &plan.asks {
-        sweep(page, report, *ask, &rows);
+        sweeps(page, report, *ask, &rows);
     }
     for (index, path) in plan.scenario.paths.iter().enumerate() {
         for ask in &plan.asks {
@@ -127,13 +132,34 @@ fn all(page: &mut Page, report: &Report) {
     }
 }
 
-/// Mean over loss, where paths differ in that.
-fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
+/// Mean over loss, of each set of paths that differ in nothing else.
+fn sweeps(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
+    let mut sets: Vec<Vec<usize>> = Vec::new();
+    let paths = &report.plan.scenario.paths;
+    for (index, path) in paths.iter().enumerate() {
+        match sets.iter_mut().find(|set| differ_in_loss_alone(&paths[set[0]], path)) {
+            Some(set) => set.push(index),
+            None => sets.push(vec![index]),
+        }
+    }
+    for set in sets {
+        sweep(page, report, ask, rows, &set);
+    }
+}
+
+fn differ_in_loss_alone(one: &Path, other: &Path) -> bool {
+    let down = Direction { loss: one.down.loss, ..other.down.clone() };
+    (&one.down, &one.up) == (&down, &other.up)
+}
+
+fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row], set: &[usize]) {
     let loss = |cell: &Cell| report.plan.scenario.paths[cell.path].down.loss.mean() * 100.0;
     let of = |algorithm: &String| {
         let mut points: Vec<Point> = rows
             .iter()
-            .filter(|row| row.cell.ask == ask && row.cell.algorithm == *algorithm)
+            .filter(|row| {
+                set.contains(&row.cell.path) && row.cell.ask == ask && row.cell.algorithm == *algorithm
+            })
             .filter_map(|row| {
                 let mean = row.time_s.as_ref()?.mean;
                 let margin = mean.margin.unwrap_or_default();
@@ -147,7 +173,8 @@ fn sweep(page: &mut Page, report: &Report, ask: Ask, rows: &[Row]) {
     let all: Vec<Line> = report.plan.algorithms.iter().map(of).collect();
     let differs = all.iter().any(|line| line.points.windows(2).any(|two| two[0].x != two[1].x));
     if differs {
-        page.heading(&format!("Loss, {}", ask.name()));
+        let names: Vec<_> = set.iter().map(|path| report.plan.scenario.paths[*path].name.as_str()).collect();
+        page.heading(&format!("Loss, {}: {}", ask.name(), names.join(", ")));
         let axes = Axes { title: "Mean time to fetch, with its 95 % interval", x: "loss, %", y: "seconds" };
         page.chart(&lines(axes, &all));
     }
@@ -157,6 +184,9 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, ask: Ask) {
     let samples = |algorithm: &String| {
         report.samples.get(&Cell { path, ask, algorithm: algorithm.clone() }).map_or(&[][..], Vec::as_slice)
     };
+    let failed = |algorithm: &String| {
+        report.failures.get(&Cell { path, ask, algorithm: algorithm.clone() }).map_or(0, Vec::len)
+    };
     let with = || report.plan.algorithms.iter().filter(|algorithm| !samples(algorithm).is_empty());
     if with().next().is_none() {
         page.paragraph("note", "There is no sample.");
@@ -164,7 +194,7 @@ fn of_cell(page: &mut Page, report: &Report, path: usize, ask: Ask) {
     }
     let times = with().map(|algorithm| {
         let seconds: Vec<f64> = samples(algorithm).iter().map(|sample| sample.total.as_secs_f64()).collect();
-        cumulative(algorithm, &seconds)
+        cumulative(algorithm, &seconds, failed(algorithm))
     });
     let axes = Axes { title: "Share of samples fetched, with its 95 % band", x: "seconds", y: "share" };
     page.chart(&lines(axes, &times.collect::<Vec<_>>()));

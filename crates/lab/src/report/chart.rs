@@ -100,12 +100,12 @@ fn draw<'a>(
     area.present()
 }
 
-/// The share of samples that are no more than each value, with the band in which the whole line lies with 95 % confidence
-/// (Dvoretzky, Kiefer and Wolfowitz).
-pub(super) fn cumulative(name: &str, samples: &[f64]) -> Line {
+/// The share of all samples, those that failed as well, that are no more than each value, with the band in which the whole line lies
+/// with 95 % confidence (Dvoretzky, Kiefer and Wolfowitz).
+pub(super) fn cumulative(name: &str, samples: &[f64], failed: usize) -> Line {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let count = sorted.len() as f64;
+    let count = (sorted.len() + failed) as f64;
     let margin = ((2.0 / 0.05_f64).ln() / (2.0 * count)).sqrt();
     let point = |x: f64, share: f64| Point {
         x,
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_chart_has_its_lines_and_names() {
-        let all = [cumulative("bbr", &[1.0, 2.0, 3.0]), cumulative("cubic", &[2.0, 4.0])];
+        let all = [cumulative("bbr", &[1.0, 2.0, 3.0], 0), cumulative("cubic", &[2.0, 4.0], 0)];
         let svg = lines(Axes { title: "t", x: "seconds", y: "share" }, &all);
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert!(["bbr", "cubic", "seconds", "share"].iter().all(|word| svg.contains(word)), "{svg}");
@@ -163,11 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn the_share_reaches_one_at_the_last() {
-        let line = cumulative("", &[3.0, 1.0]);
+    fn the_share_reaches_one_at_the_last_unless_some_failed() {
+        let line = cumulative("", &[3.0, 1.0], 0);
         let points: Vec<_> = line.points.iter().map(|point| (point.x, point.y)).collect();
         assert_eq!(points, [(1.0, 0.0), (1.0, 0.5), (3.0, 0.5), (3.0, 1.0)]);
         assert_eq!(line.points[3].band.1, 1.0);
+        assert_eq!(cumulative("", &[3.0, 1.0], 6).points[3].y, 0.25);
     }
 
     #[test]

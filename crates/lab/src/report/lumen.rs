@@ -144,7 +144,7 @@ pub fn page(outcome: &Outcome) -> String {
     page.table(&TIMES, &words_of_times(&chunks(outcome)));
     for cache in Cache::ALL {
         let title = format!("Share of chunks that have come: {}", tiers(cache));
-        let line: Line = cumulative(cache.name(), &outcome.delays_ms(cache));
+        let line: Line = cumulative(cache.name(), &outcome.delays_ms(cache), 0);
         page.chart(&lines(Axes { title: &title, x: "delay, ms", y: "share" }, &[line]));
     }
     page.heading(VIEWERS);

@@ -16,7 +16,7 @@ the whole round trip, and BBR paces by itself, as Linux does since 4.13. Interva
 /// What it says of requests' latency: two to three times lower with BBR than with the others.
 const TIMES: Said = Said::Between(2.0, 3.0);
 /// Losses that are measured, as the publication gives none.
-const LOSSES: [f64; 4] = [0.0, 0.001, 0.005, 0.01];
+const LOSSES: [(&str, f64); 4] = [("0%", 0.0), ("0.1%", 0.001), ("0.5%", 0.005), ("1%", 0.01)];
 
 /// The plan; `is_quick` for a first look: the outer losses, the smaller chunk, few samples.
 pub fn plan(is_quick: bool) -> Plan {
@@ -34,11 +34,11 @@ pub fn plan(is_quick: bool) -> Plan {
     }
 }
 
-/// Each path once with each of these losses towards the clients, in place of its own.
-pub fn at_losses(scenario: &Scenario, losses: &[f64]) -> Scenario {
-    let with = |path: &Path, loss: f64| {
+/// Each path once with each of these losses towards the clients, in place of its own, and named as they are written.
+pub fn at_losses(scenario: &Scenario, losses: &[(&str, f64)]) -> Scenario {
+    let with = |path: &Path, (text, loss): (&str, f64)| {
         let mut path = path.clone();
-        path.name = format!("{} {}%", path.name, loss * 100.0);
+        path.name = format!("{} {text}", path.name);
         path.down.loss = Loss::random(loss);
         path
     };

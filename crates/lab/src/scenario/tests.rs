@@ -68,6 +68,24 @@ fn what_is_given_takes_the_place_of_what_the_named_path_has() {
 }
 
 #[test]
+fn a_change_of_loss_leaves_bursts_and_the_reverse() {
+    let text = "
+        [[path]]
+        down = { loss = '1%', bursts = { enter = '1%', leave = '20%' } }
+        change = [
+            { at = '3s', down.loss = '3%' },
+            { at = '1s', down.loss = '2%', up.loss = '5%' },
+            { at = '2s', down.bursts = { enter = '2%', leave = '10%', loss = '50%' }, up.delay = '1ms' },
+        ]";
+    let path = read(text, &no_file).unwrap().paths.remove(0);
+    let loss = |good, bad, enter, leave| Some(Loss { good, bad, enter, leave });
+    let down: Vec<_> = path.changes.iter().map(|change| change.down.loss).collect();
+    assert_eq!(down, [loss(0.02, 1.0, 0.01, 0.2), loss(0.02, 0.5, 0.02, 0.1), loss(0.03, 0.5, 0.02, 0.1)]);
+    let up: Vec<_> = path.changes.iter().map(|change| change.up.loss).collect();
+    assert_eq!(up, [Some(Loss::random(0.05)), None, None]);
+}
+
+#[test]
 fn several_are_measured_together() {
     let one = |text: &str| read(text, &no_file).unwrap();
     let both = together(vec![

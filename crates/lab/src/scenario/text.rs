@@ -314,7 +314,7 @@ fn same_prefix6(a: Ipv6Addr, b: Ipv6Addr) -> bool {
 
 impl RawPath {
     fn resolve(
-        self,
+        mut self,
         index: usize,
         read_file: &dyn Fn(&str) -> std::io::Result<String>,
     ) -> Result<Path, Error> {
@@ -331,14 +331,16 @@ impl RawPath {
         let is_limited = [&down, &up].map(RawDirection::is_limited);
         let (down, up) = (down.resolve(round_trip, read_file)?, up.resolve(round_trip, read_file)?);
         let mut changes = Vec::new();
+        // A change of loss is of what is in force then.
+        self.change.sort_by_key(|change| change.at.0.duration);
+        let mut losses = [down.loss, up.loss];
         for change in self.change {
             changes.push(Change {
                 at: change.at.0.duration,
-                down: change.down.resolve(is_limited[0])?,
-                up: change.up.resolve(is_limited[1])?,
+                down: change.down.resolve(is_limited[0], &mut losses[0])?,
+                up: change.up.resolve(is_limited[1], &mut losses[1])?,
             });
         }
-        changes.sort_by_key(|change| change.at);
         Ok(Path {
             name: self.name.or(self.r#use).unwrap_or_else(|| format!("path-{number}")),
             prefix4: self.prefix4.map_or(super::prefix4(number), |Text(prefix)| prefix.0),
@@ -419,7 +421,7 @@ impl RawDirection {
             jitter: delay("jitter", self.jitter)?,
             capacity,
             queue: Queue { bytes, discipline },
-            loss: loss(self.loss, self.bursts)?.unwrap_or(Loss::NONE),
+            loss: loss(Loss::NONE, self.loss, self.bursts)?,
         })
     }
 
@@ -446,15 +448,18 @@ impl RawDirection {
 }
 
 impl RawAlteration {
-    fn resolve(self, is_limited: bool) -> Result<Alteration, Error> {
+    /// `in_force` is the loss before it, and after.
+    fn resolve(self, is_limited: bool, in_force: &mut Loss) -> Result<Alteration, Error> {
         if self.rate.is_some() && !is_limited {
             return fail("a change of `rate` needs a `rate` to begin with");
         }
+        let changes_loss = self.loss.is_some() || self.bursts.is_some();
+        *in_force = loss(*in_force, self.loss, self.bursts)?;
         Ok(Alteration {
             delay: self.delay.map(|_| delay("delay", self.delay)).transpose()?,
             jitter: self.jitter.map(|_| delay("jitter", self.jitter)).transpose()?,
             rate_bits_per_s: self.rate.map(|Text(rate)| within_rates(rate.bits_per_s)).transpose()?,
-            loss: loss(self.loss, self.bursts)?,
+            loss: changes_loss.then_some(*in_force),
         })
     }
 }
@@ -474,13 +479,17 @@ fn within_rates(bits_per_s: u64) -> Result<u64, Error> {
     Ok(bits_per_s)
 }
 
-fn loss(loss: Option<Text<Share>>, bursts: Option<RawBursts>) -> Result<Option<Loss>, Error> {
-    let good = loss.map(|Text(share)| share.0);
-    let Some(bursts) = bursts else { return Ok(good.map(Loss::random)) };
+/// What `base` becomes: `loss` is that of the good state, `bursts` are the bad one.
+fn loss(base: Loss, loss: Option<Text<Share>>, bursts: Option<RawBursts>) -> Result<Loss, Error> {
+    let good = loss.map_or(base.good, |Text(share)| share.0);
+    let Some(bursts) = bursts else {
+        // Without bursts both states are one.
+        return Ok(if base.enter == 0.0 { Loss::random(good) } else { Loss { good, ..base } });
+    };
     let (enter, leave) = (bursts.enter.0.0, bursts.leave.0.0);
     if enter == 0.0 || leave == 0.0 {
         return fail("bursts that never begin or never end: `enter` and `leave` are above 0%");
     }
     let bad = bursts.loss.map_or(1.0, |Text(share)| share.0);
-    Ok(Some(Loss { good: good.unwrap_or(0.0), bad, enter, leave }))
+    Ok(Loss { good, bad, enter, leave })
 }

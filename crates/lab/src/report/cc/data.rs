@@ -67,6 +67,7 @@ struct DocumentPath<'a> {
     packets: u64,
     lateness_us: u64,
     is_late: bool,
+    packets_missed: u64,
 }
 
 /// The figures are null in a row without any sample.
@@ -114,7 +115,8 @@ fn paths(report: &Report) -> Vec<DocumentPath<'_>> {
         name: &path.name,
         packets: late.packets,
         lateness_us: lateness_us(*late),
-        is_late: late.is_over(),
+        is_late: late.is_late(),
+        packets_missed: late.missed,
     });
     paths.collect()
 }

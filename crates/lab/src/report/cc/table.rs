@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Row, path_name, rows};
 use crate::cc::Report;
-use crate::emulation::LATENESS_MAX;
+use crate::emulation::{LATENESS_MAX, Lateness, MISSED_MAX};
 use crate::scenario::Path;
 
 /// What stands above the words of a row.
@@ -126,7 +126,7 @@ pub(super) fn footnotes(rows: &[Row]) -> Vec<&'static str> {
     }
     if rows.iter().any(|row| row.is_best && !row.wins) {
         notes.push(
-            "best: the least mean, but no win: by chance another may be as good, or samples failed. More samples may tell.",
+            "best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.",
         );
     }
     if rows.iter().any(|row| row.failed > 0) {
@@ -142,7 +142,8 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(signal) = report.interrupted {
         warnings.push(format!(
-            "Interrupted by signal {signal}: {} of {} samples were taken.",
+            "Interrupted by signal {signal}: {} of {} samples were taken. Those under way are not among them, and the slow ones are under way \
+             longest: nothing is said to win.",
             report.taken(),
             report.asked()
         ));
@@ -150,9 +151,8 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
     if report.failed() > 0 {
         warnings.push(failed(report));
     }
-    if !report.is_on_time() {
-        warnings.push(late(report));
-    }
+    warnings.extend(late(report));
+    warnings.extend(missing(report));
     warnings
 }
 
@@ -171,15 +171,27 @@ fn failed(report: &Report) -> String {
     )
 }
 
-fn late(report: &Report) -> String {
+fn late(report: &Report) -> Option<String> {
     let over_all = (report.lateness.p999 > LATENESS_MAX).then_some(("all paths together", report.lateness));
     let places = over_all.into_iter().chain(report.late_paths());
     let places: Vec<_> =
         places.map(|(name, late)| format!("{} us on {name}", late.p999.as_micros())).collect();
-    format!(
+    (!places.is_empty()).then(|| format!(
         "The emulation was late at the 99.9th percentile: {}; at most {} us are allowed. The machine was too busy: figures of these paths \
          are not to be trusted. Use fewer lanes.",
         places.join(", "),
         LATENESS_MAX.as_micros()
-    )
+    ))
+}
+
+fn missing(report: &Report) -> Option<String> {
+    let of = |(name, late): (&str, Lateness)| {
+        format!("{} of {} on {name}", late.missed, late.missed + late.packets)
+    };
+    let places: Vec<_> = report.missing_paths().map(of).collect();
+    (!places.is_empty()).then(|| format!(
+        "The emulator itself lost packets: {}; one of {} is allowed. Figures of these paths are not to be trusted. Use fewer lanes.",
+        places.join(", "),
+        1.0 / MISSED_MAX
+    ))
 }

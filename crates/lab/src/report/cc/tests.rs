@@ -52,8 +52,8 @@ fn broken() -> Report {
     report.failures.insert(cells[0].clone(), vec!["the server, \"x\", closed".to_owned(), "late".to_owned()]);
     report.failures.insert(cells[5].clone(), vec!["no content within 60s".to_owned(); 4]);
     report.interrupted = Some(15);
-    let late = |p999_us| Lateness { p999: Duration::from_micros(p999_us), packets: 10_000 };
-    (report.lateness, report.paths) = (late(600), vec![late(300), late(2400)]);
+    let late = |p999_us| Lateness { p999: Duration::from_micros(p999_us), packets: 10_000, missed: 0 };
+    (report.lateness, report.paths) = (late(600), vec![late(300), Lateness { missed: 3, ..late(2400) }]);
     report
 }
 
@@ -74,7 +74,7 @@ fn the_table_says_who_wins_and_what_that_means() {
 
         Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t); nineteen of twenty hold the true mean.
         wins: the least mean, below each other by more than chance (Welch's 95 % interval of each difference leaves zero out).
-        best: the least mean, but no win: by chance another may be as good, or samples failed. More samples may tell.
+        best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.
     "#]].assert_eq(&table(&whole()));
 }
 
@@ -94,12 +94,13 @@ fn the_table_says_what_went_wrong() {
         long-haul 1%  1200kB  reno             0       4              -           -         -            -  no sample
 
         Seconds from the first SYN to the last byte. ±: the mean's 95 % interval (Student's t); nineteen of twenty hold the true mean.
-        best: the least mean, but no win: by chance another may be as good, or samples failed. More samples may tell.
+        best: the least mean, but no win: by chance another may be as good, or samples failed or were cut off. More samples may tell.
         failed: in no mean. Who gave up waiting would have been the slowest, so that a mean beside failures is too low.
 
-        Interrupted by signal 15: 40 of 48 samples were taken.
+        Interrupted by signal 15: 40 of 48 samples were taken. Those under way are not among them, and the slow ones are under way longest: nothing is said to win.
         6 of 48 samples failed, here with the first reason: long-haul 0%, 1200kB, bbr: 2 (the server, "x", closed); long-haul 1%, 1200kB, reno: 4 (no content within 60s).
         The emulation was late at the 99.9th percentile: 2400 us on long-haul 1%; at most 1000 us are allowed. The machine was too busy: figures of these paths are not to be trusted. Use fewer lanes.
+        The emulator itself lost packets: 3 of 10003 on long-haul 1%; one of 10000 is allowed. Figures of these paths are not to be trusted. Use fewer lanes.
     "#]].assert_eq(&table(&broken()));
 }
 
@@ -115,6 +116,9 @@ fn nothing_wins_that_failed_or_is_alone() {
     let wins = |report: &Report| -> Vec<bool> { rows(report).iter().map(|row| row.wins).collect() };
     assert_eq!(wins(&whole()), [false, false, false, true, false, false]);
     assert_eq!(wins(&broken()), [false; 6]);
+    let mut interrupted = whole();
+    interrupted.interrupted = Some(2);
+    assert_eq!(wins(&interrupted), [false; 6]);
     let mut alone = whole();
     alone.plan.algorithms = vec!["bbr".to_owned()];
     assert!(rows(&alone).iter().all(|row| !row.wins && !row.is_best));
@@ -141,10 +145,20 @@ fn json_has_what_failed_too() {
     );
     assert_eq!((number("interrupted_by_signal"), &document["is_on_time"]), (Some(15), &false.into()));
     assert_eq!(document["paths"][1]["is_late"], true);
+    assert_eq!(document["paths"][1]["packets_missed"], 3);
     let row = &document["rows"][5];
     assert_eq!((row["samples"].as_u64(), row["failed"].as_u64()), (Some(0), Some(4)));
     assert!(row["mean_s"].is_null() && row["first_failure"] == "no content within 60s");
     assert_eq!(document["rows"][0]["mean_s"].as_f64().map(|mean| (mean * 1e5).round()), Some(160_875.0));
+}
+
+#[test]
+fn a_sweep_is_of_paths_that_differ_in_loss_alone() {
+    let sweeps = |report: &Report| page(report).matches("Loss, ").count();
+    let mut report = whole();
+    assert_eq!(sweeps(&report), 1);
+    report.plan.scenario.paths[1].up.delay *= 2;
+    assert_eq!(sweeps(&report), 0);
 }
 
 #[test]
