@@ -100,7 +100,7 @@ fn of_lumen(asked: &Reproduce, thalweg: PathBuf) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &asked.out {
         results::write(directory, &page(&outcome), &csv(&outcome), &json(&outcome))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(outcome.exit_status()))
 }
 
 fn print(text: &str) {

@@ -7,11 +7,13 @@ use serde::Serialize;
 use super::chart::{Axes, Line, cumulative, histogram, lines};
 use super::published;
 use crate::reproduce::lumen::audience::{Seen, Step};
-use crate::reproduce::lumen::{Cache, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines};
+use crate::reproduce::lumen::{
+    Cache, Early, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines,
+};
 use crate::reproduce::{Headline, columns, number};
 
 /// The version of the JSON.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Waits are counted in bins of this.
 const BIN_MS: f64 = 50.0;
 
@@ -93,7 +95,9 @@ fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
 }
 
 fn words_of_throughput(outcome: &Outcome) -> String {
-    let sent = outcome.throughput;
+    let Some(sent) = outcome.throughput else {
+        return "The throughput of one edge was not measured.".to_owned();
+    };
     format!(
         "One edge sent {} Gbit/s of content with {} cores; its clients took {} cores.",
         number(sent.gbit_per_s),
@@ -117,10 +121,19 @@ const OF_VIEWERS: &str = "\
 Startup and stalls of all viewers, live latency of those at no offset. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
 processes of viewers, together.";
 
+/// Why it is not all.
+fn words_of_early(outcome: &Outcome) -> Option<String> {
+    Some(match outcome.early.as_ref()? {
+        Early::Failed(why) => format!("Not all was measured: {why}."),
+        Early::Interrupted(signal) => format!("Not all was measured: interrupted by signal {signal}."),
+    })
+}
+
 /// All tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {
+    let early = words_of_early(outcome).map(|words| words + "\n").unwrap_or_default();
     format!(
-        "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n",
+        "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n{early}",
         columns(&TIMES, &words_of_times(&joiners(outcome))),
         columns(&TIMES, &words_of_times(&chunks(outcome))),
         columns(&STEPS, &words_of_steps(&outcome.steps)),
@@ -131,6 +144,9 @@ pub fn table(outcome: &Outcome) -> String {
 /// The page.
 pub fn page(outcome: &Outcome) -> String {
     let mut page = published(TITLE, OPEN, &headlines(outcome));
+    if let Some(words) = words_of_early(outcome) {
+        page.paragraph("warning", &words);
+    }
     page.heading(JOINERS);
     page.paragraph("note", OF_JOINERS);
     page.table(&TIMES, &words_of_times(&joiners(outcome)));
@@ -186,13 +202,15 @@ pub fn csv(outcome: &Outcome) -> String {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     version: u32,
+    failed: Option<&'a str>,
+    interrupted_by_signal: Option<i32>,
     headlines: Vec<DocumentHeadline>,
     joiners: Vec<DocumentTimes>,
     chunks: Vec<DocumentTimes>,
     viewers: Vec<DocumentStep>,
-    throughput: DocumentThroughput,
+    throughput: Option<DocumentThroughput>,
 }
 
 #[derive(Serialize)]
@@ -290,17 +308,24 @@ pub fn json(outcome: &Outcome) -> String {
         let [what, published, ..] = headline.words();
         DocumentHeadline { what, published, here: headline.here, ratio: headline.ratio() }
     };
+    let (failed, interrupted_by_signal) = match &outcome.early {
+        Some(Early::Failed(why)) => (Some(why.as_str()), None),
+        Some(Early::Interrupted(signal)) => (None, Some(*signal)),
+        None => (None, None),
+    };
     let document = Document {
         version: VERSION,
+        failed,
+        interrupted_by_signal,
         headlines: headlines(outcome).iter().map(headline).collect(),
         joiners: joiners(outcome).into_iter().map(DocumentTimes::from).collect(),
         chunks: chunks(outcome).into_iter().map(DocumentTimes::from).collect(),
         viewers: outcome.steps.iter().map(DocumentStep::from).collect(),
-        throughput: DocumentThroughput {
-            gbit_per_s: outcome.throughput.gbit_per_s,
-            edge_cores: outcome.throughput.edge.cores,
-            clients_cores: outcome.throughput.clients.cores,
-        },
+        throughput: outcome.throughput.map(|sent| DocumentThroughput {
+            gbit_per_s: sent.gbit_per_s,
+            edge_cores: sent.edge.cores,
+            clients_cores: sent.clients.cores,
+        }),
     };
     serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
 }

@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Headline, Said};
 use crate::cc::statistics::{of_sorted, told};
+use crate::signals::Signals;
 
 pub use usage::Usage;
 
@@ -164,17 +164,28 @@ pub fn plan(is_quick: bool) -> Plan {
     }
 }
 
+/// What ended it before all was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Early {
+    /// A failure: of what, and why.
+    Failed(String),
+    /// A signal, by its number.
+    Interrupted(i32),
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub struct Outcome {
     /// What was asked for.
     pub plan: Plan,
+    /// Why it is not all of that, where it is not.
+    pub early: Option<Early>,
     /// Each joiner.
     pub joiners: Vec<joiners::Joiner>,
     /// Each chunk at each client.
     pub chunks: Vec<relay::Chunk>,
     /// What one edge has sent.
-    pub throughput: throughput::Throughput,
+    pub throughput: Option<throughput::Throughput>,
     /// Each number of viewers.
     pub steps: Vec<audience::Step>,
 }
@@ -191,30 +202,38 @@ pub struct Needs {
 /// Files of a process beside those of its viewers: those of edges towards origins, mostly.
 const FILES_BESIDE: u64 = 1_000;
 
-/// Measures it. `tell` hears what is being measured.
+/// Measures it. `tell` hears what is being measured. A signal, or a program that ends, or a response that is not what it has to be,
+/// ends the measuring; what is there by then is the outcome.
 ///
 /// # Errors
-/// If a program is missing or ends, or a response is not what it has to be. On SIGINT and SIGTERM it ends all it has started, and
-/// this process.
+/// If it cannot begin: something is missing, or fails before anything is measured.
 pub fn run(plan: &Plan, needs: &Needs, tell: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
     check(plan, needs)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
-        let mut terminate = signal(SignalKind::terminate()).context("signals")?;
-        tokio::select! {
-            outcome = measure(plan, needs, tell) => outcome.map(Ok),
-            _ = interrupt.recv() => Ok(Err(SignalKind::interrupt())),
-            _ = terminate.recv() => Ok(Err(SignalKind::terminate())),
+    let mut outcome = Outcome::new(plan.clone());
+    runtime.block_on(async {
+        let mut signals = Signals::take()?;
+        // All that was started is gone with what was measuring.
+        let done = tokio::select! {
+            done = measure(needs, tell, &mut outcome) => done,
+            signal = signals.next() => {
+                outcome.early = Some(Early::Interrupted(signal.as_raw()));
+                return Ok(());
+            }
+        };
+        match done {
+            Err(failure) if outcome.joiners.is_empty() => return Err(failure),
+            Err(failure) => outcome.early = Some(Early::Failed(format!("{failure:#}"))),
+            Ok(()) => {}
         }
+        Ok(())
     })?;
-    // All that was started is gone with what was measuring.
-    done.or_else(|signal| std::process::exit(128 + signal.as_raw_value()))
+    Ok(outcome)
 }
 
 /// Says what is missing before anything is started.
 fn check(plan: &Plan, needs: &Needs) -> anyhow::Result<()> {
-    servers::nginx_program()?;
+    servers::check()?;
     ensure!(
         needs.media.is_dir(),
         "{}: there is no presentation: name a directory of CMAF tracks with --media",
@@ -241,17 +260,17 @@ struct Bench<'a> {
     tell: &'a dyn Fn(&str),
 }
 
-async fn measure(plan: &Plan, needs: &Needs, tell: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
-    let bench = Bench { plan, needs, scratch: servers::Scratch::make()?, tell };
+async fn measure(needs: &Needs, tell: &dyn Fn(&str), outcome: &mut Outcome) -> anyhow::Result<()> {
+    let bench = Bench { plan: &outcome.plan, needs, scratch: servers::Scratch::make()?, tell };
     // On air from the beginning, so that there is something behind the live edge once viewers come.
     let channel = audience::Channel::start(&bench)?;
     let backend = servers::Backend::start()?;
-    let joiners = joiners::measure(&bench, &backend).await?;
-    let chunks = relay::measure(&bench, &backend).await?;
-    let throughput = throughput::measure(&bench, &backend).await?;
+    joiners::measure(&bench, &backend, &mut outcome.joiners).await?;
+    relay::measure(&bench, &backend, &mut outcome.chunks).await?;
+    let throughput = throughput::measure(&bench, &backend).await;
+    outcome.throughput = Some(throughput.context("throughput of one edge")?);
     drop(backend);
-    let steps = audience::measure(&bench, &channel).await?;
-    Ok(Outcome { plan: plan.clone(), joiners, chunks, throughput, steps })
+    audience::measure(&bench, &channel, &mut outcome.steps).await
 }
 
 /// Some quantiles of times, in milliseconds.
@@ -324,12 +343,33 @@ pub fn headlines(outcome: &Outcome) -> Vec<Headline> {
     add(
         "Gbit/s of 5 MB segments, one edge".to_owned(),
         Said::Over(GBIT_PER_S),
-        Some(outcome.throughput.gbit_per_s),
+        outcome.throughput.map(|sent| sent.gbit_per_s),
     );
     all
 }
 
 impl Outcome {
+    /// Nothing yet.
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            early: None,
+            joiners: Vec::new(),
+            chunks: Vec::new(),
+            throughput: None,
+            steps: Vec::new(),
+        }
+    }
+
+    /// The program's exit status: of a signal as the shell has it, 1 if not all could be measured.
+    pub fn exit_status(&self) -> u8 {
+        match self.early {
+            Some(Early::Interrupted(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+            Some(Early::Failed(_)) => 1,
+            None => 0,
+        }
+    }
+
     /// Times to first byte of the joiners of that fill, in milliseconds.
     pub fn waits_ms(&self, cache: Cache, fill: Fill) -> Vec<f64> {
         let of = self.joiners.iter().filter(|joiner| joiner.cache == cache && joiner.fill == fill);

@@ -149,16 +149,19 @@ impl Channel {
 }
 
 /// All steps.
-pub(super) async fn measure(bench: &Bench<'_>, channel: &Channel) -> anyhow::Result<Vec<Step>> {
+pub(super) async fn measure(
+    bench: &Bench<'_>,
+    channel: &Channel,
+    steps: &mut Vec<Step>,
+) -> anyhow::Result<()> {
     (bench.tell)("live viewers: until the channel is long enough");
     channel.is_long_enough(&bench.plan.audience).await;
-    let mut steps = Vec::new();
     for viewers in &bench.plan.steps {
         (bench.tell)(&format!("{viewers} live viewers"));
         let step = step(bench, *viewers, channel).await;
         steps.push(step.with_context(|| format!("{viewers} live viewers"))?);
     }
-    Ok(steps)
+    Ok(())
 }
 
 async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Result<Step> {

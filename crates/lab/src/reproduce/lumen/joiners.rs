@@ -36,12 +36,15 @@ pub struct Joiner {
 }
 
 /// All rounds of all fills, the caches in turn.
-pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Vec<Joiner>> {
+pub(super) async fn measure(
+    bench: &Bench<'_>,
+    backend: &Backend,
+    joiners: &mut Vec<Joiner>,
+) -> anyhow::Result<()> {
     let mut caches = Vec::new();
     for cache in Cache::ALL {
         caches.push((cache, servers::start(bench, cache, backend.address(), "joined")?));
     }
-    let mut joiners = Vec::new();
     for round in 0..bench.plan.rounds {
         for fill in [SHORT, SEGMENT] {
             for (cache, (_running, address)) in &caches {
@@ -60,7 +63,7 @@ pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Res
             }
         }
     }
-    Ok(joiners)
+    Ok(())
 }
 
 /// One fill that is joined by so many, evenly over its time: when each asked, and how long it waited.
