@@ -17,19 +17,20 @@ const VERSION: u32 = 2;
 /// Waits are counted in bins of this.
 const BIN_MS: f64 = 50.0;
 
-/// A row of times: what they are of, and their quantiles.
-type Times = (String, Quantiles);
+/// A row of times: what they are of, their quantiles, and how many are left out.
+type Times = (String, Quantiles, usize);
 
 fn joiners(outcome: &Outcome) -> Vec<Times> {
     let all = [SHORT, SEGMENT].into_iter().flat_map(|fill| Cache::ALL.map(|cache| (fill, cache)));
     let of = |(fill, cache): (Fill, Cache)| {
-        Some((format!("{}, {}", cache.name(), fill.name), Quantiles::of(&outcome.waits_ms(cache, fill))?))
+        let quantiles = Quantiles::of(&outcome.waits_ms(cache, fill))?;
+        Some((format!("{}, {}", cache.name(), fill.name), quantiles, outcome.late(cache, fill).0))
     };
     all.filter_map(of).collect()
 }
 
 fn chunks(outcome: &Outcome) -> Vec<Times> {
-    let of = |cache: Cache| Some((tiers(cache), Quantiles::of(&outcome.delays_ms(cache))?));
+    let of = |cache: Cache| Some((tiers(cache), Quantiles::of(&outcome.delays_ms(cache))?, 0));
     Cache::ALL.into_iter().filter_map(of).collect()
 }
 
@@ -37,13 +38,13 @@ fn tiers(cache: Cache) -> String {
     format!("{0} before {0}", cache.name())
 }
 
-const TIMES: [&str; 6] = ["", "count", "p50 ms", "p95 ms", "p99 ms", "max ms"];
+const TIMES: [&str; 7] = ["", "count", "left out", "p50 ms", "p95 ms", "p99 ms", "max ms"];
 
 fn words_of_times(times: &[Times]) -> Vec<Vec<String>> {
-    let row = |(name, quantiles): &Times| {
+    let row = |(name, quantiles, left_out): &Times| {
         let Quantiles { count, p50, p95, p99, max } = *quantiles;
         let numbers = [Some(p50), p95, p99, Some(max)].map(told);
-        [name.clone(), count.to_string()].into_iter().chain(numbers).collect()
+        [name.clone(), count.to_string(), left_out.to_string()].into_iter().chain(numbers).collect()
     };
     times.iter().map(row).collect()
 }
@@ -52,34 +53,37 @@ fn told(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-const STEPS: [&str; 14] = [
+const STEPS: [&str; 16] = [
     "viewers",
     "playing",
+    "stalled",
     "lost",
     "stalls",
     "stall %",
+    "errors",
     "startup p50 ms",
     "p99 ms",
     "latency p50 s",
     "p99 s",
     "Gbit/s",
     "edges' cores",
-    "MiB",
+    "edges' MiB",
     "clients' cores",
-    "MiB",
+    "clients' MiB",
 ];
 
 fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
     let seconds = |ms: Option<f64>| told(ms.map(|ms| ms / 1e3));
-    let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
     let row = |step: &Step| {
         let Step { viewers, crowd, at_edge, edges, clients } = step;
         vec![
             viewers.to_string(),
             crowd.playing.to_string(),
+            crowd.stalled.to_string(),
             crowd.lost.to_string(),
             crowd.stalls.to_string(),
             number(crowd.stall_ratio * 100.0),
+            (crowd.errors + at_edge.errors).to_string(),
             told(crowd.startup_p50_ms),
             told(crowd.startup_p99_ms),
             seconds(at_edge.latency_p50_ms),
@@ -94,14 +98,19 @@ fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
     steps.iter().map(row).collect()
 }
 
+fn mib(bytes: u64) -> String {
+    format!("{:.0}", bytes as f64 / f64::from(1 << 20))
+}
+
 fn words_of_throughput(outcome: &Outcome) -> String {
     let Some(sent) = outcome.throughput else {
         return "The throughput of one edge was not measured.".to_owned();
     };
     format!(
-        "One edge sent {} Gbit/s of content with {} cores; its clients took {} cores.",
+        "One edge sent {} Gbit/s of content with {} cores and {} MiB; its clients took {} cores.",
         number(sent.gbit_per_s),
         number(sent.edge.cores),
+        mib(sent.edge.memory_bytes),
         number(sent.clients.cores)
     )
 }
@@ -113,12 +122,13 @@ const VIEWERS: &str = "Live viewers at offsets, over three edges";
 /// What each table is about.
 const OF_JOINERS: &str = "\
 From the last byte of the request to the first byte of the response. thalweg is with fills from memory, nginx with its cache lock: \
-after and before, in the publication's order of things.";
+after and before, in the publication's order of things. Left out are those who asked when the fill had ended, by the first client's last byte.";
 const OF_CHUNKS: &str = "\
 From when a chunk was sent by the backend, or asked for if that was later, to its last byte at a client; all clients ask as the segment \
 begins. At nginx all but the first wait for the whole segment, and at each tier what does not fill a buffer waits for what follows it.";
 const OF_VIEWERS: &str = "\
-Startup and stalls of all viewers, live latency of those at no offset. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
+Startup and stalls of all viewers, live latency of those at no offset; errors are failed requests of both. Playing, stalled and lost are \
+how many were so at the end. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
 processes of viewers, together.";
 
 /// Why it is not all.
@@ -177,7 +187,8 @@ pub fn csv(outcome: &Outcome) -> String {
     for (number, joiner) in outcome.joiners.iter().enumerate() {
         let _ = writeln!(
             text,
-            "ttfb,{},\"{}\",{},{number},{},{}",
+            "{},{},\"{}\",{},{number},{},{}",
+            if joiner.is_late { "ttfb-late" } else { "ttfb" },
             joiner.cache.name(),
             joiner.fill.name,
             joiner.round,
@@ -225,6 +236,7 @@ struct DocumentHeadline {
 struct DocumentTimes {
     of: String,
     count: usize,
+    left_out: usize,
     p50_ms: f64,
     p95_ms: Option<f64>,
     p99_ms: Option<f64>,
@@ -261,12 +273,13 @@ struct DocumentSeen {
 struct DocumentThroughput {
     gbit_per_s: f64,
     edge_cores: f64,
+    edge_memory_bytes: u64,
     clients_cores: f64,
 }
 
 impl From<Times> for DocumentTimes {
-    fn from((of, Quantiles { count, p50, p95, p99, max }): Times) -> Self {
-        Self { of, count, p50_ms: p50, p95_ms: p95, p99_ms: p99, max_ms: max }
+    fn from((of, Quantiles { count, p50, p95, p99, max }, left_out): Times) -> Self {
+        Self { of, count, left_out, p50_ms: p50, p95_ms: p95, p99_ms: p99, max_ms: max }
     }
 }
 
@@ -324,6 +337,7 @@ pub fn json(outcome: &Outcome) -> String {
         throughput: outcome.throughput.map(|sent| DocumentThroughput {
             gbit_per_s: sent.gbit_per_s,
             edge_cores: sent.edge.cores,
+            edge_memory_bytes: sent.edge.memory_bytes,
             clients_cores: sent.clients.cores,
         }),
     };

@@ -370,10 +370,20 @@ impl Outcome {
         }
     }
 
-    /// Times to first byte of the joiners of that fill, in milliseconds.
+    /// Times to first byte of the joiners of that fill, in milliseconds, those left out who came when it had ended.
     pub fn waits_ms(&self, cache: Cache, fill: Fill) -> Vec<f64> {
-        let of = self.joiners.iter().filter(|joiner| joiner.cache == cache && joiner.fill == fill);
-        of.map(|joiner| ms(joiner.ttfb)).collect()
+        let in_time = self.joiners_of(cache, fill).filter(|joiner| !joiner.is_late);
+        in_time.map(|joiner| ms(joiner.ttfb)).collect()
+    }
+
+    /// How many of the joiners of that fill came when it had ended, and how many there are in all.
+    pub fn late(&self, cache: Cache, fill: Fill) -> (usize, usize) {
+        let late = self.joiners_of(cache, fill).filter(|joiner| joiner.is_late).count();
+        (late, self.joiners_of(cache, fill).count())
+    }
+
+    fn joiners_of(&self, cache: Cache, fill: Fill) -> impl Iterator<Item = &joiners::Joiner> {
+        self.joiners.iter().filter(move |joiner| joiner.cache == cache && joiner.fill == fill)
     }
 
     /// Delays of chunks through two such tiers, in milliseconds.
