@@ -82,7 +82,7 @@ fn of_varnish(asked: &Reproduce, thalweg: &Path) -> anyhow::Result<ExitCode> {
     print(&format!("{}\n{}\n{}\n", report::cc::table(&report), table(&headlines), varnish::OPEN));
     if let Some(directory) = &asked.out {
         let page = page_of(&report, varnish::TITLE, varnish::OPEN, &headlines);
-        results::write(directory, &page, &csv(&report), &json(&report))?;
+        results::write(directory, &page, &csv(&report), &json(&report, &headlines))?;
     }
     Ok(ExitCode::from(report.exit_status()))
 }

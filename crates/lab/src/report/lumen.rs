@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::chart::{Axes, Line, cumulative, histogram, lines};
-use super::published;
+use super::{DocumentHeadline, document_headlines, published};
 use crate::reproduce::lumen::audience::{Seen, Step};
 use crate::reproduce::lumen::{
     Cache, Early, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines,
 };
-use crate::reproduce::{Headline, columns, number};
+use crate::reproduce::{columns, number};
 
 /// The version of the JSON.
 const VERSION: u32 = 2;
@@ -225,14 +225,6 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
-struct DocumentHeadline {
-    what: String,
-    published: String,
-    here: f64,
-    ratio: f64,
-}
-
-#[derive(Serialize)]
 struct DocumentTimes {
     of: String,
     count: usize,
@@ -317,10 +309,6 @@ impl From<&Seen> for DocumentSeen {
 
 /// The tables as JSON.
 pub fn json(outcome: &Outcome) -> String {
-    let headline = |headline: &Headline| {
-        let [what, published, ..] = headline.words();
-        DocumentHeadline { what, published, here: headline.here, ratio: headline.ratio() }
-    };
     let (failed, interrupted_by_signal) = match &outcome.early {
         Some(Early::Failed(why)) => (Some(why.as_str()), None),
         Some(Early::Interrupted(signal)) => (None, Some(*signal)),
@@ -330,7 +318,7 @@ pub fn json(outcome: &Outcome) -> String {
         version: VERSION,
         failed,
         interrupted_by_signal,
-        headlines: headlines(outcome).iter().map(headline).collect(),
+        headlines: document_headlines(&headlines(outcome)),
         joiners: joiners(outcome).into_iter().map(DocumentTimes::from).collect(),
         chunks: chunks(outcome).into_iter().map(DocumentTimes::from).collect(),
         viewers: outcome.steps.iter().map(DocumentStep::from).collect(),
@@ -342,4 +330,48 @@ pub fn json(outcome: &Outcome) -> String {
         }),
     };
     serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reproduce::lumen::joiners::Joiner;
+    use crate::reproduce::lumen::plan;
+
+    /// Joiners of a short fill at the edge, of whom two came late, and then a failure.
+    fn partial() -> Outcome {
+        let joiner = |number: u64| Joiner {
+            cache: Cache::Thalweg,
+            fill: SHORT,
+            round: 0,
+            joined: Duration::from_millis(number),
+            ttfb: Duration::from_millis(if number < 80 { 2 } else { 1 }),
+            is_late: number >= 80,
+        };
+        Outcome {
+            joiners: (0..82).map(joiner).collect(),
+            early: Some(Early::Failed("chunks over two tiers of nginx: status 502".to_owned())),
+            ..Outcome::new(plan(true))
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_told_with_what_failed() {
+        let mut outcome = partial();
+        assert_eq!(outcome.exit_status(), 1);
+        let row = "thalweg, short, 200 ms     80         2";
+        for text in [table(&outcome), page(&outcome)] {
+            assert!(text.contains("chunks over two tiers of nginx: status 502"), "{text}");
+        }
+        assert!(table(&outcome).contains(row), "{}", table(&outcome));
+        assert_eq!(csv(&outcome).lines().filter(|line| line.starts_with("ttfb-late,")).count(), 2);
+        outcome.early = Some(Early::Interrupted(15));
+        let document: serde_json::Value = serde_json::from_str(&json(&outcome)).unwrap();
+        assert_eq!((outcome.exit_status(), &document["interrupted_by_signal"]), (143, &15.into()));
+        let here = |index: usize| &document["headlines"][index]["here"];
+        assert_eq!((0..7).filter(|index| here(*index).is_null()).collect::<Vec<_>>(), [0, 2, 3, 4, 5, 6]);
+        assert_eq!((here(1), &document["headlines"][1]["but"]), (&2.0.into(), &"2 of 82 came late".into()));
+    }
 }
