@@ -45,6 +45,7 @@ fn varnishs_result_is_there_where_packets_are_lost() {
     assert_eq!(summary["is_on_time"], is_on_time);
     let rows = summary["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 3, "{summary}");
+    assert_eq!(summary["headlines"].as_array().map(Vec::len), Some(2 * 2), "{summary}");
     let report = fs::read_to_string(directory.join("report.html")).unwrap();
     assert_eq!(report.matches("<svg").count(), 1 + 2 * 2, "the sweep, and two of each path");
     // Nothing is fetched from elsewhere.
@@ -71,9 +72,6 @@ fn varnishs_result_is_there_where_packets_are_lost() {
     assert!(mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "cubic"), "{summary}");
 }
 
-/// In milliseconds; chunks over two tiers take one or two where nothing else is to be done.
-const RELAY_P50_MAX: f64 = 100.0;
-
 #[test]
 fn lumens_result_is_there_for_all_who_join() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,14 +93,16 @@ fn lumens_result_is_there_for_all_who_join() {
         let rows = summary[table].as_array().unwrap();
         rows.iter().find(|row| row["of"] == of).unwrap_or_else(|| panic!("{table}, {of}: {summary}"))
     };
-    // Nobody who joins at the edge waits as long as half of those wait who are behind a lock. The short fill is no such test: on a busy
-    // machine it may be over before anybody joins.
+    assert!(summary["failed"].is_null() && summary["interrupted_by_signal"].is_null(), "{summary}");
+    // Who waits for the end of what is made waits for seconds, half of them at least as long as half of the segment takes; who does not
+    // waits as long as the machine is busy, which has room up to half of that. The short fill is no such test: on a busy machine it may be
+    // over before anybody joins.
+    let p50_ms = |row: &serde_json::Value| row["p50_ms"].as_f64().unwrap();
     let [ours, nginxs] =
         ["thalweg", "nginx"].map(|cache| row("joiners", &format!("{cache}, segment, 3.5 s")));
-    assert!(ours["max_ms"].as_f64() < nginxs["p50_ms"].as_f64(), "{summary}");
-    let ours = &row("chunks", "thalweg before thalweg")["p50_ms"];
-    assert!(ours.as_f64().is_some_and(|ms| ms < RELAY_P50_MAX), "{summary}");
-    assert!(ours.as_f64() < row("chunks", "nginx before nginx")["p50_ms"].as_f64());
+    assert!(2.0 * p50_ms(ours) < p50_ms(nginxs), "{summary}");
+    let [ours, nginxs] = ["thalweg", "nginx"].map(|cache| row("chunks", &format!("{cache} before {cache}")));
+    assert!(2.0 * p50_ms(ours) < p50_ms(nginxs), "{summary}");
     let step = &summary["viewers"][0];
     let told = |seen: &str| {
         let count = |what: &str| step[seen][what].as_u64().unwrap();

@@ -130,7 +130,7 @@ pub(crate) fn compare(asked: Compare) -> anyhow::Result<ExitCode> {
     };
     let _ = stdout().write_all(table(&report).as_bytes());
     if let Some(directory) = &asked.out {
-        results::write(directory, &page(&report), &csv(&report), &json(&report))?;
+        results::write(directory, &page(&report), &csv(&report), &json(&report, &[]))?;
     }
     Ok(ExitCode::from(report.exit_status()))
 }

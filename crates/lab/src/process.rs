@@ -1,4 +1,8 @@
 //! Programs that the lab runs beside itself: ready when they say where they listen or take connections there, ended when dropped.
+//!
+//! Those on this machine's own network end also where the lab is killed: they are started through `setpriv --pdeathsig`, which
+//! util-linux has. That is by the end of the thread that starts them (prctl(2), `PR_SET_PDEATHSIG`), so it has to stay. What runs in
+//! an emulation ends with its namespaces.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -20,6 +24,14 @@ const START_MAX: Duration = Duration::from_secs(20);
 const ATTEMPT_EVERY: Duration = Duration::from_millis(10);
 /// Lines of its standard error that are kept to be told if it does not.
 const LINES_MAX: usize = 20;
+
+/// Sets what a process may, and gets, before it runs a program.
+const SETPRIV: &str = "setpriv";
+/// Its arguments before the program, as they are given here.
+const BEFORE_PROGRAM: usize = 2;
+/// Signals by the names that it takes.
+const KILL: &str = "KILL";
+const TERM: &str = "TERM";
 
 /// A program that runs until this is dropped.
 #[derive(Debug)]
@@ -46,7 +58,7 @@ impl Running {
     /// # Errors
     /// As [`start_on`](Self::start_on).
     pub(crate) fn start(command: Command) -> anyhow::Result<(Self, SocketAddr)> {
-        Self::listening(command, Command::spawn)
+        Self::listening(ending_with_lab(&command, KILL), Command::spawn)
     }
 
     /// Starts a program that says nothing and takes connections at `address` once it is ready. It is ended by SIGTERM, so that
@@ -56,7 +68,7 @@ impl Running {
     /// As [`start_on`](Self::start_on).
     pub(crate) fn start_at(command: Command, address: SocketAddr) -> anyhow::Result<Self> {
         let name = name(&command);
-        let (mut running, lines) = Self::heard(command, Command::spawn)?;
+        let (mut running, lines) = Self::heard(ending_with_lab(&command, TERM), Command::spawn)?;
         running.end_by = Signal::TERM;
         let (begun, mut said) = (Instant::now(), Vec::new());
         loop {
@@ -77,15 +89,16 @@ impl Running {
     /// As [`start_on`](Self::start_on).
     pub(crate) fn start_saying(command: Command, text: &str) -> anyhow::Result<Self> {
         let says = |line: &str| line.contains(text).then_some(());
-        Ok(Self::until(command, Command::spawn, says)?.0)
+        Ok(Self::until(ending_with_lab(&command, KILL), Command::spawn, says)?.0)
     }
 
     /// Starts a program that is ready at once. What it says goes to that file.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) fn spawn(mut command: Command, said: File) -> anyhow::Result<Self> {
+    pub(crate) fn spawn(command: Command, said: File) -> anyhow::Result<Self> {
         let name = name(&command);
+        let mut command = ending_with_lab(&command, KILL);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).process_group(0);
         let process = command.spawn().with_context(|| name)?;
         Ok(Self { process, end_by: Signal::KILL })
@@ -163,8 +176,26 @@ fn keep(said: &mut Vec<String>, line: String) {
     }
 }
 
+/// What is run, behind [`ending_with_lab`] too.
 fn name(command: &Command) -> String {
-    command.get_program().to_string_lossy().into_owned()
+    let program = match command.get_program() {
+        through if through == SETPRIV => command.get_args().nth(BEFORE_PROGRAM).unwrap_or(through),
+        program => program,
+    };
+    program.to_string_lossy().into_owned()
+}
+
+/// The same command, run by a process that gets this signal once the thread that starts it has ended.
+fn ending_with_lab(command: &Command, signal: &str) -> Command {
+    let mut through = Command::new(SETPRIV);
+    through.args(["--pdeathsig", signal]).arg(command.get_program()).args(command.get_args());
+    for (variable, value) in command.get_envs() {
+        match value {
+            Some(value) => through.env(variable, value),
+            None => through.env_remove(variable),
+        };
+    }
+    through
 }
 
 impl Drop for Running {

@@ -61,19 +61,22 @@ pub struct Headline {
     pub what: String,
     /// What was published.
     pub published: Said,
-    /// What was measured.
-    pub here: f64,
+    /// What was measured; `None` where it was not.
+    pub here: Option<f64>,
     /// The 95 % interval of that, where it has one.
     pub interval: Option<(f64, f64)>,
+    /// What it leaves out, where it does.
+    pub but: Option<String>,
 }
 
 impl Headline {
     /// What was measured by what was published: by the nearer end of a range, within which it is 1; else by the bound.
-    pub fn ratio(&self) -> f64 {
-        match self.published {
-            Said::Between(least, most) => self.here / self.here.clamp(least, most),
-            Said::Under(bound) | Said::Over(bound) => self.here / bound,
-        }
+    pub fn ratio(&self) -> Option<f64> {
+        let here = self.here?;
+        Some(match self.published {
+            Said::Between(least, most) => here / here.clamp(least, most),
+            Said::Under(bound) | Said::Over(bound) => here / bound,
+        })
     }
 
     /// In words, of these [`COLUMNS`].
@@ -84,14 +87,18 @@ impl Headline {
             Said::Under(bound) => format!("under {}", number(bound)),
             Said::Over(bound) => format!("over {}", number(bound)),
         };
-        let here = match self.interval {
-            Some((least, most)) => {
-                format!("{} ({} to {})", number(self.here), number(least), number(most))
-            }
-            None => number(self.here),
-        };
-        [self.what.clone(), published, here, number(self.ratio())]
+        let here = self.here.map_or_else(|| "not measured".to_owned(), number);
+        let interval = self.interval.map(|(least, most)| format!(" ({} to {})", number(least), number(most)));
+        let but = self.but.as_ref().map(|but| format!(" ({but})"));
+        let here = [Some(here), interval, but].into_iter().flatten().collect();
+        let ratio = self.ratio().map_or_else(|| "-".to_owned(), number);
+        [self.what.clone(), published, here, ratio]
     }
+}
+
+/// So many of all, if any: what a figure leaves out.
+pub(crate) fn left_out(count: u64, all: u64, why: &str) -> Option<String> {
+    (count > 0).then(|| format!("{count} of {all} {why}"))
 }
 
 /// The columns of headlines.
@@ -140,21 +147,23 @@ mod tests {
             published,
             here,
             interval,
+            but: None,
         };
+        let but = |headline, failed| Headline { but: left_out(failed, 100, "failed"), ..headline };
         let all = [
-            headline(Said::Between(2.0, 3.0), 6.0, Some((4.5, 12.25))),
-            headline(Said::Between(2.0, 3.0), 2.5, None),
-            headline(Said::Between(500.0, 500.0), 250.0, None),
-            headline(Said::Under(70.0), 0.21, None),
-            headline(Said::Over(50_000.0), 60.0, None),
+            headline(Said::Between(2.0, 3.0), Some(6.0), Some((4.5, 12.25))),
+            headline(Said::Between(2.0, 3.0), Some(2.5), None),
+            headline(Said::Between(500.0, 500.0), Some(250.0), None),
+            but(headline(Said::Under(70.0), Some(0.21), None), 2),
+            but(headline(Said::Over(50_000.0), None, None), 100),
         ];
         expect![[r#"
-                            published                 here  here / published
-            latency, ms  2.00 to 3.00  6.00 (4.50 to 12.2)              2.00
-            latency, ms  2.00 to 3.00                 2.50              1.00
-            latency, ms           500                  250             0.500
-            latency, ms    under 70.0                0.210           0.00300
-            latency, ms    over 50000                 60.0           0.00120
+                            published                              here  here / published
+            latency, ms  2.00 to 3.00               6.00 (4.50 to 12.2)              2.00
+            latency, ms  2.00 to 3.00                              2.50              1.00
+            latency, ms           500                               250             0.500
+            latency, ms    under 70.0           0.210 (2 of 100 failed)           0.00300
+            latency, ms    over 50000  not measured (100 of 100 failed)                 -
         "#]]
         .assert_eq(&table(&all));
     }

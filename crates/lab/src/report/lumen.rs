@@ -5,29 +5,32 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::chart::{Axes, Line, cumulative, histogram, lines};
-use super::published;
+use super::{DocumentHeadline, document_headlines, published};
 use crate::reproduce::lumen::audience::{Seen, Step};
-use crate::reproduce::lumen::{Cache, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines};
-use crate::reproduce::{Headline, columns, number};
+use crate::reproduce::lumen::{
+    Cache, Early, Fill, OPEN, Outcome, Quantiles, SEGMENT, SHORT, TITLE, headlines,
+};
+use crate::reproduce::{columns, number};
 
 /// The version of the JSON.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Waits are counted in bins of this.
 const BIN_MS: f64 = 50.0;
 
-/// A row of times: what they are of, and their quantiles.
-type Times = (String, Quantiles);
+/// A row of times: what they are of, their quantiles, and how many are left out.
+type Times = (String, Quantiles, usize);
 
 fn joiners(outcome: &Outcome) -> Vec<Times> {
     let all = [SHORT, SEGMENT].into_iter().flat_map(|fill| Cache::ALL.map(|cache| (fill, cache)));
     let of = |(fill, cache): (Fill, Cache)| {
-        Some((format!("{}, {}", cache.name(), fill.name), Quantiles::of(&outcome.waits_ms(cache, fill))?))
+        let quantiles = Quantiles::of(&outcome.waits_ms(cache, fill))?;
+        Some((format!("{}, {}", cache.name(), fill.name), quantiles, outcome.late(cache, fill).0))
     };
     all.filter_map(of).collect()
 }
 
 fn chunks(outcome: &Outcome) -> Vec<Times> {
-    let of = |cache: Cache| Some((tiers(cache), Quantiles::of(&outcome.delays_ms(cache))?));
+    let of = |cache: Cache| Some((tiers(cache), Quantiles::of(&outcome.delays_ms(cache))?, 0));
     Cache::ALL.into_iter().filter_map(of).collect()
 }
 
@@ -35,13 +38,13 @@ fn tiers(cache: Cache) -> String {
     format!("{0} before {0}", cache.name())
 }
 
-const TIMES: [&str; 6] = ["", "count", "p50 ms", "p95 ms", "p99 ms", "max ms"];
+const TIMES: [&str; 7] = ["", "count", "left out", "p50 ms", "p95 ms", "p99 ms", "max ms"];
 
 fn words_of_times(times: &[Times]) -> Vec<Vec<String>> {
-    let row = |(name, quantiles): &Times| {
+    let row = |(name, quantiles, left_out): &Times| {
         let Quantiles { count, p50, p95, p99, max } = *quantiles;
         let numbers = [Some(p50), p95, p99, Some(max)].map(told);
-        [name.clone(), count.to_string()].into_iter().chain(numbers).collect()
+        [name.clone(), count.to_string(), left_out.to_string()].into_iter().chain(numbers).collect()
     };
     times.iter().map(row).collect()
 }
@@ -50,34 +53,37 @@ fn told(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-const STEPS: [&str; 14] = [
+const STEPS: [&str; 16] = [
     "viewers",
     "playing",
+    "stalled",
     "lost",
     "stalls",
     "stall %",
+    "errors",
     "startup p50 ms",
     "p99 ms",
     "latency p50 s",
     "p99 s",
     "Gbit/s",
     "edges' cores",
-    "MiB",
+    "edges' MiB",
     "clients' cores",
-    "MiB",
+    "clients' MiB",
 ];
 
 fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
     let seconds = |ms: Option<f64>| told(ms.map(|ms| ms / 1e3));
-    let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
     let row = |step: &Step| {
         let Step { viewers, crowd, at_edge, edges, clients } = step;
         vec![
             viewers.to_string(),
             crowd.playing.to_string(),
+            crowd.stalled.to_string(),
             crowd.lost.to_string(),
             crowd.stalls.to_string(),
             number(crowd.stall_ratio * 100.0),
+            (crowd.errors + at_edge.errors).to_string(),
             told(crowd.startup_p50_ms),
             told(crowd.startup_p99_ms),
             seconds(at_edge.latency_p50_ms),
@@ -92,12 +98,19 @@ fn words_of_steps(steps: &[Step]) -> Vec<Vec<String>> {
     steps.iter().map(row).collect()
 }
 
+fn mib(bytes: u64) -> String {
+    format!("{:.0}", bytes as f64 / f64::from(1 << 20))
+}
+
 fn words_of_throughput(outcome: &Outcome) -> String {
-    let sent = outcome.throughput;
+    let Some(sent) = outcome.throughput else {
+        return "The throughput of one edge was not measured.".to_owned();
+    };
     format!(
-        "One edge sent {} Gbit/s of content with {} cores; its clients took {} cores.",
+        "One edge sent {} Gbit/s of content with {} cores and {} MiB; its clients took {} cores.",
         number(sent.gbit_per_s),
         number(sent.edge.cores),
+        mib(sent.edge.memory_bytes),
         number(sent.clients.cores)
     )
 }
@@ -109,18 +122,28 @@ const VIEWERS: &str = "Live viewers at offsets, over three edges";
 /// What each table is about.
 const OF_JOINERS: &str = "\
 From the last byte of the request to the first byte of the response. thalweg is with fills from memory, nginx with its cache lock: \
-after and before, in the publication's order of things.";
+after and before, in the publication's order of things. Left out are those who asked when the fill had ended, by the first client's last byte.";
 const OF_CHUNKS: &str = "\
 From when a chunk was sent by the backend, or asked for if that was later, to its last byte at a client; all clients ask as the segment \
 begins. At nginx all but the first wait for the whole segment, and at each tier what does not fill a buffer waits for what follows it.";
 const OF_VIEWERS: &str = "\
-Startup and stalls of all viewers, live latency of those at no offset. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
+Startup and stalls of all viewers, live latency of those at no offset; errors are failed requests of both. Playing, stalled and lost are \
+how many were so at the end. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
 processes of viewers, together.";
+
+/// Why it is not all.
+fn words_of_early(outcome: &Outcome) -> Option<String> {
+    Some(match outcome.early.as_ref()? {
+        Early::Failed(why) => format!("Not all was measured: {why}."),
+        Early::Interrupted(signal) => format!("Not all was measured: interrupted by signal {signal}."),
+    })
+}
 
 /// All tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {
+    let early = words_of_early(outcome).map(|words| words + "\n").unwrap_or_default();
     format!(
-        "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n",
+        "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n{early}",
         columns(&TIMES, &words_of_times(&joiners(outcome))),
         columns(&TIMES, &words_of_times(&chunks(outcome))),
         columns(&STEPS, &words_of_steps(&outcome.steps)),
@@ -131,6 +154,9 @@ pub fn table(outcome: &Outcome) -> String {
 /// The page.
 pub fn page(outcome: &Outcome) -> String {
     let mut page = published(TITLE, OPEN, &headlines(outcome));
+    if let Some(words) = words_of_early(outcome) {
+        page.paragraph("warning", &words);
+    }
     page.heading(JOINERS);
     page.paragraph("note", OF_JOINERS);
     page.table(&TIMES, &words_of_times(&joiners(outcome)));
@@ -161,7 +187,8 @@ pub fn csv(outcome: &Outcome) -> String {
     for (number, joiner) in outcome.joiners.iter().enumerate() {
         let _ = writeln!(
             text,
-            "ttfb,{},\"{}\",{},{number},{},{}",
+            "{},{},\"{}\",{},{number},{},{}",
+            if joiner.is_late { "ttfb-late" } else { "ttfb" },
             joiner.cache.name(),
             joiner.fill.name,
             joiner.round,
@@ -186,27 +213,22 @@ pub fn csv(outcome: &Outcome) -> String {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     version: u32,
+    failed: Option<&'a str>,
+    interrupted_by_signal: Option<i32>,
     headlines: Vec<DocumentHeadline>,
     joiners: Vec<DocumentTimes>,
     chunks: Vec<DocumentTimes>,
     viewers: Vec<DocumentStep>,
-    throughput: DocumentThroughput,
-}
-
-#[derive(Serialize)]
-struct DocumentHeadline {
-    what: String,
-    published: String,
-    here: f64,
-    ratio: f64,
+    throughput: Option<DocumentThroughput>,
 }
 
 #[derive(Serialize)]
 struct DocumentTimes {
     of: String,
     count: usize,
+    left_out: usize,
     p50_ms: f64,
     p95_ms: Option<f64>,
     p99_ms: Option<f64>,
@@ -243,12 +265,13 @@ struct DocumentSeen {
 struct DocumentThroughput {
     gbit_per_s: f64,
     edge_cores: f64,
+    edge_memory_bytes: u64,
     clients_cores: f64,
 }
 
 impl From<Times> for DocumentTimes {
-    fn from((of, Quantiles { count, p50, p95, p99, max }): Times) -> Self {
-        Self { of, count, p50_ms: p50, p95_ms: p95, p99_ms: p99, max_ms: max }
+    fn from((of, Quantiles { count, p50, p95, p99, max }, left_out): Times) -> Self {
+        Self { of, count, left_out, p50_ms: p50, p95_ms: p95, p99_ms: p99, max_ms: max }
     }
 }
 
@@ -286,21 +309,69 @@ impl From<&Seen> for DocumentSeen {
 
 /// The tables as JSON.
 pub fn json(outcome: &Outcome) -> String {
-    let headline = |headline: &Headline| {
-        let [what, published, ..] = headline.words();
-        DocumentHeadline { what, published, here: headline.here, ratio: headline.ratio() }
+    let (failed, interrupted_by_signal) = match &outcome.early {
+        Some(Early::Failed(why)) => (Some(why.as_str()), None),
+        Some(Early::Interrupted(signal)) => (None, Some(*signal)),
+        None => (None, None),
     };
     let document = Document {
         version: VERSION,
-        headlines: headlines(outcome).iter().map(headline).collect(),
+        failed,
+        interrupted_by_signal,
+        headlines: document_headlines(&headlines(outcome)),
         joiners: joiners(outcome).into_iter().map(DocumentTimes::from).collect(),
         chunks: chunks(outcome).into_iter().map(DocumentTimes::from).collect(),
         viewers: outcome.steps.iter().map(DocumentStep::from).collect(),
-        throughput: DocumentThroughput {
-            gbit_per_s: outcome.throughput.gbit_per_s,
-            edge_cores: outcome.throughput.edge.cores,
-            clients_cores: outcome.throughput.clients.cores,
-        },
+        throughput: outcome.throughput.map(|sent| DocumentThroughput {
+            gbit_per_s: sent.gbit_per_s,
+            edge_cores: sent.edge.cores,
+            edge_memory_bytes: sent.edge.memory_bytes,
+            clients_cores: sent.clients.cores,
+        }),
     };
     serde_json::to_string_pretty(&document).expect("numbers and texts are JSON") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reproduce::lumen::joiners::Joiner;
+    use crate::reproduce::lumen::plan;
+
+    /// Joiners of a short fill at the edge, of whom two came late, and then a failure.
+    fn partial() -> Outcome {
+        let joiner = |number: u64| Joiner {
+            cache: Cache::Thalweg,
+            fill: SHORT,
+            round: 0,
+            joined: Duration::from_millis(number),
+            ttfb: Duration::from_millis(if number < 80 { 2 } else { 1 }),
+            is_late: number >= 80,
+        };
+        Outcome {
+            joiners: (0..82).map(joiner).collect(),
+            early: Some(Early::Failed("chunks over two tiers of nginx: status 502".to_owned())),
+            ..Outcome::new(plan(true))
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_told_with_what_failed() {
+        let mut outcome = partial();
+        assert_eq!(outcome.exit_status(), 1);
+        let row = "thalweg, short, 200 ms     80         2";
+        for text in [table(&outcome), page(&outcome)] {
+            assert!(text.contains("chunks over two tiers of nginx: status 502"), "{text}");
+        }
+        assert!(table(&outcome).contains(row), "{}", table(&outcome));
+        assert_eq!(csv(&outcome).lines().filter(|line| line.starts_with("ttfb-late,")).count(), 2);
+        outcome.early = Some(Early::Interrupted(15));
+        let document: serde_json::Value = serde_json::from_str(&json(&outcome)).unwrap();
+        assert_eq!((outcome.exit_status(), &document["interrupted_by_signal"]), (143, &15.into()));
+        let here = |index: usize| &document["headlines"][index]["here"];
+        assert_eq!((0..7).filter(|index| here(*index).is_null()).collect::<Vec<_>>(), [0, 2, 3, 4, 5, 6]);
+        assert_eq!((here(1), &document["headlines"][1]["but"]), (&2.0.into(), &"2 of 82 came late".into()));
+    }
 }

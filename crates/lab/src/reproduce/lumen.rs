@@ -5,9 +5,11 @@
 //! - [`relay`]: how long a chunk takes through two tiers.
 //! - [`throughput`]: what one edge sends, segment after segment.
 //! - [`audience`]: live viewers at offsets, up to 50,000, over three edges.
+//! - [`headlines`]: what was published, and what it is here.
 //! - [`processes`] and [`usage`]: the processes that make load, and what processes use.
 
 pub mod audience;
+mod headlines;
 pub mod joiners;
 mod processes;
 pub mod relay;
@@ -21,11 +23,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Headline, Said};
 use crate::cc::statistics::{of_sorted, told};
+use crate::signals::Signals;
 
+pub use headlines::headlines;
 pub use usage::Usage;
 
 /// Who published what.
@@ -37,21 +39,11 @@ Published: with nginx's cache lock the time to first byte had a bump at 500 ms; 
 over 50,000 clients at various offsets into a live stream, over 100 Gbit/s. Left open: bit rates, how joiners are spread, how long \
 fills take, what machines and networks these were, how far apart offsets are. Chosen: all on loopback of one machine, so no network \
 delay is in any figure and clients share the processors with servers; 1 Mbit/s in chunks of 64 kB; joiners spread evenly over fills \
-of 200 ms and of a segment; nginx as Debian has it, with proxy_cache_lock on; live viewers evenly at offsets up to 60 s (at a first look 15 s) over three \
+of 200 ms and of a segment, those left out who ask when it has ended; nginx of Debian with proxy_cache_lock on, and other than in Debian's \
+nginx.conf with one worker, 19,000 connections, no access log and no gzip, and HTTP/1.1 to the backend; live viewers evenly at offsets up to 60 s (at a first look 15 s) over three \
 edges, from three processes, each taking the best track that comes in time; Gbit/s also by 32 clients that ask one edge for 5 MB again and again. Live latency is \
 from the live source to the playhead of viewers at no offset: no camera, encoder, decoder or screen. What joiners of one fill wait \
 depends on each other, so there are no intervals.";
-/// What it says of the time to first byte at the 95th percentile.
-const TTFB_P95_MS: f64 = 70.0;
-/// Where the bump was.
-const LOCK_MS: f64 = 500.0;
-/// From glass to glass.
-const LATENCY_S: f64 = 5.0;
-/// Clients at once.
-const CLIENTS: f64 = 50_000.0;
-/// In all.
-const GBIT_PER_S: f64 = 100.0;
-
 /// The two caches that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cache {
@@ -164,17 +156,28 @@ pub fn plan(is_quick: bool) -> Plan {
     }
 }
 
+/// What ended it before all was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Early {
+    /// A failure: of what, and why.
+    Failed(String),
+    /// A signal, by its number.
+    Interrupted(i32),
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub struct Outcome {
     /// What was asked for.
     pub plan: Plan,
+    /// Why it is not all of that, where it is not.
+    pub early: Option<Early>,
     /// Each joiner.
     pub joiners: Vec<joiners::Joiner>,
     /// Each chunk at each client.
     pub chunks: Vec<relay::Chunk>,
     /// What one edge has sent.
-    pub throughput: throughput::Throughput,
+    pub throughput: Option<throughput::Throughput>,
     /// Each number of viewers.
     pub steps: Vec<audience::Step>,
 }
@@ -191,30 +194,38 @@ pub struct Needs {
 /// Files of a process beside those of its viewers: those of edges towards origins, mostly.
 const FILES_BESIDE: u64 = 1_000;
 
-/// Measures it. `tell` hears what is being measured.
+/// Measures it. `tell` hears what is being measured. A signal, or a program that ends, or a response that is not what it has to be,
+/// ends the measuring; what is there by then is the outcome.
 ///
 /// # Errors
-/// If a program is missing or ends, or a response is not what it has to be. On SIGINT and SIGTERM it ends all it has started, and
-/// this process.
+/// If it cannot begin: something is missing, or fails before anything is measured.
 pub fn run(plan: &Plan, needs: &Needs, tell: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
     check(plan, needs)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
-        let mut terminate = signal(SignalKind::terminate()).context("signals")?;
-        tokio::select! {
-            outcome = measure(plan, needs, tell) => outcome.map(Ok),
-            _ = interrupt.recv() => Ok(Err(SignalKind::interrupt())),
-            _ = terminate.recv() => Ok(Err(SignalKind::terminate())),
+    let mut outcome = Outcome::new(plan.clone());
+    runtime.block_on(async {
+        let mut signals = Signals::take()?;
+        // All that was started is gone with what was measuring.
+        let done = tokio::select! {
+            done = measure(needs, tell, &mut outcome) => done,
+            signal = signals.next() => {
+                outcome.early = Some(Early::Interrupted(signal.as_raw()));
+                return Ok(());
+            }
+        };
+        match done {
+            Err(failure) if outcome.joiners.is_empty() => return Err(failure),
+            Err(failure) => outcome.early = Some(Early::Failed(format!("{failure:#}"))),
+            Ok(()) => {}
         }
+        Ok(())
     })?;
-    // All that was started is gone with what was measuring.
-    done.or_else(|signal| std::process::exit(128 + signal.as_raw_value()))
+    Ok(outcome)
 }
 
 /// Says what is missing before anything is started.
 fn check(plan: &Plan, needs: &Needs) -> anyhow::Result<()> {
-    servers::nginx_program()?;
+    servers::check()?;
     ensure!(
         needs.media.is_dir(),
         "{}: there is no presentation: name a directory of CMAF tracks with --media",
@@ -241,17 +252,17 @@ struct Bench<'a> {
     tell: &'a dyn Fn(&str),
 }
 
-async fn measure(plan: &Plan, needs: &Needs, tell: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
-    let bench = Bench { plan, needs, scratch: servers::Scratch::make()?, tell };
+async fn measure(needs: &Needs, tell: &dyn Fn(&str), outcome: &mut Outcome) -> anyhow::Result<()> {
+    let bench = Bench { plan: &outcome.plan, needs, scratch: servers::Scratch::make()?, tell };
     // On air from the beginning, so that there is something behind the live edge once viewers come.
     let channel = audience::Channel::start(&bench)?;
     let backend = servers::Backend::start()?;
-    let joiners = joiners::measure(&bench, &backend).await?;
-    let chunks = relay::measure(&bench, &backend).await?;
-    let throughput = throughput::measure(&bench, &backend).await?;
+    joiners::measure(&bench, &backend, &mut outcome.joiners).await?;
+    relay::measure(&bench, &backend, &mut outcome.chunks).await?;
+    let throughput = throughput::measure(&bench, &backend).await;
+    outcome.throughput = Some(throughput.context("throughput of one edge")?);
     drop(backend);
-    let steps = audience::measure(&bench, &channel).await?;
-    Ok(Outcome { plan: plan.clone(), joiners, chunks, throughput, steps })
+    audience::measure(&bench, &channel, &mut outcome.steps).await
 }
 
 /// Some quantiles of times, in milliseconds.
@@ -289,51 +300,42 @@ pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Each headline figure.
-pub fn headlines(outcome: &Outcome) -> Vec<Headline> {
-    let mut all = Vec::new();
-    let mut add = |what: String, published: Said, here: Option<f64>| {
-        all.extend(here.map(|here| Headline { what, published, here, interval: None }));
-    };
-    let waits = |cache, fill| Quantiles::of(&outcome.waits_ms(cache, fill));
-    add(
-        "nginx's lock: median TTFB of joiners of a short fill, ms".to_owned(),
-        Said::Between(LOCK_MS, LOCK_MS),
-        waits(Cache::Nginx, SHORT).map(|quantiles| quantiles.p50),
-    );
-    for fill in [SHORT, SEGMENT] {
-        let here = waits(Cache::Thalweg, fill).and_then(|quantiles| quantiles.p95);
-        add(
-            format!("filling from memory: TTFB p95 of joiners ({}), ms", fill.name),
-            Said::Under(TTFB_P95_MS),
-            here,
-        );
-    }
-    let largest = outcome.steps.iter().max_by_key(|step| step.viewers);
-    add(
-        "live latency p99, source to playhead, s".to_owned(),
-        Said::Under(LATENCY_S),
-        largest.and_then(|step| step.at_edge.latency_p99_ms).map(|ms| ms / 1e3),
-    );
-    add(
-        "viewers at once, stalled ones included".to_owned(),
-        Said::Over(CLIENTS),
-        largest.map(|step| (step.crowd.playing + step.crowd.stalled) as f64),
-    );
-    add("Gbit/s to viewers".to_owned(), Said::Over(GBIT_PER_S), largest.map(|step| step.crowd.gbit_per_s));
-    add(
-        "Gbit/s of 5 MB segments, one edge".to_owned(),
-        Said::Over(GBIT_PER_S),
-        Some(outcome.throughput.gbit_per_s),
-    );
-    all
-}
-
 impl Outcome {
-    /// Times to first byte of the joiners of that fill, in milliseconds.
+    /// Nothing yet.
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            early: None,
+            joiners: Vec::new(),
+            chunks: Vec::new(),
+            throughput: None,
+            steps: Vec::new(),
+        }
+    }
+
+    /// The program's exit status: of a signal as the shell has it, 1 if not all could be measured.
+    pub fn exit_status(&self) -> u8 {
+        match self.early {
+            Some(Early::Interrupted(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+            Some(Early::Failed(_)) => 1,
+            None => 0,
+        }
+    }
+
+    /// Times to first byte of the joiners of that fill, in milliseconds, those left out who came when it had ended.
     pub fn waits_ms(&self, cache: Cache, fill: Fill) -> Vec<f64> {
-        let of = self.joiners.iter().filter(|joiner| joiner.cache == cache && joiner.fill == fill);
-        of.map(|joiner| ms(joiner.ttfb)).collect()
+        let in_time = self.joiners_of(cache, fill).filter(|joiner| !joiner.is_late);
+        in_time.map(|joiner| ms(joiner.ttfb)).collect()
+    }
+
+    /// How many of the joiners of that fill came when it had ended, and how many there are in all.
+    pub fn late(&self, cache: Cache, fill: Fill) -> (usize, usize) {
+        let late = self.joiners_of(cache, fill).filter(|joiner| joiner.is_late).count();
+        (late, self.joiners_of(cache, fill).count())
+    }
+
+    fn joiners_of(&self, cache: Cache, fill: Fill) -> impl Iterator<Item = &joiners::Joiner> {
+        self.joiners.iter().filter(move |joiner| joiner.cache == cache && joiner.fill == fill)
     }
 
     /// Delays of chunks through two such tiers, in milliseconds.

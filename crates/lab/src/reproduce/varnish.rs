@@ -4,7 +4,7 @@ use crate::cc::statistics::ratio;
 use crate::cc::{Ask, Cell, Plan, Report};
 use crate::scenario::{Loss, Path, Scenario, read};
 
-use super::{Headline, Said};
+use super::{Headline, Said, left_out};
 
 /// Who published what.
 pub const TITLE: &str = "Varnish Software, 2019: BBR chosen in VCL for video chunks";
@@ -48,24 +48,32 @@ pub fn at_losses(scenario: &Scenario, losses: &[(&str, f64)]) -> Scenario {
 
 /// How many times longer requests took with the others than with BBR, of each path and size.
 pub fn headlines(report: &Report) -> Vec<Headline> {
-    let seconds = |path: usize, ask: Ask, algorithm: &str| -> Option<Vec<f64>> {
-        let samples = report.samples.get(&Cell { path, ask, algorithm: algorithm.to_owned() })?;
-        Some(samples.iter().map(|sample| sample.total.as_secs_f64()).collect())
+    let taken = |path: usize, ask: Ask, algorithm: &str| -> (Vec<f64>, usize) {
+        let cell = Cell { path, ask, algorithm: algorithm.to_owned() };
+        let samples = report.samples.get(&cell).map_or(&[][..], Vec::as_slice);
+        let seconds = samples.iter().map(|sample| sample.total.as_secs_f64()).collect();
+        (seconds, report.failures.get(&cell).map_or(0, Vec::len))
     };
     let mut headlines = Vec::new();
     for (index, path) in report.plan.scenario.paths.iter().enumerate() {
         for ask in &report.plan.asks {
-            let Some(bbr) = seconds(index, *ask, "bbr") else { continue };
+            let (bbr, bbr_failed) = taken(index, *ask, "bbr");
             for other in report.plan.algorithms.iter().filter(|algorithm| *algorithm != "bbr") {
-                if let Some(times) = seconds(index, *ask, other) {
-                    let ratio = ratio(&times, &bbr);
-                    headlines.push(Headline {
-                        what: format!("{other} / bbr, {}, {}", ask.name(), path.name),
-                        published: TIMES,
-                        here: ratio.ratio,
-                        interval: ratio.interval,
+                let (times, failed) = taken(index, *ask, other);
+                let ratio = (!times.is_empty() && !bbr.is_empty()).then(|| ratio(&times, &bbr));
+                let but = [(other.as_str(), failed, &times), ("bbr", bbr_failed, &bbr)]
+                    .into_iter()
+                    .filter_map(|(name, failed, taken)| {
+                        left_out(failed as u64, (failed + taken.len()) as u64, &format!("{name} failed"))
                     });
-                }
+                let but: Vec<_> = but.collect();
+                headlines.push(Headline {
+                    what: format!("{other} / bbr, {}, {}", ask.name(), path.name),
+                    published: TIMES,
+                    here: ratio.as_ref().map(|ratio| ratio.ratio),
+                    interval: ratio.and_then(|ratio| ratio.interval),
+                    but: (!but.is_empty()).then(|| but.join(", ")),
+                });
             }
         }
     }
@@ -108,12 +116,25 @@ mod tests {
             };
             samples.insert(cell, vec![sample(seconds - 0.1), sample(seconds + 0.1)]);
         }
-        let headlines = headlines(&Report { samples, ..Report::new(plan) });
-        let here: Vec<_> = headlines.iter().map(|headline| headline.here.round()).collect();
+        let mut report = Report { samples, ..Report::new(plan) };
+        let whole = headlines(&report);
+        let here: Vec<_> = whole.iter().filter_map(|headline| Some(headline.here?.round())).collect();
         assert_eq!(here, [3.0, 3.0, 3.0, 6.0]);
-        assert!((headlines[3].ratio() - 2.0).abs() < 1e-9 && headlines[0].ratio() == 1.0);
-        assert!(headlines.iter().all(|headline| {
-            headline.interval.is_some_and(|(least, most)| least < headline.here && headline.here < most)
+        assert!((whole[3].ratio().unwrap() - 2.0).abs() < 1e-9 && whole[0].ratio() == Some(1.0));
+        assert!(whole.iter().all(|headline| {
+            let ((least, most), here) = (headline.interval.unwrap(), headline.here.unwrap());
+            least < here && here < most && headline.but.is_none()
         }));
+        let [clean_bbr, lossy_reno] = [("bbr", 0), ("reno", 1)].map(|(algorithm, path)| {
+            let is_it = |cell: &Cell| cell.algorithm == algorithm && cell.path == path;
+            report.plan.cells().find(is_it).unwrap()
+        });
+        report.failures.insert(clean_bbr, vec!["late".to_owned()]);
+        report.samples.remove(&lossy_reno);
+        report.failures.insert(lossy_reno, vec!["late".to_owned(); 2]);
+        let broken = headlines(&report);
+        assert_eq!(broken.len(), 4, "none is left away");
+        assert_eq!((broken[0].here, broken[0].but.as_deref()), (whole[0].here, Some("1 of 3 bbr failed")));
+        assert_eq!((broken[3].here, broken[3].but.as_deref()), (None, Some("2 of 2 reno failed")));
     }
 }

@@ -8,6 +8,8 @@ use serde::Serialize;
 use super::{Row, path_name, rows};
 use crate::cc::{Cell, Report};
 use crate::emulation::Lateness;
+use crate::report::{DocumentHeadline, document_headlines};
+use crate::reproduce::Headline;
 
 /// The version of the JSON.
 const VERSION: u32 = 2;
@@ -57,6 +59,9 @@ struct Document<'a> {
     interrupted_by_signal: Option<i32>,
     lateness_us: u64,
     is_on_time: bool,
+    /// Of a publication.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    headlines: Vec<DocumentHeadline>,
     paths: Vec<DocumentPath<'a>>,
     rows: Vec<DocumentRow<'a>>,
 }
@@ -90,8 +95,8 @@ struct DocumentRow<'a> {
     wins: bool,
 }
 
-/// The table as JSON.
-pub fn json(report: &Report) -> String {
+/// The table as JSON, with a publication's headlines if it is of one.
+pub fn json(report: &Report, headlines: &[Headline]) -> String {
     let rows = rows(report);
     let document = Document {
         version: VERSION,
@@ -103,6 +108,7 @@ pub fn json(report: &Report) -> String {
         interrupted_by_signal: report.interrupted,
         lateness_us: lateness_us(report.lateness),
         is_on_time: report.is_on_time(),
+        headlines: document_headlines(headlines),
         paths: paths(report),
         rows: rows.iter().map(|row| document_row(report, row)).collect(),
     };

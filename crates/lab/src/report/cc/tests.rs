@@ -137,7 +137,9 @@ fn csv_has_what_failed_too() {
 
 #[test]
 fn json_has_what_failed_too() {
-    let document: serde_json::Value = serde_json::from_str(&json(&broken())).unwrap();
+    let broken = broken();
+    let headlines = varnish::headlines(&broken);
+    let document: serde_json::Value = serde_json::from_str(&json(&broken, &headlines)).unwrap();
     let number = |name: &str| document[name].as_u64();
     assert_eq!(
         ["samples_asked", "samples_taken", "samples_failed"].map(number),
@@ -150,6 +152,11 @@ fn json_has_what_failed_too() {
     assert_eq!((row["samples"].as_u64(), row["failed"].as_u64()), (Some(0), Some(4)));
     assert!(row["mean_s"].is_null() && row["first_failure"] == "no content within 60s");
     assert_eq!(document["rows"][0]["mean_s"].as_f64().map(|mean| (mean * 1e5).round()), Some(160_875.0));
+    let [first, .., last] = &document["headlines"].as_array().unwrap()[..] else { panic!("{document}") };
+    assert!(first["ratio"].is_f64() && first["interval"].is_array() && first["but"] == "2 of 10 bbr failed");
+    assert!(last["here"].is_null() && last["ratio"].is_null() && last["but"] == "4 of 4 reno failed");
+    let alone = json(&broken, &[]);
+    assert!(!alone.contains("headlines"), "of a publication alone");
 }
 
 #[test]

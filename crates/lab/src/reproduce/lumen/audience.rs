@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::Bench;
 use super::processes::{LoadProcess, arguments, attend};
 use super::servers::{self, ANY};
 use super::usage::{Meter, Usage};
+use crate::load::Clock;
 use crate::load::figures::{Figures, Time};
 use crate::load::report::from_json;
 use crate::process::Running;
@@ -29,6 +31,8 @@ const SOURCE_SAYS: &str = "upload begins";
 const WINDOW: &str = "90s";
 /// Until the channel is there, and until viewers who have joined play.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
+/// Of Unix time.
+const US_PER_S: u64 = 1_000_000;
 /// More than processes are told to take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -88,14 +92,11 @@ pub struct Step {
 }
 
 impl Seen {
-    /// Of `viewers` by their figures; all had joined for the last `held` of them.
-    fn of(figures: &Figures, viewers: u64, held: Duration) -> Self {
+    /// Of `viewers` by their figures; in these seconds of Unix time all were there.
+    fn of(figures: &Figures, viewers: u64, seconds: Range<u64>) -> Self {
         let ms = |time, quantile| Some(figures.time(time)?.value_at_quantile(quantile) as f64 / 1e3);
         let did = figures.viewers.unwrap_or_default();
         let (playing, stalled) = (did.now.playing, did.now.stalled);
-        let end_s = figures.period.map_or(0, |period| period.end_us / 1_000_000);
-        // Whole seconds: the last one is not.
-        let seconds = end_s.saturating_sub(held.as_secs().max(1))..end_s;
         let bytes: u64 = figures.seconds.range(seconds.clone()).map(|(_, second)| second.content_bytes).sum();
         Self {
             playing,
@@ -114,9 +115,9 @@ impl Seen {
 }
 
 impl Plan {
-    /// For how long all are there and play.
-    fn held(&self) -> Duration {
-        self.watch.saturating_sub(self.join_within + SETTLED_AFTER)
+    /// When all are there and play, from the beginning; what processes take to start comes on top, so none has left by its end.
+    fn held(&self) -> Range<Duration> {
+        self.watch.min(self.join_within + SETTLED_AFTER)..self.watch
     }
 }
 
@@ -149,16 +150,19 @@ impl Channel {
 }
 
 /// All steps.
-pub(super) async fn measure(bench: &Bench<'_>, channel: &Channel) -> anyhow::Result<Vec<Step>> {
+pub(super) async fn measure(
+    bench: &Bench<'_>,
+    channel: &Channel,
+    steps: &mut Vec<Step>,
+) -> anyhow::Result<()> {
     (bench.tell)("live viewers: until the channel is long enough");
     channel.is_long_enough(&bench.plan.audience).await;
-    let mut steps = Vec::new();
     for viewers in &bench.plan.steps {
         (bench.tell)(&format!("{viewers} live viewers"));
         let step = step(bench, *viewers, channel).await;
         steps.push(step.with_context(|| format!("{viewers} live viewers"))?);
     }
-    Ok(steps)
+    Ok(())
 }
 
 async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Result<Step> {
@@ -167,6 +171,7 @@ async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Res
     for _ in 0..EDGES {
         edges.push(servers::edge(needs, channel.address)?);
     }
+    let (clock, begun, held) = (Clock::start(), Instant::now(), plan.held());
     let mut all = Vec::new();
     for (number, (_, edge)) in (0..).zip(&edges) {
         let share = viewers / EDGES as u64 + u64::from(number < viewers % EDGES as u64);
@@ -179,23 +184,26 @@ async fn step(bench: &Bench<'_>, viewers: u64, channel: &Channel) -> anyhow::Res
     }
     let at_edge = viewers_of(plan, edges[0].1, plan.at_edge, Duration::ZERO, EDGES as u64);
     all.push(LoadProcess::start(scratch, "viewers-at-edge", &at_edge)?);
-    let (mut edges_meter, mut clients_meter, begun) = (Meter::default(), Meter::default(), Instant::now());
+    let (mut edges_meter, mut clients_meter) = (Meter::default(), Meter::default());
     // Some requests may fail: they are told.
     attend(&mut all, &[0, 1], plan.watch + PATIENCE, |all| {
-        if begun.elapsed() >= plan.watch - plan.held() {
-            let now = Instant::now();
+        let now = Instant::now();
+        if held.contains(&(now - begun)) {
             edges_meter.look(now, edges.iter().map(|(edge, _)| edge.id()));
             clients_meter.look(now, all[..EDGES].iter().map(LoadProcess::id));
         }
     })
     .await?;
-    let held = plan.held();
     let at_edge = figures(&all.split_off(EDGES))?;
     let crowd = figures(&all)?;
+    // Whole seconds.
+    let [begin_us, end_us] = [held.start, held.end].map(|after| clock.unix_us(begun + after));
+    let end_s = end_us / US_PER_S;
+    let seconds = begin_us.div_ceil(US_PER_S).min(end_s)..end_s;
     Ok(Step {
         viewers,
-        crowd: Seen::of(&crowd, viewers, held),
-        at_edge: Seen::of(&at_edge, plan.at_edge, held),
+        crowd: Seen::of(&crowd, viewers, seconds.clone()),
+        at_edge: Seen::of(&at_edge, plan.at_edge, seconds),
         edges: edges_meter.usage(),
         clients: clients_meter.usage(),
     })

@@ -33,15 +33,20 @@ pub struct Joiner {
     pub joined: Duration,
     /// From its request to the first byte of the response.
     pub ttfb: Duration,
+    /// Whether it asked once the first client had all: then it joined nothing.
+    pub is_late: bool,
 }
 
 /// All rounds of all fills, the caches in turn.
-pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Vec<Joiner>> {
+pub(super) async fn measure(
+    bench: &Bench<'_>,
+    backend: &Backend,
+    joiners: &mut Vec<Joiner>,
+) -> anyhow::Result<()> {
     let mut caches = Vec::new();
     for cache in Cache::ALL {
         caches.push((cache, servers::start(bench, cache, backend.address(), "joined")?));
     }
-    let mut joiners = Vec::new();
     for round in 0..bench.plan.rounds {
         for fill in [SHORT, SEGMENT] {
             for (cache, (_running, address)) in &caches {
@@ -55,44 +60,56 @@ pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Res
                 let joined = join(*address, fill, round, bench.plan.joiners).await;
                 let joined =
                     joined.with_context(|| format!("joiners of {} at {}", fill.name, cache.name()))?;
-                let joiner = |(joined, ttfb)| Joiner { cache: *cache, fill, round, joined, ttfb };
-                joiners.extend(joined.into_iter().map(joiner));
+                joiners.extend(joined.into_iter().map(|wait| {
+                    let Wait { joined, ttfb, is_late } = wait;
+                    Joiner { cache: *cache, fill, round, joined, ttfb, is_late }
+                }));
             }
         }
     }
-    Ok(joiners)
+    Ok(())
 }
 
-/// One fill that is joined by so many, evenly over its time: when each asked, and how long it waited.
-async fn join(
-    server: SocketAddr,
-    fill: Fill,
-    round: usize,
-    count: usize,
-) -> anyhow::Result<Vec<(Duration, Duration)>> {
+/// When a joiner asked, how long it waited, and whether that was too late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Wait {
+    joined: Duration,
+    ttfb: Duration,
+    is_late: bool,
+}
+
+/// One fill that is joined by so many, evenly over its time.
+async fn join(server: SocketAddr, fill: Fill, round: usize, count: usize) -> anyhow::Result<Vec<Wait>> {
     let (head_came, filling) = oneshot::channel();
     let mut running = JoinSet::new();
-    running.spawn(async move { ask(server, fill, round, &mut First(Some(head_came))).await.map(|_| None) });
+    running.spawn(
+        async move { anyhow::Ok((None, ask(server, fill, round, &mut First(Some(head_came))).await?)) },
+    );
     // Where there is no head there is an error, which the first client tells.
     if let Ok(begun) = filling.await {
         for index in 0..count {
             running.spawn(async move {
                 let share = (index as f64 + 0.5) / count as f64;
                 sleep_until((begun + fill.duration().mul_f64(share)).into()).await;
-                let exchange = ask(server, fill, round, &mut Unread).await?;
-                Ok(Some((
-                    exchange.sent.saturating_duration_since(begun),
-                    exchange.first_byte - exchange.sent,
-                )))
+                Ok((Some(begun), ask(server, fill, round, &mut Unread).await?))
             });
         }
     }
-    let mut joined = Vec::new();
+    let (mut ended, mut joined) = (None, Vec::new());
     while let Some(done) = running.join_next().await {
-        joined.extend(done??);
+        match done?? {
+            (None, first) => ended = Some(first.last_byte),
+            (Some(begun), exchange) => joined.push((begun, exchange)),
+        }
     }
-    joined.sort_unstable();
-    Ok(joined)
+    let wait = |(begun, Exchange { sent, first_byte, .. }): (Instant, Exchange)| Wait {
+        joined: sent.saturating_duration_since(begun),
+        ttfb: first_byte - sent,
+        is_late: ended.is_some_and(|ended| sent > ended),
+    };
+    let mut waits: Vec<_> = joined.into_iter().map(wait).collect();
+    waits.sort_unstable();
+    Ok(waits)
 }
 
 /// Asks for it over a connection of its own; all of it has to come.

@@ -26,14 +26,17 @@ pub struct Chunk {
 }
 
 /// All segments, over both kinds of tiers in turn.
-pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Result<Vec<Chunk>> {
+pub(super) async fn measure(
+    bench: &Bench<'_>,
+    backend: &Backend,
+    chunks: &mut Vec<Chunk>,
+) -> anyhow::Result<()> {
     let mut tiers = Vec::new();
     for cache in Cache::ALL {
         let (shield, address) = servers::start(bench, cache, backend.address(), "shield")?;
         let (edge, address) = servers::start(bench, cache, address, "edge")?;
         tiers.push((cache, address, shield, edge));
     }
-    let mut chunks = Vec::new();
     for segment in 0..bench.plan.segments {
         for (cache, edge, ..) in &tiers {
             (bench.tell)(&format!(
@@ -48,7 +51,7 @@ pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Res
             chunks.extend(delays.into_iter().map(of));
         }
     }
-    Ok(chunks)
+    Ok(())
 }
 
 /// One segment to so many clients: the number and the delay of each chunk at each.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use super::{Bench, Cache, Needs};
 use crate::load::serve::Server;
@@ -80,14 +80,23 @@ pub(super) fn edge(needs: &Needs, backend: SocketAddr) -> anyhow::Result<(Runnin
     Running::start(command).context("the edge")
 }
 
+/// Says which program is missing.
+pub(super) fn check() -> anyhow::Result<()> {
+    nginx_program()?;
+    installed("setpriv")
+        .context("`setpriv` is missing, which ends programs with this one: install util-linux")?;
+    Ok(())
+}
+
 /// Debian's nginx.
-pub(super) fn nginx_program() -> anyhow::Result<PathBuf> {
+fn nginx_program() -> anyhow::Result<PathBuf> {
+    installed("nginx").context("`nginx` is missing, which is what is compared with: install nginx-light")
+}
+
+fn installed(name: &str) -> Option<PathBuf> {
     let in_path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::iter::once(PathBuf::from(SERVERS)).chain(std::env::split_paths(&in_path));
-    match found.find_map(|directory| Some(directory.join("nginx")).filter(|file| file.is_file())) {
-        Some(file) => Ok(file),
-        None => bail!("`nginx` is missing, which is what is compared with: install nginx-light"),
-    }
+    let mut directories = std::iter::once(PathBuf::from(SERVERS)).chain(std::env::split_paths(&in_path));
+    directories.find_map(|directory| Some(directory.join(name)).filter(|file| file.is_file()))
 }
 
 fn nginx(backend: SocketAddr, directory: &Path) -> anyhow::Result<(Running, SocketAddr)> {

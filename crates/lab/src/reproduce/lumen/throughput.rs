@@ -41,8 +41,8 @@ pub(super) async fn measure(bench: &Bench<'_>, backend: &Backend) -> anyhow::Res
     let mut all = [LoadProcess::start(&bench.scratch, "throughput", &arguments(&text))?];
     let (mut edge_meter, mut clients_meter, begun) = (Meter::default(), Meter::default(), Instant::now());
     attend(&mut all, &[0], whole + PATIENCE, |all| {
-        if begun.elapsed() >= WARM_UP {
-            let now = Instant::now();
+        let now = Instant::now();
+        if (WARM_UP..whole).contains(&(now - begun)) {
             edge_meter.look(now, [edge.id()].into_iter());
             clients_meter.look(now, all.iter().map(LoadProcess::id));
         }

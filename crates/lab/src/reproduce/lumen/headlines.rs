@@ -1,0 +1,87 @@
+//! The headline figures: what was published, and what it is here. Pure.
+
+use super::audience::Step;
+use super::{Cache, Fill, Outcome, Quantiles, SEGMENT, SHORT};
+use crate::reproduce::{Headline, Said, left_out};
+
+/// What it says of the time to first byte at the 95th percentile.
+const TTFB_P95_MS: f64 = 70.0;
+/// Where the bump was.
+const LOCK_MS: f64 = 500.0;
+/// From glass to glass.
+const LATENCY_S: f64 = 5.0;
+/// Clients at once.
+const CLIENTS: f64 = 50_000.0;
+/// In all.
+const GBIT_PER_S: f64 = 100.0;
+
+/// Each headline figure, measured or not.
+pub fn headlines(outcome: &Outcome) -> Vec<Headline> {
+    let mut all = vec![wait(
+        outcome,
+        (Cache::Nginx, SHORT),
+        "nginx's lock: median TTFB of joiners of a short fill, ms".to_owned(),
+        Said::Between(LOCK_MS, LOCK_MS),
+        |quantiles| Some(quantiles.p50),
+    )];
+    all.extend([SHORT, SEGMENT].map(|fill| {
+        let what = format!("filling from memory: TTFB p95 of joiners ({}), ms", fill.name);
+        wait(outcome, (Cache::Thalweg, fill), what, Said::Under(TTFB_P95_MS), |quantiles| quantiles.p95)
+    }));
+    all.extend(of_viewers(outcome));
+    all.push(Headline {
+        what: "Gbit/s of 5 MB segments, one edge".to_owned(),
+        published: Said::Over(GBIT_PER_S),
+        here: outcome.throughput.map(|sent| sent.gbit_per_s),
+        interval: None,
+        but: None,
+    });
+    all
+}
+
+/// A quantile of what joiners waited, and how many of them came late.
+fn wait(
+    outcome: &Outcome,
+    (cache, fill): (Cache, Fill),
+    what: String,
+    published: Said,
+    quantile: impl Fn(Quantiles) -> Option<f64>,
+) -> Headline {
+    let here = Quantiles::of(&outcome.waits_ms(cache, fill)).and_then(quantile);
+    let (late, all) = outcome.late(cache, fill);
+    Headline { what, published, here, interval: None, but: left_out(late as u64, all as u64, "came late") }
+}
+
+/// Those of the largest number of viewers that was measured.
+fn of_viewers(outcome: &Outcome) -> [Headline; 3] {
+    let step = outcome.steps.iter().max_by_key(|step| step.viewers);
+    let planned = outcome.plan.steps.iter().max().copied().unwrap_or_default();
+    let smaller = step.filter(|step| step.viewers < planned);
+    let smaller = smaller.map(|step| format!("with {} viewers, not {planned}", step.viewers));
+    let headline =
+        |what: &str, published, here: &dyn Fn(&Step) -> Option<f64>, lost: Option<String>| Headline {
+            what: what.to_owned(),
+            published,
+            here: step.and_then(here),
+            interval: None,
+            but: smaller.clone().or(lost),
+        };
+    let lost = |all: u64, lost: u64| left_out(lost, all, "lost");
+    let of_crowd = step.and_then(|step| lost(step.viewers, step.crowd.lost));
+    let at_edge = step.and_then(|step| lost(outcome.plan.audience.at_edge, step.at_edge.lost));
+    [
+        headline(
+            "live latency p99, source to playhead, s",
+            Said::Under(LATENCY_S),
+            &|step| Some(step.at_edge.latency_p99_ms? / 1e3),
+            at_edge,
+        ),
+        headline(
+            "viewers at once, stalled ones included",
+            Said::Over(CLIENTS),
+            &|step| Some((step.crowd.playing + step.crowd.stalled) as f64),
+            of_crowd.clone(),
+        ),
+        headline("Gbit/s to viewers", Said::Over(GBIT_PER_S), &|step| Some(step.crowd.gbit_per_s), of_crowd),
+    ]
+}
