@@ -1,8 +1,8 @@
 //! Programs that the lab runs beside itself: ready when they say where they listen or take connections there, ended when dropped.
 //!
 //! Those on this machine's own network end also where the lab is killed: they are started through `setpriv --pdeathsig`, which
-//! util-linux has. That is by the end of the thread that starts them (prctl(2), `PR_SET_PDEATHSIG`), so it has to stay. What runs in
-//! an emulation ends with its namespaces.
+//! util-linux has. That is by the end of the thread that starts them (prctl(2), `PR_SET_PDEATHSIG`), so it has to stay. Those in an
+//! emulation are started by threads that do not; what a killed lab has left there is ended by the next.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
