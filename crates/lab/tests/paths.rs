@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use thalweg_lab::emulation::{Emulation, Side};
+use thalweg_lab::emulation::{Emulation, Side, Way};
 use thalweg_lab::scenario::{self, Alteration, Loss};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
@@ -149,7 +149,7 @@ fn every_address_of_a_prefix_reaches_the_server_by_its_path() {
             let took_ms = begun.elapsed().as_millis();
             assert!(took_ms >= least_ms, "{from}: {took_ms} ms");
         }
-        let packets = |path: usize| emulation.ways(path).each_ref().map(thalweg_lab::emulation::Way::packets);
+        let packets = |path: usize| emulation.ways(path).each_ref().map(Way::packets);
         assert_eq!((packets(0), packets(1)), ([3, 3], [2, 2]), "each by its own path");
         let [_, up] = emulation.ways(1);
         up.alter(&Alteration { loss: Some(Loss::random(1.0)), ..Alteration::default() }).unwrap();

@@ -41,7 +41,7 @@ impl Lateness {
         })
     }
 
-    /// Whether too many packets left late.
+    /// Whether enough packets left late enough that nothing measured over these ways can be believed.
     pub fn is_late(&self) -> bool {
         self.packets >= PACKETS_MIN && self.p999 > LATENESS_MAX
     }
@@ -51,14 +51,9 @@ impl Lateness {
         self.missed as f64 / (self.packets + self.missed).max(1) as f64
     }
 
-    /// Whether these are too many.
+    /// Whether these are too many to believe it.
     pub fn is_missing(&self) -> bool {
         self.missed_share() > MISSED_MAX
-    }
-
-    /// Whether for either of these nothing measured over these ways can be believed.
-    pub fn is_over(&self) -> bool {
-        self.is_late() || self.is_missing()
     }
 }
 
@@ -69,7 +64,7 @@ mod tests {
     #[test]
     fn few_packets_say_nothing() {
         let late = |p999_us, packets| {
-            Lateness { p999: Duration::from_micros(p999_us), packets, missed: 0 }.is_over()
+            Lateness { p999: Duration::from_micros(p999_us), packets, missed: 0 }.is_late()
         };
         assert!(late(1001, 1000));
         assert!(!late(1000, 1000));
@@ -78,7 +73,7 @@ mod tests {
 
     #[test]
     fn one_in_ten_thousand_may_be_missing() {
-        let missing = |packets, missed| Lateness { packets, missed, ..Lateness::default() }.is_over();
+        let missing = |packets, missed| Lateness { packets, missed, ..Lateness::default() }.is_missing();
         assert!(!missing(0, 0) && !missing(9999, 1));
         assert!(missing(9998, 1) && missing(0, 1));
     }

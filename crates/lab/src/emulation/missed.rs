@@ -6,7 +6,9 @@ use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
 
+use super::Way;
 use super::addresses::{device, inner_device};
 use super::namespace::Namespace;
 
@@ -28,23 +30,31 @@ impl Missed {
     /// Looks at all counts.
     ///
     /// # Errors
-    /// Without `ss`, or a kernel that tells it the memory of such sockets.
+    /// Without `ss`, or where the kernel does not tell it the drops of such sockets (`CONFIG_PACKET_DIAG`).
     pub(super) fn count(clients: &Namespace, server: &Namespace, inside: &Namespace) -> io::Result<Self> {
         let sent = |namespace: &Namespace| {
             // That of this thread: `/proc/net` is the main thread's.
             namespace.run(|| fs::read_to_string("/proc/thread-self/net/dev")).map(|text| of_devices(&text))
         };
         let sockets = inside.run(|| Command::new("ss").arg("-0mH").process_group(0).output())?;
-        Ok(Self {
-            clients: sent(clients)?,
-            server: sent(server)?,
-            inside: sent(inside)?,
-            sockets: of_sockets(&String::from_utf8_lossy(&sockets.stdout)),
-        })
+        let sockets = of_sockets(&String::from_utf8_lossy(&sockets.stdout));
+        if sockets.is_empty() {
+            return Err(io::Error::other("`ss -0m` tells no drops of AF_PACKET sockets"));
+        }
+        Ok(Self { clients: sent(clients)?, server: sent(server)?, inside: sent(inside)?, sockets })
+    }
+
+    /// Notes them at the ways of all paths, in the scenario's order, in the emulation `id`.
+    pub(super) fn note(&self, ways: &[[Way; 2]], id: &str) {
+        for (index, ways) in ways.iter().enumerate() {
+            for (way, missed) in ways.iter().zip(self.of(index, id)) {
+                way.missed.store(missed, Relaxed);
+            }
+        }
     }
 
     /// Those of a path (from zero) in the emulation `id`: down and up.
-    pub(super) fn of(&self, index: usize, id: &str) -> [u64; 2] {
+    fn of(&self, index: usize, id: &str) -> [u64; 2] {
         let of = |drops: &Drops, name: &str| drops.get(name).copied().unwrap_or_default();
         let [left, right] = ['L', 'R'].map(|side| inner_device(side, index, id));
         let down =

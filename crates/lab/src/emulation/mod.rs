@@ -242,13 +242,7 @@ impl Emulation {
     /// Counts what the emulator itself has lost so far, for [`Way::missed`] and [`Lateness`].
     pub fn count_missed(&self) {
         match Missed::count(&self.clients, &self.server, &self.inside) {
-            Ok(missed) => {
-                for (index, ways) in self.ways.iter().enumerate() {
-                    for (way, missed) in ways.iter().zip(missed.of(index, &self.id)) {
-                        way.missed.store(missed, Relaxed);
-                    }
-                }
-            }
+            Ok(missed) => missed.note(&self.ways, &self.id),
             Err(error) => tracing::warn!(%error, "cannot count what the emulator itself loses"),
         }
     }
