@@ -5,6 +5,7 @@
 //!
 //! **Invariant:** an error of the script ends the run, told in one line; an endless loop is an error ([`CALL_MAX`]).
 
+mod batch;
 pub(super) mod client;
 mod state;
 mod summary;
@@ -17,11 +18,10 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use mlua::{Function, Value};
-use thalweg_http::framing::request_framing;
-use thalweg_http::head::parse_request;
-use thalweg_http::{Fields, Framing, Limits, RequestHead};
+use thalweg_http::Fields;
 use tokio::sync::watch;
 
+use self::batch::Batch;
 use self::state::State;
 use self::summary::{Distribution, summary};
 use self::thread::{Handle, Thread};
@@ -120,7 +120,7 @@ impl Script {
             let thread = ScriptThread::new(state, thread, failed.clone())?;
             if index == 0 {
                 // As wrk does: what the first thread asks for first is only looked at.
-                thread.request(&mut Vec::new())?;
+                thread.request(&mut Batch::default())?;
             }
             script.threads.push(Arc::new(thread));
         }
@@ -173,7 +173,7 @@ pub(super) struct ScriptThread {
 #[derive(Debug)]
 enum Asks {
     /// The same each time: the script does not say.
-    Same(Vec<u8>),
+    Same(Batch),
     Each(Function),
 }
 
@@ -194,9 +194,9 @@ impl ScriptThread {
         let asks = asks.map_or_else(|| state.wrk("request").map(Asks::Each), Ok)?;
         let mut thread = Self { state, thread, failed, asks, delay, response, rate };
         if is_same {
-            let mut request = Vec::new();
-            thread.request(&mut request)?;
-            thread.asks = Asks::Same(request);
+            let mut same = Batch::default();
+            thread.request(&mut same)?;
+            thread.asks = Asks::Same(same);
         }
         Ok(thread)
     }
@@ -214,12 +214,11 @@ impl ScriptThread {
         Ok(Duration::try_from_secs_f64(delay_ms / 1e3).unwrap_or_default().min(DELAY_MAX))
     }
 
-    /// Writes the next request in place of what is in `into`.
-    pub(super) fn request(&self, into: &mut Vec<u8>) -> Result<(), String> {
-        into.clear();
+    /// Asks the script for what comes next.
+    fn request(&self, into: &mut Batch) -> Result<(), String> {
         let ask = match &self.asks {
-            Asks::Same(request) => {
-                into.extend_from_slice(request);
+            Asks::Same(same) => {
+                into.clone_from(same);
                 return Ok(());
             }
             Asks::Each(ask) => ask,
@@ -227,10 +226,9 @@ impl ScriptThread {
         let wrong =
             |what: String| self.state.explain(&mlua::Error::runtime(format!("request() returned {what}")));
         match self.state.call(ask, ())? {
-            Value::String(request) => into.extend_from_slice(&request.as_bytes()),
-            value => return Err(wrong(format!("a {}: a request is a string", value.type_name()))),
+            Value::String(requests) => into.fill(&requests.as_bytes()).map_err(wrong),
+            value => Err(wrong(format!("a {}: a request is a string", value.type_name()))),
         }
-        check(into).map_err(wrong)
     }
 
     /// Whether the script is to be told of responses.
@@ -282,52 +280,6 @@ impl ScriptThread {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => {}
             _ = failed.wait_for(|failed| *failed) => {}
-        }
-    }
-}
-
-/// Looks whether it is one request, and a whole one.
-fn check(request: &[u8]) -> Result<(), String> {
-    let mut head = RequestHead::default();
-    let head_bytes = parse_request(request, &mut head, &Limits::default())
-        .map_err(|error| format!("no request: {error}"))?
-        .ok_or("a request whose head does not end")?;
-    let content_bytes = (request.len() - head_bytes) as u64;
-    match request_framing(&head).map_err(|error| format!("no request: {error}"))? {
-        Framing::Chunked => Ok(()),
-        Framing::Length(length) if content_bytes < length => {
-            Err(format!("{content_bytes} bytes of content where Content-Length says {length}"))
-        }
-        Framing::Length(length) if content_bytes == length => Ok(()),
-        _ if content_bytes == 0 => Ok(()),
-        _ => Err("more than one request: they are sent one by one".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check;
-
-    #[test]
-    fn one_whole_request_is_one() {
-        for (request, part) in [
-            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ""),
-            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", ""),
-            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", ""),
-            ("GET / HTTP/1.1\r\nHost: a\r\n", "head does not end"),
-            ("hello\r\n\r\n", "no request: "),
-            (
-                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab",
-                "2 bytes of content where Content-Length says 3",
-            ),
-            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcd", "more than one request"),
-            ("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "more than one request"),
-        ] {
-            let found = check(request.as_bytes()).err().unwrap_or_default();
-            assert!(
-                if part.is_empty() { found.is_empty() } else { found.contains(part) },
-                "{request}: {found}"
-            );
         }
     }
 }

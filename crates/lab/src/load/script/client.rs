@@ -6,6 +6,7 @@ use std::time::Instant;
 use thalweg_http::{Fields, ResponseHead};
 
 use super::ScriptThread;
+use super::batch::Batch;
 use crate::load::caller::{Caller, NoResponse, times};
 use crate::load::client::{Plan, RETRY_PAUSE, Starter, refuse};
 use crate::load::figures::Time;
@@ -25,7 +26,7 @@ pub(in crate::load) struct ScriptedClient {
     starter: Starter,
     recorder: Recorder,
     caller: Caller,
-    request: Vec<u8>,
+    batch: Batch,
 }
 
 impl ScriptedClient {
@@ -46,7 +47,7 @@ impl ScriptedClient {
             starter: starter.clone(),
             recorder: recorder.clone(),
             caller: Caller::new(plan.sources.of(index), plan.timeouts, recorder.clone()),
-            request: Vec::new(),
+            batch: Batch::default(),
         }
     }
 
@@ -68,11 +69,13 @@ impl ScriptedClient {
 
     /// One request; whether there was a connection for it.
     async fn ask(&mut self, due: Option<Instant>) -> Result<bool, String> {
-        let delay = self.thread.delay()?;
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
+        if self.batch.is_empty() {
+            let delay = self.thread.delay()?;
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            self.thread.request(&mut self.batch)?;
         }
-        self.thread.request(&mut self.request)?;
         let begun = Instant::now();
         let counted = self.recorder.begin(due.unwrap_or(begun));
         if let Some(due) = due {
@@ -80,7 +83,7 @@ impl ScriptedClient {
         }
         let under_way = UnderWay::new(&self.recorder, counted, due);
         let mut taker = Taker::new(self, counted);
-        let done = self.caller.call(&self.target, &self.request, counted, &mut taker).await;
+        let done = self.caller.call(&self.target, self.batch.next(), counted, &mut taker).await;
         under_way.ended();
         if self.is_fresh {
             self.caller.close();
