@@ -14,7 +14,7 @@ use super::connection::{Exchange, Timeouts};
 use super::content::Content;
 use super::figures::Time;
 use super::pacer::Pacer;
-use super::recorder::{Counted, Recorder, UnderWay};
+use super::recorder::{Arrivals, Counted, Recorder, UnderWay};
 use super::response::{Sink, check_range};
 use super::sources::Sources;
 use super::target::Target;
@@ -192,8 +192,7 @@ pub(super) fn refuse(status: u16, target: &Target) -> Option<Failure> {
 
 /// What takes one response: counts it, and compares it with what it should be.
 struct Taker {
-    recorder: Recorder,
-    counted: Counted,
+    arrivals: Arrivals,
     /// The range asked for.
     range: Option<(u64, u64)>,
     is_verified: bool,
@@ -203,22 +202,19 @@ struct Taker {
     offset: u64,
     status: Option<u16>,
     complete_length: Option<u64>,
-    last_chunk: Option<Instant>,
 }
 
 impl Taker {
     fn new(client: &Client, target: &Target, counted: Counted) -> Self {
         let range = client.plan.range_bytes.map(|bytes| (client.offset, client.offset + bytes - 1));
         Self {
-            recorder: client.recorder.clone(),
-            counted,
+            arrivals: Arrivals::new(&client.recorder, counted),
             range,
             is_verified: client.plan.verify,
             verify: client.plan.verify.then_some(target.content),
             offset: client.offset,
             status: None,
             complete_length: None,
-            last_chunk: None,
         }
     }
 }
@@ -273,12 +269,10 @@ impl Sink for Taker {
     }
 
     fn arrived(&mut self, at: Instant, bytes: u64) {
-        self.recorder.content(self.counted, at, bytes);
+        self.arrivals.content(at, bytes);
     }
 
     fn chunk(&mut self, at: Instant) {
-        if let Some(before) = self.last_chunk.replace(at) {
-            self.recorder.time(self.counted, Time::ChunkGap, at.saturating_duration_since(before));
-        }
+        self.arrivals.chunk(at);
     }
 }

@@ -179,6 +179,32 @@ impl Recorder {
     }
 }
 
+/// What arrives of one response.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    recorder: Recorder,
+    counted: Counted,
+    last_chunk: Option<Instant>,
+}
+
+impl Arrivals {
+    pub(super) fn new(recorder: &Recorder, counted: Counted) -> Self {
+        Self { recorder: recorder.clone(), counted, last_chunk: None }
+    }
+
+    /// So many bytes of content.
+    pub(super) fn content(&self, at: Instant, bytes: u64) {
+        self.recorder.content(self.counted, at, bytes);
+    }
+
+    /// The end of a chunk.
+    pub(super) fn chunk(&mut self, at: Instant) {
+        if let Some(before) = self.last_chunk.replace(at) {
+            self.recorder.time(self.counted, Time::ChunkGap, at.saturating_duration_since(before));
+        }
+    }
+}
+
 /// A request of an open model, until it has ended: one that is given up, as time is up, counts as long as it has lasted since it
 /// was due. Without that a server that stands still would be judged by what it answered before.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::batch::Batch;
 use crate::load::caller::{Caller, NoResponse, times};
 use crate::load::client::{Plan, RETRY_PAUSE, Starter, refuse};
 use crate::load::figures::Time;
-use crate::load::recorder::{Counted, Recorder, UnderWay};
+use crate::load::recorder::{Arrivals, Counted, Recorder, UnderWay};
 use crate::load::response::Sink;
 use crate::load::target::Target;
 use crate::load::{ErrorKind, Failure};
@@ -69,6 +69,13 @@ impl ScriptedClient {
 
     /// One request; whether there was a connection for it.
     async fn ask(&mut self, due: Option<Instant>) -> Result<bool, String> {
+        // The script's own delay is no lateness.
+        let free = Instant::now();
+        let counted = self.recorder.begin(due.unwrap_or(free));
+        if let Some(due) = due {
+            self.recorder.time(counted, Time::Lateness, free.saturating_duration_since(due));
+        }
+        let under_way = UnderWay::new(&self.recorder, counted, due);
         if self.batch.is_empty() {
             let delay = self.thread.delay()?;
             if !delay.is_zero() {
@@ -77,11 +84,6 @@ impl ScriptedClient {
             self.thread.request(&mut self.batch)?;
         }
         let begun = Instant::now();
-        let counted = self.recorder.begin(due.unwrap_or(begun));
-        if let Some(due) = due {
-            self.recorder.time(counted, Time::Lateness, begun.saturating_duration_since(due));
-        }
-        let under_way = UnderWay::new(&self.recorder, counted, due);
         let mut taker = Taker::new(self, counted);
         let done = self.caller.call(&self.target, self.batch.next(), counted, &mut taker).await;
         under_way.ended();
@@ -108,25 +110,21 @@ impl ScriptedClient {
 
 /// Takes one response, and keeps it if the script wants it.
 struct Taker {
-    recorder: Recorder,
-    counted: Counted,
+    arrivals: Arrivals,
     is_kept: bool,
     status: Option<u16>,
     fields: Fields,
     content: Vec<u8>,
-    last_chunk: Option<Instant>,
 }
 
 impl Taker {
     fn new(client: &ScriptedClient, counted: Counted) -> Self {
         Self {
-            recorder: client.recorder.clone(),
-            counted,
+            arrivals: Arrivals::new(&client.recorder, counted),
             is_kept: client.thread.wants_responses(),
             status: None,
             fields: Fields::new(),
             content: Vec::new(),
-            last_chunk: None,
         }
     }
 }
@@ -157,12 +155,10 @@ impl Sink for Taker {
     }
 
     fn arrived(&mut self, at: Instant, bytes: u64) {
-        self.recorder.content(self.counted, at, bytes);
+        self.arrivals.content(at, bytes);
     }
 
     fn chunk(&mut self, at: Instant) {
-        if let Some(before) = self.last_chunk.replace(at) {
-            self.recorder.time(self.counted, Time::ChunkGap, at.saturating_duration_since(before));
-        }
+        self.arrivals.chunk(at);
     }
 }

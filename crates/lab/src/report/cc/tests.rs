@@ -1,3 +1,5 @@
+//! What a comparison's table and page say of samples that are given.
+
 use std::time::Duration;
 
 use expect_test::expect;
