@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::fault::Faults;
-use crate::prefix::Prefix;
 use crate::share::Share;
 use crate::table::Table;
 use crate::wire::{WireArm, WireBundle, WireExperiment, WireRule, checksum, time};
@@ -11,6 +10,7 @@ use crate::{
     ARMS_MAX, Arm, Bundle, CONGESTION_CONTROL_BYTES_MAX, Content, EXPERIMENTS_MAX, Experiment,
     HOST_BYTES_MAX, HOSTS_MAX, NAME_BYTES_MAX, REASON_BYTES_MAX, RULES_MAX, Rule, SIZE_BYTES_MAX,
 };
+use thalweg_record::Prefix;
 
 /// The last second that RFC 3339 can write: of the year 9999.
 const MADE_UNIX_S_MAX: u64 = 253_402_300_799;

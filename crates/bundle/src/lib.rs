@@ -12,7 +12,6 @@
 mod check;
 mod fault;
 mod place;
-mod prefix;
 mod share;
 mod table;
 mod wire;
@@ -20,8 +19,8 @@ mod wire;
 use std::net::{IpAddr, SocketAddr};
 
 pub use fault::{FAULTS_MAX, Fault, Faults, Place};
-pub use prefix::{Prefix, PrefixError};
 pub use share::Share;
+pub use thalweg_record::{Prefix, PrefixError};
 pub use wire::Unit;
 
 use table::Table;

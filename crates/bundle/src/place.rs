@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use twox_hash::XxHash3_64;
 
-use crate::prefix::first_bits;
+use thalweg_record::Prefix;
 
 /// Bits of an IPv6 address that tell clients apart.
 const CLIENT_BITS: u8 = 56;
@@ -27,7 +27,7 @@ pub(crate) fn of(salt: &str, key: &[u8]) -> u32 {
 pub(crate) fn client(client: IpAddr) -> Vec<u8> {
     match client.to_canonical() {
         address @ IpAddr::V4(_) => bytes(address).to_vec(),
-        address @ IpAddr::V6(_) => bytes(first_bits(address, CLIENT_BITS)).to_vec(),
+        address @ IpAddr::V6(_) => bytes(Prefix::cut(address, CLIENT_BITS).first()).to_vec(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::prefix::Prefix;
+use thalweg_record::Prefix;
 
 /// Ranges that do not overlap, each with the index of its rule; IPv4 before IPv6, as [`IpAddr`] is ordered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

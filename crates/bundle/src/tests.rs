@@ -244,7 +244,7 @@ prop_compose! {
 prop_compose! {
     fn prefixes()(address in addresses(), bits in 0_u8..=40) -> Prefix {
         let bits = if address.is_ipv4() { bits.min(32) } else { bits };
-        Prefix::new(crate::prefix::first_bits(address, bits), bits).unwrap()
+        Prefix::cut(address, bits)
     }
 }
 

@@ -1,6 +1,8 @@
-//! Records: what the edge says of each response, in memory, as a JSON line, and as a line for people.
+//! Records: what the edge says of each response, and the agent of each socket: in memory, as a JSON line and as a line for
+//! people, as protobuf, and as rows of tables.
 //!
-//! Pure: no clock, no socket, nothing else of Thalweg. The JSON line is a contract with the console and with
+//! Pure: no clock, no socket, nothing else of Thalweg. A [`Batch`] is what an agent hands on: `proto/telemetry.proto` has
+//! its form on the wire, [`rows`] what tables have of it. The JSON line is a contract with the console and with
 //! every log shipper: `wire.rs` holds its field names, [`SCHEMA_VERSION`] its version. [`units`] reads quantities that people
 //! write, as `human.rs` writes them for people.
 //!
@@ -8,13 +10,54 @@
 //! readers need not know how.
 //! **Invariant:** [`TcpState`] is what the kernel said at the end of the response, or absent; never an estimate.
 
+/// Declares a closed set of words: the variants, their spelling on the wire, and the way back.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The word on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// The value of a word on the wire.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|known| known.as_str() == word)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+mod batch;
 mod human;
 mod lines;
+mod prefix;
+mod proto;
+pub mod rows;
+mod socket;
 pub mod units;
 mod wire;
 
+pub use batch::{Batch, Entry, LOSS_VERSION, LossRecord, Network, Record, Source, Stage};
 pub use human::{Colour, human_header};
 pub use lines::{LINE_BYTES_MAX, LINES_BYTES_MAX, LINES_MAX, Line, Lines};
+pub use prefix::{CLIENT_IPV4_BITS, CLIENT_IPV6_BITS, Prefix, PrefixError};
+pub use proto::DecodeError;
+pub use socket::{Bbr, Cause, Counters, Gauges, SOCKET_VERSION, SocketRecord};
 
 use std::borrow::Cow;
 use std::fmt;
@@ -128,37 +171,6 @@ pub struct TcpState {
     pub lost: u32,
     /// `tcpi_pacing_rate`; absent where the kernel does not limit the rate.
     pub pacing_rate_bytes_per_s: Option<u64>,
-}
-
-/// Declares a closed set of words: the variants, their spelling on the wire, and the way back.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)*
-        }
-
-        impl $name {
-            /// Every value, in the order of declaration.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The word on the wire.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
-
-            fn from_word(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|known| known.as_str() == word)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    };
 }
 
 words! {

@@ -4,6 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+/// Bits by which IPv4 clients are grouped.
+pub const CLIENT_IPV4_BITS: u8 = 24;
+/// Bits by which IPv6 clients are grouped: what an access line is commonly given.
+pub const CLIENT_IPV6_BITS: u8 = 56;
+
 /// Addresses that begin with the same bits, as `203.0.113.0/24` or `2001:db8::/32`.
 ///
 /// **Invariant:** the bits after the prefix are zero, and an IPv4 address is not in IPv6 form.
@@ -62,6 +67,19 @@ impl Prefix {
         if prefix.address == address { Ok(prefix) } else { Err(PrefixError::Host { prefix }) }
     }
 
+    /// The first `bits` of `address`, or all it has; an IPv4 address in IPv6 form counts as IPv4.
+    pub fn cut(address: IpAddr, bits: u8) -> Self {
+        let address = address.to_canonical();
+        let bits = bits.min(if address.is_ipv4() { 32 } else { 128 });
+        Self { address: first_bits(address, bits), bits }
+    }
+
+    /// The network of a client, as telemetry and control group them: the /24 of an IPv4 address, the /56 of an IPv6 one.
+    pub fn of_client(address: IpAddr) -> Self {
+        let bits = if address.to_canonical().is_ipv4() { CLIENT_IPV4_BITS } else { CLIENT_IPV6_BITS };
+        Self::cut(address, bits)
+    }
+
     /// The first address in it.
     pub fn first(self) -> IpAddr {
         self.address
@@ -93,7 +111,7 @@ impl Prefix {
 }
 
 /// The address with the bits after the first `bits` zero.
-pub(crate) fn first_bits(address: IpAddr, bits: u8) -> IpAddr {
+fn first_bits(address: IpAddr, bits: u8) -> IpAddr {
     let bits = u32::from(bits);
     match address {
         IpAddr::V4(address) => {

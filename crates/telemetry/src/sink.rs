@@ -1,0 +1,50 @@
+//! What a place that keeps records has to do. Each runs on a thread of its own, which reads batches from the spool, and may
+//! block as long as it takes: what comes meanwhile waits in the spool.
+
+use std::fmt;
+
+use thalweg_record::{Batch, Source};
+
+/// A place where records are kept.
+pub trait Sink: Send {
+    /// Its name in logs, metrics and the spool's positions: `sqlite`, `kafka`, `clickhouse`, `file`.
+    fn name(&self) -> &'static str;
+
+    /// The number of the first record of `source` (host and epoch) that it has not kept yet, by what it has written itself;
+    /// `None` where it does not know, and the spool's own note is to be taken.
+    ///
+    /// # Errors
+    /// When it cannot be asked now; it is asked again.
+    fn position(&mut self, source: &Source) -> Result<Option<u64>, SinkError>;
+
+    /// Keeps a batch, wholly: after an error, or an end of the process in the middle, the same batch comes again, with the
+    /// same numbers in it, and is then there once.
+    ///
+    /// # Errors
+    /// When it could not be kept.
+    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError>;
+}
+
+/// Why a batch was not kept.
+#[derive(Debug)]
+pub struct SinkError {
+    /// What was tried, and where.
+    pub what: String,
+    /// Whether it may help to try again: a broker that is down comes back, a table that lacks a column does not by itself.
+    /// It is tried again in either case, but an operator is told of the second kind as an error.
+    pub is_passing: bool,
+    /// The cause.
+    pub cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for SinkError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
