@@ -43,7 +43,7 @@ impl CongestionControl {
     }
 
     /// The name in `bytes`, up to the first NUL, as the kernel answers.
-    fn from_kernel(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_kernel(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
         let given = &bytes[..end];
         if given.is_empty() || given.len() > NAME_BYTES_MAX || !given.iter().all(u8::is_ascii_graphic) {

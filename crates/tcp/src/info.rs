@@ -1,8 +1,7 @@
 //! `struct tcp_info`: what the kernel knows of one connection.
 //!
-//! The structure only ever grew: by its length one knows which kernel answered. Every field up to Linux 4.9's
-//! 168 bytes and the later ones that say something of delivery are decoded; a field that lies beyond the end
-//! of the answer is `None`. The order and the offsets are those of `include/uapi/linux/tcp.h`; the values are
+//! The structure only ever grew: by its length one knows which kernel answered. Every field that says something of
+//! delivery is decoded; a field that lies beyond the end of the answer is `None`. The order and the offsets are those of `include/uapi/linux/tcp.h`; the values are
 //! in the machine's byte order.
 //!
 //! | kernel | bytes | what it added |
@@ -19,6 +18,9 @@
 //! | 5.4 | 232 | out-of-order in, send window |
 //! | 6.2 | 240 | receive window, rehash |
 //! | 6.7 | 248 | retransmission timeouts |
+//! | 6.18 | 280 | accurate ECN |
+//!
+//! The last four bytes of 6.18's are left out: later kernels pack other bits there without another length.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -62,6 +64,15 @@ macro_rules! tcp_info {
                 let delivery_rate_app_limited = flags & APP_LIMITED != 0;
                 let decoded = Self { $($always,)* delivery_rate_app_limited, $($since,)* };
                 Some(decoded.without_sentinels())
+            }
+
+            /// Calls `each` with the name and the value of every number that is there, in the kernel's order. What is
+            /// no number, [`TcpInfo::delivery_rate_app_limited`], is left out.
+            pub fn for_each_number(&self, mut each: impl FnMut(&'static str, u64)) {
+                $(each(stringify!($always), self.$always.into());)*
+                $(if let Some(value) = self.$since {
+                    each(stringify!($since), value.into());
+                })*
             }
         }
     };
@@ -180,6 +191,20 @@ tcp_info! {
         total_rto_recoveries: u16 @ 242,
         /// Time spent in recoveries from timeouts, 6.7.
         total_rto_time_ms: u32 @ 244,
+        /// TCP segments received with a congestion mark, 6.18.
+        received_ce: u32 @ 248,
+        /// Content bytes that the client reports as arrived marked ECT(1), 6.18.
+        delivered_e1_bytes: u32 @ 252,
+        /// Content bytes that the client reports as arrived marked ECT(0), 6.18.
+        delivered_e0_bytes: u32 @ 256,
+        /// Content bytes that the client reports as arrived with a congestion mark, 6.18.
+        delivered_ce_bytes: u32 @ 260,
+        /// Content bytes received marked ECT(1), 6.18.
+        received_e1_bytes: u32 @ 264,
+        /// Content bytes received marked ECT(0), 6.18.
+        received_e0_bytes: u32 @ 268,
+        /// Content bytes received with a congestion mark, 6.18.
+        received_ce_bytes: u32 @ 272,
     }
 }
 

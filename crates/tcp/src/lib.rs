@@ -3,10 +3,11 @@
 //! **Invariant:** nothing here guesses. A value is what the kernel answered for that socket, or it is absent.
 //!
 //! `unsafe` stands in one place of this crate, `sockopt.rs`, around `getsockopt(2)` and `setsockopt(2)`: the safe
-//! wrappers of rustix and socket2 lack `TCP_INFO`, `SO_MAX_PACING_RATE` and `TCP_NOTSENT_LOWAT`, and allocate a string
-//! for `TCP_CONGESTION`, which is read for each response.
+//! wrappers of rustix and socket2 lack `TCP_INFO`, `SO_MEMINFO`, `SO_MAX_PACING_RATE` and `TCP_NOTSENT_LOWAT`, and
+//! allocate a string for `TCP_CONGESTION`, which is read for each response.
 
 pub mod congestion;
+pub mod diag;
 pub mod info;
 pub mod sending;
 mod sockopt;

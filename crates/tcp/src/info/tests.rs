@@ -85,59 +85,66 @@ fn linux_6_18() {
     check(
         &offsets(280),
         expect![[r#"
-        state 0
-        ca_state 0
-        retransmits 0
-        rto_us 8
-        snd_mss_bytes 16
-        rcv_mss_bytes 20
-        unacked 24
-        sacked 28
-        lost 32
-        retrans 36
-        last_data_sent_ms 44
-        last_data_recv_ms 52
-        last_ack_recv_ms 56
-        pmtu_bytes 60
-        rcv_ssthresh_bytes 64
-        rtt_us 68
-        rttvar_us 72
-        snd_ssthresh 76
-        snd_cwnd 80
-        advmss_bytes 84
-        reordering 88
-        rcv_rtt_us 92
-        rcv_space_bytes 96
-        total_retrans 100
-        delivery_rate_app_limited false
-        pacing_rate_bytes_per_s 104
-        max_pacing_rate_bytes_per_s 112
-        bytes_acked 120
-        bytes_received 128
-        segs_out 136
-        segs_in 140
-        notsent_bytes 144
-        min_rtt_us 148
-        data_segs_in 152
-        data_segs_out 156
-        delivery_rate_bytes_per_s 160
-        busy_time_us 168
-        rwnd_limited_us 176
-        sndbuf_limited_us 184
-        delivered 192
-        delivered_ce 196
-        bytes_sent 200
-        bytes_retrans 208
-        dsack_dups 216
-        reord_seen 220
-        rcv_ooopack 224
-        snd_wnd_bytes 228
-        rcv_wnd_bytes 232
-        rehash 236
-        total_rto 240
-        total_rto_recoveries 0
-        total_rto_time_ms 244
-    "#]],
+            state 0
+            ca_state 0
+            retransmits 0
+            rto_us 8
+            snd_mss_bytes 16
+            rcv_mss_bytes 20
+            unacked 24
+            sacked 28
+            lost 32
+            retrans 36
+            last_data_sent_ms 44
+            last_data_recv_ms 52
+            last_ack_recv_ms 56
+            pmtu_bytes 60
+            rcv_ssthresh_bytes 64
+            rtt_us 68
+            rttvar_us 72
+            snd_ssthresh 76
+            snd_cwnd 80
+            advmss_bytes 84
+            reordering 88
+            rcv_rtt_us 92
+            rcv_space_bytes 96
+            total_retrans 100
+            delivery_rate_app_limited false
+            pacing_rate_bytes_per_s 104
+            max_pacing_rate_bytes_per_s 112
+            bytes_acked 120
+            bytes_received 128
+            segs_out 136
+            segs_in 140
+            notsent_bytes 144
+            min_rtt_us 148
+            data_segs_in 152
+            data_segs_out 156
+            delivery_rate_bytes_per_s 160
+            busy_time_us 168
+            rwnd_limited_us 176
+            sndbuf_limited_us 184
+            delivered 192
+            delivered_ce 196
+            bytes_sent 200
+            bytes_retrans 208
+            dsack_dups 216
+            reord_seen 220
+            rcv_ooopack 224
+            snd_wnd_bytes 228
+            rcv_wnd_bytes 232
+            rehash 236
+            total_rto 240
+            total_rto_recoveries 0
+            total_rto_time_ms 244
+            received_ce 248
+            delivered_e1_bytes 252
+            delivered_e0_bytes 256
+            delivered_ce_bytes 260
+            received_e1_bytes 264
+            received_e0_bytes 268
+            received_ce_bytes 272
+        "#]],
     );
 }
 
@@ -154,7 +161,13 @@ fn each_kernel_adds_its_fields() {
     added(224, 232, expect!["rcv_ooopack snd_wnd_bytes"]);
     added(232, 240, expect!["rcv_wnd_bytes rehash"]);
     added(240, 248, expect!["total_rto total_rto_recoveries total_rto_time_ms"]);
-    added(248, 280, expect![[""]]);
+    added(
+        248,
+        280,
+        expect![
+            "received_ce delivered_e1_bytes delivered_e0_bytes delivered_ce_bytes received_e1_bytes received_e0_bytes received_ce_bytes"
+        ],
+    );
 }
 
 #[test]

@@ -1,0 +1,257 @@
+//! All sockets at one moment, as far as there is one: the kernel goes over its hash table while sockets come and go.
+//!
+//! The kernel answers in batches, and goes on at a place in its table: what has moved before that is told twice, what
+//! has moved behind it not at all. The first is seen by the cookie and passed over; the second is rare, and told only in
+//! as far as the kernel knows of it ([`Dumped::is_interrupted`]).
+//!
+//! **Invariant:** a dump costs no memory for a socket but the place of its cookie in a set that is kept.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, recv, send};
+
+use super::netlink::{Body, Frames, HEADER_BYTES, aligned};
+use super::{Error, Family, Filter, Malformed, Socket, open};
+
+/// What an answer may have at once. The kernel makes batches as large as the largest read was, up to 32 KiB
+/// (`netlink_recvmsg` of `net/netlink/af_netlink.c`).
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// How often a dump is read at most: a table that grows faster than it is read would never end.
+const READS_MAX: usize = 1 << 20;
+
+/// `SOCK_DIAG_BY_FAMILY`: the type of a request, and of each answer.
+pub(super) const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// `NLM_F_REQUEST | NLM_F_DUMP`.
+const REQUEST_FLAGS: u16 = 0x301;
+const IPPROTO_TCP: u8 = 6;
+/// `INET_DIAG_REQ_BYTECODE`.
+const ATTRIBUTE_BYTECODE: u16 = 1;
+/// Bytes of a `struct inet_diag_req_v2`: family, protocol, extensions, padding, states, identity.
+const REQUEST_BYTES: usize = 56;
+
+/// What is asked for beside the socket itself: `idiag_ext` of a request. Shutdown, mark, class and cgroup are told
+/// unasked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extensions(u8);
+
+impl Extensions {
+    /// Nothing more.
+    pub const NONE: Self = Self(0);
+    /// [`Socket::tcp_info`]: 280 bytes for each socket.
+    pub const TCP_INFO: Self = Self(1 << 1);
+    /// [`Socket::bbr`], for sockets that run it.
+    pub const BBR: Self = Self(1 << 2);
+    /// [`Socket::congestion_control`].
+    pub const CONGESTION_CONTROL: Self = Self(1 << 3);
+    /// [`Socket::tos`].
+    pub const TOS: Self = Self(1 << 4);
+    /// [`Socket::tclass`], and [`Socket::class_id`].
+    pub const TRAFFIC_CLASS: Self = Self(1 << 5);
+    /// [`Socket::memory`].
+    pub const MEMORY: Self = Self(1 << 6);
+    /// [`Socket::shutdown`].
+    pub const SHUTDOWN: Self = Self(1 << 7);
+    /// What says how a connection does: `tcp_info`, the congestion control and its model.
+    pub const DELIVERY: Self = Self(Self::TCP_INFO.0 | Self::BBR.0 | Self::CONGESTION_CONTROL.0);
+    /// Everything.
+    pub const ALL: Self =
+        Self(Self::DELIVERY.0 | Self::TOS.0 | Self::TRAFFIC_CLASS.0 | Self::MEMORY.0 | Self::SHUTDOWN.0);
+
+    /// Those of both.
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What a dump came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dumped {
+    /// Sockets told of, each once.
+    pub sockets: u64,
+    /// Bytes that the kernel copied.
+    pub bytes: u64,
+    /// Sockets that came again, and were passed over.
+    pub repeated: u64,
+    /// The kernel says that its table changed meanwhile in a way that may hide sockets.
+    pub is_interrupted: bool,
+}
+
+/// Asks the kernel of one network namespace for its TCP sockets.
+#[derive(Debug)]
+pub struct Diag {
+    socket: OwnedFd,
+    sequence: u32,
+    request: Vec<u8>,
+    buffer: Box<[u8]>,
+    seen: HashSet<u64, BuildHasherDefault<CookieHasher>>,
+}
+
+impl Diag {
+    /// In the namespace of this thread.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the kernel has no sock_diag; [`Error::Io`] with what the system says.
+    pub fn open() -> Result<Self, Error> {
+        Ok(Self::on(open::here(0, SocketFlags::empty())?))
+    }
+
+    /// In the network namespace of the file `path`, such as `/run/netns/edge` or `/proc/42/ns/net`.
+    ///
+    /// # Errors
+    /// [`Error::Namespace`] where it cannot be entered, which needs CAP_SYS_ADMIN; otherwise as [`Diag::open`].
+    pub fn open_in(path: &Path) -> Result<Self, Error> {
+        Ok(Self::on(open::within(path, 0, SocketFlags::empty())?))
+    }
+
+    fn on(socket: OwnedFd) -> Self {
+        let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Self { socket, sequence: 0, request: Vec::new(), buffer, seen: HashSet::default() }
+    }
+
+    /// Calls `each` with every socket that the filter holds for, in the kernel's order: IPv4, then IPv6.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the kernel cannot tell of TCP; [`Error::Io`], [`Error::Truncated`] or
+    /// [`Error::Malformed`] where an answer fails: what was told before it is right.
+    pub fn dump(
+        &mut self,
+        filter: &Filter,
+        extensions: Extensions,
+        mut each: impl FnMut(&Socket),
+    ) -> Result<Dumped, Error> {
+        self.dump_with_messages(filter, extensions, |socket, _| each(socket))
+    }
+
+    /// As [`Diag::dump`], with the netlink message that tells of the socket, header included.
+    ///
+    /// # Errors
+    /// As [`Diag::dump`].
+    pub fn dump_with_messages(
+        &mut self,
+        filter: &Filter,
+        extensions: Extensions,
+        mut each: impl FnMut(&Socket, &[u8]),
+    ) -> Result<Dumped, Error> {
+        let bytecode = filter.bytecode();
+        let mut dumped = Dumped::default();
+        self.seen.clear();
+        for family in [Family::Ipv4, Family::Ipv6] {
+            // Answers to a dump that failed before its end may still come: their number is another.
+            self.sequence = self.sequence.wrapping_add(1);
+            self.write_request(family, filter.states.bits(), extensions, &bytecode);
+            retried(|| send(&self.socket, &self.request, SendFlags::empty())).map_err(open::failed)?;
+            self.read_answer(&mut dumped, &mut each)?;
+        }
+        Ok(dumped)
+    }
+
+    /// A request for one family: `struct nlmsghdr`, `struct inet_diag_req_v2`, and the bytecode as an attribute.
+    fn write_request(&mut self, family: Family, states: u32, extensions: Extensions, bytecode: &[u8]) {
+        let request = &mut self.request;
+        request.clear();
+        request.resize(HEADER_BYTES + REQUEST_BYTES, 0);
+        request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        request[6..8].copy_from_slice(&REQUEST_FLAGS.to_ne_bytes());
+        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        request[16..19].copy_from_slice(&[family.number(), IPPROTO_TCP, extensions.0]);
+        request[20..24].copy_from_slice(&states.to_ne_bytes());
+        if !bytecode.is_empty() {
+            let length = u16::try_from(4 + bytecode.len()).expect("a program has fewer than 65,532 bytes");
+            request.extend(length.to_ne_bytes());
+            request.extend(ATTRIBUTE_BYTECODE.to_ne_bytes());
+            request.extend(bytecode);
+        }
+        debug_assert_eq!(request.len(), aligned(request.len()));
+        let length = u32::try_from(request.len()).expect("a request is a few KiB");
+        request[..4].copy_from_slice(&length.to_ne_bytes());
+    }
+
+    fn read_answer(
+        &mut self,
+        dumped: &mut Dumped,
+        each: &mut impl FnMut(&Socket, &[u8]),
+    ) -> Result<(), Error> {
+        for _ in 0..READS_MAX {
+            // With TRUNC the kernel tells the length that there was.
+            let (_, length_bytes) = retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC))
+                .map_err(open::failed)?;
+            let buffer_bytes = self.buffer.len();
+            let bytes =
+                self.buffer.get(..length_bytes).ok_or(Error::Truncated { length_bytes, buffer_bytes })?;
+            dumped.bytes += bytes.len() as u64;
+            for frame in Frames::new(bytes) {
+                let frame = frame?;
+                if frame.sequence != self.sequence {
+                    continue;
+                }
+                dumped.is_interrupted |= frame.is_interrupted;
+                match frame.body {
+                    Body::Done => return Ok(()),
+                    Body::Failed(number) => return Err(open::failed(Errno::from_raw_os_error(number))),
+                    Body::Message { kind: SOCK_DIAG_BY_FAMILY, payload } => {
+                        let socket = Socket::decode(payload)?;
+                        if self.seen.insert(socket.cookie) {
+                            dumped.sockets += 1;
+                            each(&socket, frame.bytes);
+                        } else {
+                            dumped.repeated += 1;
+                        }
+                    }
+                    Body::Message { .. } => {}
+                }
+            }
+        }
+        Err(Error::Io(std::io::Error::other(format!("the dump did not end within {READS_MAX} reads"))))
+    }
+}
+
+/// Again while a signal comes between.
+pub(super) fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Spreads cookies, which the kernel counts up and nobody else chooses, by one multiplication.
+#[derive(Debug, Default)]
+struct CookieHasher(u64);
+
+impl Hasher for CookieHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a cookie is hashed as a number");
+    }
+
+    fn write_u64(&mut self, cookie: u64) {
+        // Fibonacci hashing: the golden ratio in 64 bits. The table looks at the highest bits and at the lowest.
+        let spread = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ spread >> 32;
+    }
+}
+
+/// What a capture of messages has ([`Diag::dump_with_messages`], or `ss -D`): each socket, or why the rest is none.
+pub fn decode_capture(bytes: &[u8]) -> impl Iterator<Item = Result<(Socket, super::Frame<'_>), Malformed>> {
+    Frames::new(bytes).filter_map(|frame| {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(malformed) => return Some(Err(malformed)),
+        };
+        match frame.body {
+            Body::Message { kind: SOCK_DIAG_BY_FAMILY, payload } => {
+                Some(Socket::decode(payload).map(|socket| (socket, frame)))
+            }
+            _ => None,
+        }
+    })
+}

@@ -1,0 +1,193 @@
+//! Netlink framing: a buffer of `struct nlmsghdr`, each with what follows it (`include/uapi/linux/netlink.h`). Pure.
+//!
+//! **Invariant:** whatever the bytes are, the iteration ends: with the buffer, or with the first frame that is malformed.
+
+use super::Malformed;
+
+/// Bytes of a `struct nlmsghdr`.
+pub const HEADER_BYTES: usize = 16;
+
+/// `NLMSG_ALIGNTO` and `NLA_ALIGNTO`.
+const ALIGNMENT_BYTES: usize = 4;
+
+const NLMSG_NOOP: u16 = 1;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+
+/// `NLM_F_DUMP_INTR`: what is dumped has changed meanwhile, so that some may be missing or there twice.
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// One message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub body: Body<'a>,
+    /// The number of the request that it answers.
+    pub sequence: u32,
+    /// The dump was interrupted by a change (`NLM_F_DUMP_INTR`).
+    pub is_interrupted: bool,
+    /// The whole message, its header included, without what aligns the next one.
+    pub bytes: &'a [u8],
+}
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// The end of a dump, or an acknowledgement.
+    Done,
+    /// The request failed with this error number of the kernel, a positive one.
+    Failed(i32),
+    /// Anything else: `nlmsg_type`, and what follows the header.
+    Message {
+        /// `nlmsg_type`.
+        kind: u16,
+        /// What follows the header.
+        payload: &'a [u8],
+    },
+}
+
+/// The messages in a buffer, one after the other.
+#[derive(Debug, Clone)]
+pub struct Frames<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Frames<'a> {
+    /// Those in `bytes`, which begin with one.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next message and its type, whatever it is; the rest begins with the one after it.
+    fn split(&mut self) -> Result<(u16, Frame<'a>), Malformed> {
+        let left = self.rest;
+        let Some(&[l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..]) = left.first_chunk::<HEADER_BYTES>()
+        else {
+            return Err(Malformed::FrameShort { bytes: left.len() });
+        };
+        let length_bytes = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
+        let (kind, flags) = (u16::from_ne_bytes([k0, k1]), u16::from_ne_bytes([f0, f1]));
+        let sequence = u32::from_ne_bytes([s0, s1, s2, s3]);
+        if length_bytes < HEADER_BYTES || length_bytes > left.len() {
+            return Err(Malformed::FrameLength { length_bytes, left_bytes: left.len() });
+        }
+        let bytes = &left[..length_bytes];
+        self.rest = left.get(aligned(length_bytes)..).unwrap_or_default();
+        let payload = &bytes[HEADER_BYTES..];
+        let body = match kind {
+            NLMSG_ERROR => ended(i32_at(payload, 0).ok_or(Malformed::ErrorShort { bytes: payload.len() })?),
+            // The number was added to it in 2.6.13; one without it went well.
+            NLMSG_DONE => ended(i32_at(payload, 0).unwrap_or(0)),
+            _ => Body::Message { kind, payload },
+        };
+        let is_interrupted = flags & NLM_F_DUMP_INTR != 0;
+        Ok((kind, Frame { body, sequence, is_interrupted, bytes }))
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.rest.is_empty() {
+            match self.split() {
+                Ok((NLMSG_NOOP, _)) => {}
+                Ok((_, frame)) => return Some(Ok(frame)),
+                Err(malformed) => {
+                    self.rest = &[];
+                    return Some(Err(malformed));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The kernel's number at an end: zero, or a negative error number.
+fn ended(status: i32) -> Body<'static> {
+    if status == 0 { Body::Done } else { Body::Failed(status.saturating_neg().max(1)) }
+}
+
+/// Where what comes after so many bytes begins.
+pub(super) fn aligned(length_bytes: usize) -> usize {
+    length_bytes.next_multiple_of(ALIGNMENT_BYTES)
+}
+
+pub(super) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    bytes.get(offset..)?.first_chunk().copied().map(u16::from_ne_bytes)
+}
+
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes.get(offset..)?.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+pub(super) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    bytes.get(offset..)?.first_chunk().copied().map(u64::from_ne_bytes)
+}
+
+fn i32_at(bytes: &[u8], offset: usize) -> Option<i32> {
+    bytes.get(offset..)?.first_chunk().copied().map(i32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(HEADER_BYTES + payload.len()).unwrap();
+        let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes()].concat();
+        bytes.extend([7u32.to_ne_bytes(), [0; 4]].concat());
+        bytes.extend(payload);
+        bytes.resize(aligned(bytes.len()), 0);
+        bytes
+    }
+
+    fn bodies(bytes: &[u8]) -> Vec<Result<Body<'_>, Malformed>> {
+        Frames::new(bytes).map(|frame| frame.map(|frame| frame.body)).collect()
+    }
+
+    #[test]
+    fn each_kind_is_told() {
+        let bytes = [
+            frame(20, 2, &[1, 2, 3]),
+            frame(NLMSG_NOOP, 0, &[]),
+            frame(20, NLM_F_DUMP_INTR, &[]),
+            frame(NLMSG_DONE, 0, &0i32.to_ne_bytes()),
+            frame(NLMSG_ERROR, 0, &(-2i32).to_ne_bytes()),
+            frame(NLMSG_DONE, 0, &(-4i32).to_ne_bytes()),
+            frame(NLMSG_ERROR, 0, &0i32.to_ne_bytes()),
+        ]
+        .concat();
+        let found = bodies(&bytes);
+        let message = |payload| Ok(Body::Message { kind: 20, payload });
+        let ends = [Ok(Body::Done), Ok(Body::Failed(2)), Ok(Body::Failed(4)), Ok(Body::Done)];
+        assert_eq!(found[..2], [message(&[1, 2, 3][..]), message(&[])]);
+        assert_eq!(found[2..], ends);
+        let flags: Vec<_> = Frames::new(&bytes).map(|frame| frame.unwrap().is_interrupted).collect();
+        assert_eq!(flags, [false, true, false, false, false, false]);
+        let first = Frames::new(&bytes).next().unwrap().unwrap();
+        assert_eq!((first.sequence, first.bytes.len()), (7, HEADER_BYTES + 3));
+    }
+
+    #[test]
+    fn what_is_cut_or_lies_about_its_length_ends_it() {
+        let whole = [frame(20, 0, &[1; 8]), frame(20, 0, &[2; 8])].concat();
+        let half = whole.len() / 2;
+        for end in 0..whole.len() {
+            let expected = match end {
+                _ if end % half == 0 => None,
+                _ if end % half < HEADER_BYTES => Some(Malformed::FrameShort { bytes: end % half }),
+                _ => Some(Malformed::FrameLength { length_bytes: half, left_bytes: end % half }),
+            };
+            let found = bodies(&whole[..end]);
+            assert_eq!(found.len(), end / half + usize::from(expected.is_some()), "at {end}");
+            assert_eq!(found.into_iter().find_map(Result::err), expected, "at {end}");
+        }
+        let mut lying = frame(20, 0, &[]);
+        lying[0] = 15;
+        let expected = Malformed::FrameLength { length_bytes: 15, left_bytes: HEADER_BYTES };
+        assert_eq!(bodies(&lying), [Err(expected)]);
+        let malformed = [Err(Malformed::ErrorShort { bytes: 3 })];
+        assert_eq!(bodies(&frame(NLMSG_ERROR, 0, &[0; 3])), malformed);
+    }
+}

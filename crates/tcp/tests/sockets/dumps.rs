@@ -1,0 +1,138 @@
+//! What a dump tells of a socket beside what the socket says of itself.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::net::sockopt::socket_cookie;
+use thalweg_tcp::diag::{Diag, Error, Extensions, Family, Filter, State, dump};
+use thalweg_tcp::{TcpInfo, congestion};
+
+use crate::pairs::{dumped, pair};
+
+fn mapped(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+#[test]
+fn a_dump_says_what_the_socket_says() {
+    let (listener, mut pair) = pair("[::]:0", mapped);
+    congestion::set(pair.server.as_fd(), "bbr".parse().unwrap()).unwrap();
+    pair.server.write_all(&[7; 100_000]).unwrap();
+    pair.client.read_exact(&mut [0; 100_000]).unwrap();
+    pair.client.write_all(b"unread").unwrap();
+    let cookie = socket_cookie(&pair.server).unwrap();
+    let socket = dumped(&Filter::default(), &[cookie])[&cookie];
+    let own = TcpInfo::read(pair.server.as_fd()).unwrap();
+
+    assert_eq!((socket.family, socket.state), (Family::Ipv6, State::Established));
+    assert_eq!(socket.local, pair.server.local_addr().unwrap());
+    assert_eq!(socket.remote, pair.server.peer_addr().unwrap());
+    assert_eq!(socket.remote_unmapped(), pair.client.local_addr().unwrap());
+    assert_eq!(socket.local_unmapped(), mapped(listener.local_addr().unwrap().port()));
+    assert_eq!((socket.rqueue_bytes, socket.wqueue_bytes), (6, 0));
+    assert_eq!(socket.congestion_control, Some("bbr".parse().unwrap()));
+    assert_eq!(socket.uid, rustix::process::getuid().as_raw());
+    assert!(socket.inode != 0 && socket.cgroup_id.is_some() && socket.shutdown == Some(0));
+    // What of tcp_info moves while nothing is sent is the time since.
+    let told = socket.tcp_info.unwrap();
+    assert_eq!(
+        TcpInfo {
+            last_data_sent_ms: 0,
+            last_data_recv_ms: 0,
+            last_ack_recv_ms: 0,
+            busy_time_us: None,
+            ..told
+        },
+        TcpInfo {
+            last_data_sent_ms: 0,
+            last_data_recv_ms: 0,
+            last_ack_recv_ms: 0,
+            busy_time_us: None,
+            ..own
+        }
+    );
+    assert_eq!(told.bytes_acked, Some(100_000));
+    let bbr = socket.bbr.unwrap();
+    assert_eq!(Some(bbr.min_rtt_us), told.min_rtt_us, "{bbr:?}");
+    assert!(
+        bbr.bw_bytes_per_s > 0 && bbr.pacing_gain_per_256 >= 192 && bbr.cwnd_gain_per_256 >= 256,
+        "{bbr:?}"
+    );
+    let memory = socket.memory.unwrap();
+    let rcvbuf = rustix::net::sockopt::socket_recv_buffer_size(&pair.server).unwrap();
+    assert_eq!((memory.rcvbuf_bytes as usize, memory.drops), (rcvbuf, Some(0)));
+    assert!(memory.rmem_alloc_bytes > 6, "{memory:?}");
+}
+
+#[test]
+fn what_is_not_asked_for_is_absent() {
+    let (_listener, pair) = pair("127.0.0.1:0", mapped);
+    let cookie = socket_cookie(&pair.client).unwrap();
+    let asked = |extensions| {
+        let mut found = None;
+        let each = |socket: &thalweg_tcp::diag::Socket| {
+            if socket.cookie == cookie {
+                found = Some(*socket);
+            }
+        };
+        Diag::open().unwrap().dump(&Filter::default(), extensions, each).unwrap();
+        found.unwrap()
+    };
+    let none = asked(Extensions::NONE);
+    assert!(none.tcp_info.is_none() && none.congestion_control.is_none() && none.memory.is_none());
+    let some = asked(Extensions::CONGESTION_CONTROL);
+    assert!(some.tcp_info.is_none() && some.congestion_control.is_some());
+    assert!(asked(Extensions::DELIVERY).tcp_info.is_some());
+}
+
+#[test]
+fn messages_are_told_as_they_came() {
+    let (_listener, pair) = pair("[::1]:0", |port| ([0, 0, 0, 0, 0, 0, 0, 1], port).into());
+    let cookie = socket_cookie(&pair.client).unwrap();
+    let (mut capture, mut sockets) = (Vec::new(), Vec::new());
+    let dumped =
+        Diag::open().unwrap().dump_with_messages(&Filter::default(), Extensions::ALL, |socket, message| {
+            sockets.push(*socket);
+            capture.extend(message);
+        });
+    let again: Vec<_> = dump::decode_capture(&capture).map(|found| found.unwrap().0).collect();
+    assert_eq!(again, sockets);
+    assert_eq!(dumped.unwrap().sockets, sockets.len() as u64);
+    assert!(sockets.iter().any(|socket| socket.cookie == cookie));
+}
+
+#[test]
+fn a_namespace_that_is_none_is_told() {
+    let missing = Diag::open_in(Path::new("/run/netns/there-is-none")).unwrap_err();
+    assert_eq!(missing.to_string(), "cannot enter the network namespace /run/netns/there-is-none");
+    let other = Diag::open_in(Path::new("/proc/self/ns/uts")).unwrap_err();
+    assert!(matches!(other, Error::Namespace { .. }), "{other:?}");
+}
+
+#[test]
+fn another_namespace_has_other_sockets() {
+    let (_listener, pair) = pair("127.0.0.1:0", mapped);
+    let cookie = socket_cookie(&pair.client).unwrap();
+    let all = Filter::parse("state all").unwrap();
+    // `unshare` runs `cat` in a namespace of its own until its input ends.
+    let mut inside = std::process::Command::new("unshare")
+        .args(["--net", "sh", "-c", "echo; exec cat"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    inside.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let path = format!("/proc/{}/ns/net", inside.id());
+    let count = |diag: &mut Diag| {
+        let mut has_ours = false;
+        let dumped = diag.dump(&all, Extensions::NONE, |socket| has_ours |= socket.cookie == cookie).unwrap();
+        (dumped.sockets, has_ours)
+    };
+    assert_eq!(count(&mut Diag::open_in(Path::new(&path)).unwrap()), (0, false));
+    assert!(count(&mut Diag::open_in(Path::new("/proc/self/ns/net")).unwrap()).1);
+    assert!(count(&mut Diag::open().unwrap()).1, "this thread is where it was");
+    drop(inside.stdin.take());
+    inside.wait().unwrap();
+}
