@@ -8,6 +8,9 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # Where cargo builds, should the environment say so.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What is tested is compiled by clippy's driver, which is the compiler with the lints in it: `cargo clippy` would check every
+# crate, dependencies too, a second time.
+LINTED = RUSTC_WORKSPACE_WRAPPER="$$(rustc --print sysroot)/bin/clippy-driver" CLIPPY_ARGS=-Dwarnings
 step = @printf '\033[1m== %s\033[0m\n' "$(1)"
 
 # Exactly what the lock file names, and again only when it is newer than what was installed. Not `npm ci`: npm 11's
@@ -141,10 +144,10 @@ check-console: $(CONSOLE_MODULES) $(BROWSER_MODULES)
 check-rust: console
 	$(call step,format)
 	@$(CARGO) fmt --all --check
-	$(call step,lints)
-	@$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(call step,build with lints)
+	@$(LINTED) $(CARGO) build --workspace --all-targets
 	$(call step,unit and scenario tests)
-	@$(CARGO) test --workspace
+	@$(LINTED) $(CARGO) test --workspace
 
 .PHONY: check-model
 check-model:
@@ -154,7 +157,7 @@ check-model:
 .PHONY: check-browser
 check-browser: console $(BROWSER_MODULES)
 	$(call step,browser)
-	@$(CARGO) build -p thalweg
+	@$(LINTED) $(CARGO) build --workspace --all-targets
 	@cd tests/browser && THALWEG=$(abspath $(TARGET))/debug/thalweg npm run --silent test
 
 # One step after the other, in the order written, also under -j: cargo and the browser want the machine for themselves.

@@ -8,6 +8,9 @@
 //! is full, is counted and itself recorded.
 //! **Invariant:** a sink keeps each record once, however often it or the agent is killed.
 
+mod clock;
+pub mod collect;
+pub mod enrich;
 pub mod sink;
 
 pub use sink::{Sink, SinkError};

@@ -1,0 +1,138 @@
+//! The queue between those who collect and the spool, and the thread that empties it: it says where each client is, and
+//! hands on what came within a moment at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use thalweg_record::{LossRecord, Network, Record, Stage};
+
+use crate::clock::unix_us;
+use crate::enrich::Networks;
+
+/// Records that wait to be handed on.
+pub(crate) const QUEUE_MAX: usize = 64 * 1024;
+/// Records that are handed on at once.
+const BATCH_RECORDS_MAX: usize = 4096;
+/// How long a record waits for others.
+const BATCH_AGE_MAX: Duration = Duration::from_secs(1);
+/// How often it is looked whether the files of networks have changed.
+const REFRESH_EVERY: Duration = Duration::from_secs(10);
+
+/// Where records go in. Clones go to the same queue.
+#[derive(Debug, Clone)]
+pub struct Intake {
+    queue: SyncSender<Record>,
+    lost: Arc<Lost>,
+}
+
+/// What was lost and is not told yet, by stage.
+#[derive(Debug, Default)]
+struct Lost([AtomicU64; Stage::ALL.len()]);
+
+impl Lost {
+    fn add(&self, stage: Stage, records: u64) {
+        self.0[stage as usize].fetch_add(records, Relaxed);
+    }
+
+    fn take(&self) -> impl Iterator<Item = Record> {
+        let taken = Stage::ALL.iter().map(|&stage| (stage, self.0[stage as usize].swap(0, Relaxed)));
+        taken
+            .filter(|&(_, records)| records > 0)
+            .map(|(stage, records)| Record::Loss(LossRecord { time_unix_us: unix_us(), stage, records }))
+    }
+}
+
+/// A queue: where records go in, and who empties it.
+pub fn intake(networks: Networks) -> (Intake, Batcher) {
+    let (sender, queue) = sync_channel(QUEUE_MAX);
+    let lost = Arc::<Lost>::default();
+    (Intake { queue: sender, lost: lost.clone() }, Batcher { queue, lost, networks })
+}
+
+impl Intake {
+    /// Hands a record on without waiting; one that finds no room is counted as lost at `stage`.
+    pub fn put(&self, record: Record, stage: Stage) {
+        if self.queue.try_send(record).is_err() {
+            self.lost.add(stage, 1);
+        }
+    }
+
+    /// Hands a record on, waiting for room. After the end of the batcher it is gone.
+    pub(crate) fn put_waiting(&self, record: Record) {
+        let _ = self.queue.send(record);
+    }
+
+    /// Tells of records that were lost elsewhere.
+    pub fn lost(&self, stage: Stage, records: u64) {
+        self.lost.add(stage, records);
+    }
+}
+
+/// Empties the queue.
+#[derive(Debug)]
+pub struct Batcher {
+    queue: Receiver<Record>,
+    lost: Arc<Lost>,
+    networks: Networks,
+}
+
+impl Batcher {
+    /// Gives `append` what has come, until every [`Intake`] is gone and the queue is empty.
+    pub fn run(mut self, mut append: impl FnMut(Vec<(Network, Record)>)) {
+        let mut refreshed = Instant::now();
+        loop {
+            let (records, is_over) = self.gather();
+            if refreshed.elapsed() >= REFRESH_EVERY {
+                self.refresh();
+                refreshed = Instant::now();
+            }
+            let records: Vec<_> = records.into_iter().map(|record| (self.network(&record), record)).collect();
+            if !records.is_empty() {
+                append(records);
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// What comes until there is enough of it, or the first has waited long enough; and whether no more will come.
+    fn gather(&self) -> (Vec<Record>, bool) {
+        let mut records = Vec::new();
+        let begun = Instant::now();
+        let mut is_over = false;
+        while records.len() < BATCH_RECORDS_MAX {
+            match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(begun.elapsed())) {
+                Ok(record) => records.push(record),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    is_over = true;
+                    break;
+                }
+            }
+        }
+        records.extend(self.lost.take());
+        (records, is_over)
+    }
+
+    fn network(&mut self, record: &Record) -> Network {
+        match record {
+            Record::Socket(socket) => self.networks.find(socket.client.ip()),
+            Record::Response(response) => self.networks.find(response.client.ip()),
+            Record::Loss(_) => Network::default(),
+        }
+    }
+
+    fn refresh(&mut self) {
+        match self.networks.refresh() {
+            Ok(true) => tracing::info!("the files of networks were read anew"),
+            Ok(false) => {}
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::error!(%error, cause, "the networks stay as they were");
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Sockets over their lives: what the kernel sums up becomes what happened since the record before. Pure.
+//!
+//! **Invariant:** the counters of all records of a socket add up to the kernel's, whatever the dumps and events that were
+//! missed between.
+//! **Invariant:** a socket is in the sample for all of its life or not at all.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use thalweg_record::{Bbr, Cause, Counters, Gauges, SocketRecord};
+use thalweg_tcp::CongestionControl;
+use thalweg_tcp::diag::Socket;
+use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
+
+/// Sockets of a namespace that are followed; of more, every record would be a first one, so they are left out and counted.
+pub(crate) const SOCKETS_MAX: usize = 1 << 20;
+
+/// A moment, by both clocks: the one that people set and the one that only goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) unix_us: u64,
+    pub(crate) instant: Instant,
+}
+
+/// The sockets of one network namespace.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    namespace: Option<String>,
+    one_in: NonZeroU32,
+    sockets: HashMap<u64, Seen>,
+    dumps: u64,
+    untracked: u64,
+}
+
+/// A socket as it was last seen.
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    /// The dump in which it was.
+    dump: u64,
+    congestion_control: Option<CongestionControl>,
+    totals: Counters,
+}
+
+impl Tracker {
+    /// Nothing seen yet; of the sockets one in so many is followed.
+    pub(crate) fn new(namespace: Option<String>, one_in: NonZeroU32) -> Self {
+        Self { namespace, one_in, sockets: HashMap::new(), dumps: 0, untracked: 0 }
+    }
+
+    /// A socket in the dump that is under way.
+    pub(crate) fn dumped(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
+        if !self.is_sampled(socket.cookie) {
+            return None;
+        }
+        let totals = socket.tcp_info.as_ref().map(totals);
+        let seen = Seen {
+            at: now.instant,
+            dump: self.dumps,
+            congestion_control: socket.congestion_control,
+            totals: totals.clone().unwrap_or_default(),
+        };
+        if self.sockets.len() >= SOCKETS_MAX && !self.sockets.contains_key(&socket.cookie) {
+            self.untracked += 1;
+            return None;
+        }
+        let before = self.sockets.insert(socket.cookie, seen);
+        Some(self.record(socket, Cause::Dump, before.as_ref(), now))
+    }
+
+    /// The last words of a socket. One that has neither an other end nor a `tcp_info` was never a connection.
+    pub(crate) fn destroyed(&mut self, socket: &Socket, now: Moment) -> Option<SocketRecord> {
+        let before = self.sockets.remove(&socket.cookie);
+        if !self.is_sampled(socket.cookie) || socket.remote.port() == 0 || socket.tcp_info.is_none() {
+            return None;
+        }
+        Some(self.record(socket, Cause::Destroy, before.as_ref(), now))
+    }
+
+    /// Ends a dump: who was in neither this one nor the one before is forgotten, since its end was missed.
+    pub(crate) fn end_dump(&mut self) {
+        let dumps = self.dumps;
+        self.sockets.retain(|_, seen| seen.dump + 1 >= dumps);
+        self.dumps += 1;
+    }
+
+    /// Sockets that are followed.
+    pub(crate) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Samples that were left out since this was asked last, because [`SOCKETS_MAX`] are followed already.
+    pub(crate) fn take_untracked(&mut self) -> u64 {
+        std::mem::take(&mut self.untracked)
+    }
+
+    /// Cookies count up, so their order says nothing: a multiplicative hash spreads them.
+    fn is_sampled(&self, cookie: u64) -> bool {
+        let hash = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        hash.is_multiple_of(self.one_in.get().into())
+    }
+
+    fn record(&self, socket: &Socket, cause: Cause, before: Option<&Seen>, now: Moment) -> SocketRecord {
+        let known = socket.congestion_control.or_else(|| before.and_then(|seen| seen.congestion_control));
+        let elapsed = before.map(|seen| now.instant.saturating_duration_since(seen.at));
+        SocketRecord {
+            time_unix_us: now.unix_us,
+            client: socket.remote_unmapped(),
+            local: socket.local_unmapped(),
+            cookie: socket.cookie,
+            namespace: self.namespace.clone(),
+            state: socket.state.as_str().to_owned(),
+            cause,
+            interval_us: elapsed.map(|elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)),
+            congestion_control: known.map(|name| name.to_string()),
+            gauges: socket.tcp_info.as_ref().map(gauges),
+            counters: socket.tcp_info.as_ref().map(|info| match before {
+                Some(seen) => since(&totals(info), &seen.totals),
+                None => totals(info),
+            }),
+            bbr: socket.bbr.map(|bbr| Bbr {
+                bw_bytes_per_s: bbr.bw_bytes_per_s,
+                min_rtt_us: bbr.min_rtt_us,
+                pacing_gain_256th: bbr.pacing_gain_per_256,
+                cwnd_gain_256th: bbr.cwnd_gain_per_256,
+            }),
+        }
+    }
+}
+
+fn gauges(info: &TcpInfo) -> Gauges {
+    Gauges {
+        rtt_us: info.rtt_us,
+        rttvar_us: info.rttvar_us,
+        min_rtt_us: info.min_rtt_us,
+        rto_us: info.rto_us,
+        snd_cwnd: info.snd_cwnd,
+        snd_ssthresh: (info.snd_ssthresh != SSTHRESH_INFINITE).then_some(info.snd_ssthresh),
+        snd_mss_bytes: info.snd_mss_bytes,
+        pmtu_bytes: info.pmtu_bytes,
+        unacked: info.unacked,
+        lost: info.lost,
+        reordering: info.reordering,
+        ca_state: info.ca_state,
+        delivery_rate_bytes_per_s: info.delivery_rate_bytes_per_s.filter(|&rate| rate > 0),
+        delivery_rate_app_limited: info.delivery_rate_app_limited,
+        pacing_rate_bytes_per_s: info.pacing_rate_bytes_per_s,
+        notsent_bytes: info.notsent_bytes,
+        snd_wnd_bytes: info.snd_wnd_bytes,
+    }
+}
+
+/// Declares what is counted: the record's counter, and the kernel's sum.
+macro_rules! counters {
+    ($info:ident: $($name:ident = $total:expr;)*) => {
+        /// What the kernel has summed up since the socket was made.
+        fn totals($info: &TcpInfo) -> Counters {
+            Counters { $($name: $total,)* }
+        }
+
+        /// What came to `before`; the kernel's counters go round.
+        fn since(totals: &Counters, before: &Counters) -> Counters {
+            Counters { $($name: totals.$name.wrapping_sub(before.$name),)* }
+        }
+    };
+}
+
+counters! { info:
+    bytes_acked = info.bytes_acked.unwrap_or(0);
+    bytes_received = info.bytes_received.unwrap_or(0);
+    bytes_sent = info.bytes_sent.unwrap_or(0);
+    bytes_retrans = info.bytes_retrans.unwrap_or(0);
+    segs_out = info.segs_out.unwrap_or(0);
+    segs_in = info.segs_in.unwrap_or(0);
+    data_segs_out = info.data_segs_out.unwrap_or(0);
+    retransmits = info.total_retrans;
+    delivered = info.delivered.unwrap_or(0);
+    delivered_ce = info.delivered_ce.unwrap_or(0);
+    dsack_dups = info.dsack_dups.unwrap_or(0);
+    reord_seen = info.reord_seen.unwrap_or(0);
+    timeouts = info.total_rto.unwrap_or(0).into();
+    busy_us = info.busy_time_us.unwrap_or(0);
+    rwnd_limited_us = info.rwnd_limited_us.unwrap_or(0);
+    sndbuf_limited_us = info.sndbuf_limited_us.unwrap_or(0);
+}
