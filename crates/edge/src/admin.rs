@@ -27,7 +27,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::backend::Backends;
 use crate::bundle::Bundles;
-use crate::log::Records;
+use crate::log::{Numbered, Records};
 use crate::now_ms;
 use crate::policy::{self, Policies};
 use crate::purge::{self, Order};
@@ -224,12 +224,15 @@ fn json_response(status: StatusCode, content: String) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], content).into_response()
 }
 
-/// The records from now on as server-sent events: each `data` one JSON record, and an event `lost` with a number
-/// where the follower was too slow for some. It ends when the edge has ended.
+/// The records from now on as server-sent events: each `data` one JSON record, its `id` the edge's epoch and the record's
+/// number there, and an event `lost` with a number where the follower was too slow for some. It ends when the edge has ended.
 pub fn record_stream(records: &Records) -> Response {
-    let events = unfold(records.follow(), |mut follower| async move {
+    let epoch = records.epoch();
+    let events = unfold(records.follow(), move |mut follower| async move {
         let event = match follower.recv().await {
-            Ok(record) => Event::default().data(record.to_json()),
+            Ok(Numbered { number, record }) => {
+                Event::default().id(format!("{epoch}-{number}")).data(record.to_json())
+            }
             Err(RecvError::Lagged(lost)) => Event::default().event("lost").data(lost.to_string()),
             Err(RecvError::Closed) => return None,
         };

@@ -227,6 +227,7 @@ impl Connection {
     fn record(&mut self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
         let noted = self.noted.take();
         if !self.worker.log().is_followed() {
+            self.worker.log().pass_over();
             return;
         }
         let mut record = sent.record(&self.request, self.client, (&self.stream, &self.steering), begun);

@@ -7,12 +7,13 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_record::ResponseRecord;
 use tokio::sync::broadcast;
@@ -22,31 +23,56 @@ use crate::config::LogTo;
 /// Records that wait for the log thread.
 const QUEUE_MAX: usize = 16 * 1024;
 /// Records that a follower may lag behind.
-const FOLLOWER_LAG_MAX: usize = 1024;
+const FOLLOWER_LAG_MAX: usize = 16 * 1024;
 
 /// The workers' end.
 #[derive(Debug)]
 pub(crate) struct Log {
     queue: SyncSender<ResponseRecord>,
     to_file: bool,
-    followers: broadcast::Sender<Arc<ResponseRecord>>,
+    followers: broadcast::Sender<Numbered>,
     records: Records,
+}
+
+/// A record with its number.
+#[derive(Debug, Clone)]
+pub struct Numbered {
+    /// Of all responses since the start of this edge, from 0: a number that a follower is not given is a response whose record was
+    /// lost on the way, or was not made because nobody followed.
+    pub number: u64,
+    /// What it says.
+    pub record: Arc<ResponseRecord>,
 }
 
 /// The followers' end: every record from now on, until the edge has ended.
 #[derive(Debug, Clone)]
 pub struct Records {
-    followers: broadcast::WeakSender<Arc<ResponseRecord>>,
+    followers: broadcast::WeakSender<Numbered>,
+    epoch: u64,
     lost: Arc<AtomicU64>,
+    unmade: Arc<AtomicU64>,
+}
+
+impl Deref for Numbered {
+    type Target = ResponseRecord;
+
+    fn deref(&self) -> &ResponseRecord {
+        &self.record
+    }
 }
 
 impl Records {
     /// Follows from here on. Who lags is told how much it missed; closed once the edge has ended.
-    pub fn follow(&self) -> broadcast::Receiver<Arc<ResponseRecord>> {
+    pub fn follow(&self) -> broadcast::Receiver<Numbered> {
         match self.followers.upgrade() {
             Some(followers) => followers.subscribe(),
             None => broadcast::channel(1).1,
         }
+    }
+
+    /// When the edge began to number its records, microseconds since the Unix epoch: it tells its starts apart.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Records that found the queue full.
@@ -60,7 +86,9 @@ impl Records {
 pub(crate) struct LogWriter {
     queue: Receiver<ResponseRecord>,
     out: Option<Out>,
-    followers: broadcast::Sender<Arc<ResponseRecord>>,
+    followers: broadcast::Sender<Numbered>,
+    taken: u64,
+    records: Records,
 }
 
 #[derive(Debug)]
@@ -124,15 +152,27 @@ pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
     };
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (followers, _) = broadcast::channel(FOLLOWER_LAG_MAX);
-    let records = Records { followers: followers.downgrade(), lost: Arc::default() };
-    let log = Log { queue: sender, to_file: out.is_some(), followers: followers.clone(), records };
-    Ok((log, LogWriter { queue, out, followers }))
+    let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    let records = Records {
+        followers: followers.downgrade(),
+        epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
+        lost: Arc::default(),
+        unmade: Arc::default(),
+    };
+    let log =
+        Log { queue: sender, to_file: out.is_some(), followers: followers.clone(), records: records.clone() };
+    Ok((log, LogWriter { queue, out, followers, taken: 0, records }))
 }
 
 impl Log {
-    /// Whether anybody wants records: else they are not even made.
+    /// Whether anybody wants records: else they are not even made, but counted by [`Log::pass_over`].
     pub(crate) fn is_followed(&self) -> bool {
         self.to_file || self.followers.receiver_count() > 0
+    }
+
+    /// Counts a response of which nobody wants the record.
+    pub(crate) fn pass_over(&self) {
+        self.records.unmade.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn put(&self, record: ResponseRecord) {
@@ -166,12 +206,14 @@ impl LogWriter {
         }
     }
 
-    fn take(&self, record: ResponseRecord, lines: &mut Vec<u8>) {
+    fn take(&mut self, record: ResponseRecord, lines: &mut Vec<u8>) {
         if self.out.is_some() {
             record.append_json_line(lines);
         }
+        let number = self.taken + self.records.lost() + self.records.unmade.load(Relaxed);
+        self.taken += 1;
         // No follower is no error.
-        let _ = self.followers.send(Arc::new(record));
+        let _ = self.followers.send(Numbered { number, record: Arc::new(record) });
     }
 
     fn flush(&mut self, lines: &mut Vec<u8>) {

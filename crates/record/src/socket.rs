@@ -1,7 +1,8 @@
 //! A socket at one moment: what the kernel said of it in a dump, or as it was destroyed.
 //!
 //! **Invariant:** counters are differences since the socket's record before, never the kernel's sums: they add up over any
-//! set of records. The first record of a socket has what it counted since it was made, and says so.
+//! set of records. The first record of a socket has what it counted since it was made, or none where that was before the agent
+//! began: an agent before it may have told it.
 
 use std::net::SocketAddr;
 
@@ -27,13 +28,14 @@ pub struct SocketRecord {
     pub state: String,
     /// Why there is this record.
     pub cause: Cause,
-    /// Time that the counters cover; absent in the first record of a socket, which covers its life.
+    /// Time since the record before, which the counters cover; absent in the first record of a socket.
     pub interval_us: Option<u64>,
     /// The congestion control; absent where the kernel does not say, as in an event about a socket that no dump has seen.
     pub congestion_control: Option<String>,
     /// What the socket is at this moment; absent where the kernel gave no `tcp_info`.
     pub gauges: Option<Gauges>,
-    /// What it has counted since the record before; absent likewise.
+    /// What it has counted since the record before, or in the first record since it was made; absent likewise, and in the first
+    /// record of a socket that was there before the agent.
     pub counters: Option<Counters>,
     /// What BBR knows; absent under another congestion control.
     pub bbr: Option<Bbr>,

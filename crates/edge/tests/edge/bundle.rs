@@ -6,7 +6,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -68,7 +67,7 @@ fn document(number: u64, rules: Vec<Rule>, experiments: Vec<Experiment>) -> Stri
 struct Bundled {
     edge: TestEdge,
     backend: Backend,
-    records: Receiver<Arc<ResponseRecord>>,
+    records: Receiver<thalweg_edge::Numbered>,
     file: File,
     _policy: Option<File>,
 }
@@ -113,7 +112,7 @@ impl Bundled {
     }
 
     /// The record of a GET, and with it what the kernel says of the edge's socket.
-    async fn get(&mut self, client: &mut Client, path: &str) -> Arc<ResponseRecord> {
+    async fn get(&mut self, client: &mut Client, path: &str) -> thalweg_edge::Numbered {
         client.request("GET", path, "").await;
         assert_eq!(client.response().await.status, 200);
         let record = self.records.recv().await.unwrap();

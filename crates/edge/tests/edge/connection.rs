@@ -375,3 +375,21 @@ async fn what_ends_with_the_connection_and_is_cut_ends_with_a_reset() {
         assert!(is_reset(stopped).await, "a stop");
     }
 }
+
+#[tokio::test]
+async fn a_response_that_nobody_followed_has_a_number_all_the_same() {
+    let backend = Backend::new().await;
+    let edge = TestEdge::start(config(backend.address));
+    let mut client = edge.client().await;
+    client.request("OPTIONS", "/a", "").await;
+    client.response().await;
+    client.request("OPTIONS", "/a", "").await;
+    client.response().await;
+    let mut records = edge.records.follow();
+    for number in 2..4 {
+        client.request("OPTIONS", "/a", "").await;
+        client.response().await;
+        assert_eq!(records.recv().await.unwrap().number, number);
+    }
+    edge.stop().await;
+}

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
 
 use thalweg_edge::Config;
 use thalweg_record::{CacheResult, LineTag, ResponseRecord};
@@ -14,9 +13,9 @@ use crate::support::{Backend, Client, TestEdge, config};
 /// The record of a GET that needs no backend, or none that is there.
 async fn record(
     client: &mut Client,
-    records: &mut Receiver<Arc<ResponseRecord>>,
+    records: &mut Receiver<thalweg_edge::Numbered>,
     path: &str,
-) -> Arc<ResponseRecord> {
+) -> thalweg_edge::Numbered {
     get(client, path, "").await;
     records.recv().await.unwrap()
 }

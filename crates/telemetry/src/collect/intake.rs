@@ -23,8 +23,16 @@ const REFRESH_EVERY: Duration = Duration::from_secs(10);
 /// Where records go in. Clones go to the same queue.
 #[derive(Debug, Clone)]
 pub struct Intake {
-    queue: SyncSender<Record>,
+    queue: SyncSender<Item>,
     lost: Arc<Lost>,
+}
+
+/// What goes through the queue.
+#[derive(Debug)]
+enum Item {
+    Record(Record),
+    /// Nothing that comes after this is handed on.
+    End,
 }
 
 /// What was lost and is not told yet, by stage.
@@ -54,14 +62,19 @@ pub fn intake(networks: Networks) -> (Intake, Batcher) {
 impl Intake {
     /// Hands a record on without waiting; one that finds no room is counted as lost at `stage`.
     pub fn put(&self, record: Record, stage: Stage) {
-        if self.queue.try_send(record).is_err() {
+        if self.queue.try_send(Item::Record(record)).is_err() {
             self.lost.add(stage, 1);
         }
     }
 
     /// Hands a record on, waiting for room. After the end of the batcher it is gone.
     pub(crate) fn put_waiting(&self, record: Record) {
-        let _ = self.queue.send(record);
+        let _ = self.queue.send(Item::Record(record));
+    }
+
+    /// Ends the batcher once it has handed on all that came before.
+    pub(crate) fn end(&self) {
+        let _ = self.queue.send(Item::End);
     }
 
     /// Tells of records that were lost elsewhere.
@@ -73,13 +86,13 @@ impl Intake {
 /// Empties the queue.
 #[derive(Debug)]
 pub struct Batcher {
-    queue: Receiver<Record>,
+    queue: Receiver<Item>,
     lost: Arc<Lost>,
     networks: Networks,
 }
 
 impl Batcher {
-    /// Gives `append` what has come, until every [`Intake`] is gone and the queue is empty.
+    /// Gives `append` what has come, until the end is asked for.
     pub fn run(mut self, mut append: impl FnMut(Vec<(Network, Record)>)) {
         let mut refreshed = Instant::now();
         loop {
@@ -105,9 +118,9 @@ impl Batcher {
         let mut is_over = false;
         while records.len() < BATCH_RECORDS_MAX {
             match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(begun.elapsed())) {
-                Ok(record) => records.push(record),
+                Ok(Item::Record(record)) => records.push(record),
                 Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => {
+                Ok(Item::End) | Err(RecvTimeoutError::Disconnected) => {
                     is_over = true;
                     break;
                 }

@@ -8,4 +8,4 @@ mod sockets;
 mod tracker;
 
 pub use intake::{Batcher, Intake, intake};
-pub use sockets::{Collector, CollectorFigures, DUMP_STATES, Place, SocketsConfig};
+pub use sockets::{Collector, CollectorFigures, Place, SocketsConfig, Stop};

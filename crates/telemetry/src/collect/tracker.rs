@@ -1,7 +1,7 @@
 //! Sockets over their lives: what the kernel sums up becomes what happened since the record before. Pure.
 //!
-//! **Invariant:** the counters of all records of a socket add up to the kernel's, whatever the dumps and events that were
-//! missed between.
+//! **Invariant:** what a socket counts while it is followed is in the counters of exactly one record, whatever dumps and events
+//! are missed between. What it had counted before the first dump is in none: an agent before this one may have told it.
 //! **Invariant:** a socket is in the sample for all of its life or not at all.
 
 use std::collections::HashMap;
@@ -15,6 +15,10 @@ use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
 
 /// Sockets of a namespace that are followed; of more, every record would be a first one, so they are left out and counted.
 pub(crate) const SOCKETS_MAX: usize = 1 << 20;
+
+/// Dumps in a row that a socket may be missing from until it is forgotten: the kernel may pass one over while its table
+/// changes, and the end of one may have been among the events that were lost.
+const MISSED_DUMPS_MAX: u64 = 3;
 
 /// A moment, by both clocks: the one that people set and the one that only goes on.
 #[derive(Debug, Clone, Copy)]
@@ -78,16 +82,11 @@ impl Tracker {
         Some(self.record(socket, Cause::Destroy, before.as_ref(), now))
     }
 
-    /// Ends a dump: who was in neither this one nor the one before is forgotten, since its end was missed.
+    /// Ends a dump: who was in none of the last ones is forgotten.
     pub(crate) fn end_dump(&mut self) {
         let dumps = self.dumps;
-        self.sockets.retain(|_, seen| seen.dump + 1 >= dumps);
+        self.sockets.retain(|_, seen| dumps - seen.dump <= MISSED_DUMPS_MAX);
         self.dumps += 1;
-    }
-
-    /// Sockets that are followed.
-    pub(crate) fn len(&self) -> usize {
-        self.sockets.len()
     }
 
     /// Samples that were left out since this was asked last, because [`SOCKETS_MAX`] are followed already.
@@ -115,9 +114,10 @@ impl Tracker {
             interval_us: elapsed.map(|elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)),
             congestion_control: known.map(|name| name.to_string()),
             gauges: socket.tcp_info.as_ref().map(gauges),
-            counters: socket.tcp_info.as_ref().map(|info| match before {
-                Some(seen) => since(&totals(info), &seen.totals),
-                None => totals(info),
+            counters: socket.tcp_info.as_ref().and_then(|info| match before {
+                Some(seen) => Some(since(&totals(info), &seen.totals)),
+                None if self.dumps == 0 => None,
+                None => Some(totals(info)),
             }),
             bbr: socket.bbr.map(|bbr| Bbr {
                 bw_bytes_per_s: bbr.bw_bytes_per_s,
@@ -184,3 +184,7 @@ counters! { info:
     rwnd_limited_us = info.rwnd_limited_us.unwrap_or(0);
     sndbuf_limited_us = info.sndbuf_limited_us.unwrap_or(0);
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

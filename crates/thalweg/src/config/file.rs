@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::declare::{Reader, Section, Setting};
 use super::place::{Fault, Place};
-use super::sections::{Console, Edge, Origin, Source};
+use super::sections::{Agent, Console, Edge, Origin, Source};
 use super::value::{Raw, Written};
 
 /// The sections of a file, as far as they are right.
@@ -16,6 +16,7 @@ pub(super) struct File {
     pub(super) edge: Option<(Place, Edge)>,
     pub(super) origin: Option<(Place, Origin)>,
     pub(super) console: Option<(Place, Console)>,
+    pub(super) agent: Option<(Place, Agent)>,
     pub(super) sources: Vec<(Place, Source)>,
 }
 
@@ -28,6 +29,7 @@ const SECTIONS: &[(&str, &[Setting])] = &[
     (Edge::NAME, Edge::SETTINGS),
     (Origin::NAME, Origin::SETTINGS),
     (Console::NAME, Console::SETTINGS),
+    (Agent::NAME, Agent::SETTINGS),
     (Source::NAME, Source::SETTINGS),
 ];
 
@@ -45,6 +47,7 @@ pub(super) fn read(text: &str, base: &Path, faults: &mut Vec<Fault>) -> File {
             Edge::NAME => file.edge = walk.section(key, value),
             Origin::NAME => file.origin = walk.section(key, value),
             Console::NAME => file.console = walk.section(key, value),
+            Agent::NAME => file.agent = walk.section(key, value),
             Source::NAME => file.sources = walk.sections(key, value),
             unknown => {
                 let message = unknown_section(unknown);

@@ -6,6 +6,7 @@
 //! **Invariant:** a [`Config`] has been checked: each role has what it needs, and every fault of a file was told at
 //! once, each with its line and column.
 
+mod agent_value;
 mod declare;
 mod file;
 mod flags;
@@ -17,7 +18,7 @@ mod value;
 pub(crate) use flags::Flags;
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
-pub(crate) use sections::{Console, Edge, Origin, Source};
+pub(crate) use sections::{Agent, Console, Edge, Origin, Source};
 pub(crate) use value::{Congestion, IngestUrl, LogTarget, Value};
 
 use declare::Section;
@@ -37,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) edge: Option<Edge>,
     pub(crate) origin: Option<Origin>,
     pub(crate) console: Option<Console>,
+    pub(crate) agent: Option<Agent>,
     pub(crate) sources: Vec<Source>,
 }
 
@@ -71,6 +73,7 @@ impl Config {
             edge: file.edge.map(|(_, edge)| edge),
             origin: file.origin.map(|(_, origin)| origin),
             console: file.console.map(|(_, console)| console),
+            agent: file.agent.map(|(_, agent)| agent),
             sources: file.sources.into_iter().map(|(_, source)| source).collect(),
         })
     }
@@ -101,6 +104,16 @@ impl Config {
         Self::alone(faults, Self { origin, ..Self::none() })
     }
 
+    /// An agent alone, by its flags.
+    ///
+    /// # Errors
+    /// Every fault there is, as [`Faults`].
+    pub(crate) fn from_agent_flags(flags: &Flags<Agent>) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let agent = flags.read(&mut faults);
+        Self::alone(faults, Self { agent, ..Self::none() })
+    }
+
     /// A source alone.
     pub(crate) fn from_source(media: PathBuf, to: IngestUrl) -> Self {
         let declared =
@@ -115,14 +128,23 @@ impl Config {
     }
 
     fn none() -> Self {
-        Self { file: String::new(), edge: None, origin: None, console: None, sources: Vec::new() }
+        Self {
+            file: String::new(),
+            edge: None,
+            origin: None,
+            console: None,
+            agent: None,
+            sources: Vec::new(),
+        }
     }
 }
 
 /// What must hold between the sections of a file.
 fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
-    if file.edge.is_none() && file.origin.is_none() && file.console.is_none() && file.sources.is_empty() {
-        let message = "the file names no role: write [edge], [origin], [console] or [[source]]".to_owned();
+    let has_server = file.edge.is_some() || file.origin.is_some() || file.console.is_some();
+    if !has_server && file.agent.is_none() && file.sources.is_empty() {
+        let message =
+            "the file names no role: write [edge], [origin], [console], [agent] or [[source]]".to_owned();
         faults.push(Fault { place: Place::File { line: 1, column: 1 }, setting: None, message });
     }
     if let Some((place, edge)) = &file.edge {
@@ -186,8 +208,9 @@ fn check_listeners(file: &file::File, faults: &mut Vec<Fault>) {
     let edge = file.edge.iter().flat_map(|(_, edge)| [&edge.listen, &edge.admin]);
     let origin = file.origin.iter().map(|(_, origin)| &origin.listen);
     let console = file.console.iter().map(|(_, console)| &console.listen);
+    let agent = file.agent.iter().filter_map(|(_, agent)| agent.listen.as_ref());
     let mut seen: Vec<&Set<SocketAddr>> = Vec::new();
-    for listener in edge.chain(origin).chain(console) {
+    for listener in edge.chain(origin).chain(console).chain(agent) {
         if let Some(before) = seen.iter().find(|before| collide(before.value, listener.value)) {
             // The one that stands in the file is the one to change.
             let by_default = listener.place == Place::Default;

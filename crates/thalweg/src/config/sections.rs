@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use thalweg_edge::BackendUrl;
 
+use super::agent_value::{Broker, Namespace, SocketFilter};
 use super::declare::section;
 use super::value::{
     Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
@@ -141,6 +142,44 @@ section! {
         listen: SocketAddr = default("127.0.0.1:8000");
         /// The edge's address as browsers reach it, if a proxy or a port mapping is between.
         edge: PublicUrl = unset("the console's host name with the edge's port");
+    }
+}
+
+section! {
+    /// The agent: samples of every TCP socket of the machine, whatever server has it, and the responses of edges. They are kept
+    /// in SQLite, or go to Kafka, to ClickHouse or to files; what cannot be kept now waits in the spool.
+    "agent" Agent {
+        /// The machine's name in records.
+        host: ChannelName = unset("the system's host name");
+        /// The site's name in records.
+        pop: ChannelName = unset("no name");
+        /// Between dumps of all sockets. Machines of different names dump at different moments.
+        period: Span = default("10s"), within("100ms", "1h");
+        /// The sockets that are wanted, in the words of `thalweg sockets`.
+        sockets: SocketFilter = unset("every connection");
+        /// Of these one in so many, each for all of its life.
+        sample: Count = default("1"), within("1", "1000000");
+        /// Network namespaces to look into, by the name that `ip netns` has or by a file.
+        namespaces: Vec<Namespace> = unset("the process's own");
+        /// Admin addresses of edges whose responses are recorded.
+        edges: Vec<SocketAddr> = unset("the edge of the same file");
+        /// MaxMind databases (City or Country, ASN): they say region and autonomous system of clients.
+        geoip: Vec<PathBuf> = unset("regions and autonomous systems are not known");
+        /// A CSV of networks, "prefix,asn,region" on each line; it goes before the databases.
+        networks: PathBuf = unset("the databases alone");
+        /// Where records wait until every sink has them, and how much may wait. What is above is lost, the oldest first,
+        /// and counted.
+        spool: DiskTier = default("thalweg-spool=1GiB");
+        /// A SQLite database for records and aggregates.
+        sqlite: PathBuf = unset("thalweg-telemetry.sqlite, if no other sink is named");
+        /// How long records stay in SQLite.
+        keep: Span = default("2h"), within("1min", "8760h");
+        /// How long aggregates of five minutes stay there.
+        keep_aggregates: Span = default("840h"), within("1h", "87600h");
+        /// How large the database may grow; beyond it the oldest records go before their time.
+        sqlite_max: Size = default("4GiB"), within("16MiB", "16TiB");
+        /// Where Prometheus reads the agent's own figures, at /metrics.
+        listen: SocketAddr = unset("nowhere");
     }
 }
 

@@ -38,6 +38,11 @@ impl FilterError {
         let line = format!("  {shown}");
         Self { message, marked: format!("{}\n  {:before$}{:^<width$}", line.trim_end(), "", "") }
     }
+
+    /// What is wrong, on one line, without the text that it is about.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
 }
 
 impl fmt::Display for FilterError {

@@ -1,0 +1,140 @@
+//! The agent: the collector, the intake, the spool and its sinks, each on a thread of its own, begun and ended together.
+//!
+//! **Invariant:** what was collected before the agent is told to end is in the spool when it has ended.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use thalweg_tcp::diag::Filter;
+
+use crate::clock::unix_us;
+use crate::collect::{Collector, CollectorFigures, Intake, Place, SocketsConfig, Stop, intake};
+use crate::enrich::Networks;
+use crate::runner::{Runner, SinkState};
+use crate::spool::{Limits, Spool};
+use crate::{Error, Sink};
+
+/// How long sinks may go on with what is in the spool once the agent ends; the rest waits there for the next start.
+const DRAIN_MAX: Duration = Duration::from_millis(1000);
+
+/// What an agent does.
+#[derive(Debug)]
+pub struct Config {
+    /// The machine's name.
+    pub host: String,
+    /// The site's name; empty if it has none.
+    pub pop: String,
+    /// Between dumps.
+    pub period: Duration,
+    /// The sockets that are wanted.
+    pub filter: Filter,
+    /// Of those, one in so many.
+    pub one_in: NonZeroU32,
+    /// The network namespaces; the process's own if there is none.
+    pub namespaces: Vec<Place>,
+    /// MaxMind databases.
+    pub geoip: Vec<PathBuf>,
+    /// A CSV of networks.
+    pub networks: Option<PathBuf>,
+    /// The spool's directory.
+    pub spool: PathBuf,
+    /// How much may wait there.
+    pub spool_bytes_max: u64,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Agent {
+    intake: Intake,
+    spool: Arc<Spool>,
+    collector: JoinHandle<()>,
+    stop: Stop,
+    batcher: JoinHandle<()>,
+    runners: Vec<Runner>,
+    figures: Figures,
+}
+
+/// How an agent is, for metrics.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// The collector's.
+    pub collector: Arc<CollectorFigures>,
+    /// Each sink's.
+    pub sinks: Vec<Arc<SinkState>>,
+    /// The spool.
+    pub spool: Arc<Spool>,
+}
+
+impl Agent {
+    /// Starts collecting; records go to `sinks`.
+    ///
+    /// # Errors
+    /// When something of the configuration cannot be used: a file, a namespace, the spool's directory.
+    pub fn start(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Self, Error> {
+        let networks = Networks::open(&config.geoip, config.networks.as_deref())
+            .map_err(|cause| Error::of("cannot say where clients are", cause))?;
+        let limits = Limits { total_bytes: config.spool_bytes_max };
+        let spool = Spool::open(&config.spool, limits, &config.host, &config.pop)?;
+        let (intake, batcher) = intake(networks);
+        let sockets = SocketsConfig {
+            host: config.host,
+            period: config.period,
+            filter: config.filter,
+            one_in: config.one_in,
+            places: config.namespaces,
+        };
+        let (collector, stop) = Collector::open(sockets, intake.clone())
+            .map_err(|cause| Error::of("cannot collect sockets", cause))?;
+        let runners = sinks.into_iter().map(|sink| Runner::start(&spool, sink)).collect::<Result<Vec<_>, _>>()?;
+        let figures = Figures {
+            collector: collector.figures(),
+            sinks: runners.iter().map(|runner| runner.state().clone()).collect(),
+            spool: spool.clone(),
+        };
+        let into = spool.clone();
+        let batcher = spawn("telemetry-batch", move || {
+            batcher.run(|records| {
+                into.append(records, unix_us());
+            });
+        })?;
+        let collector = spawn("telemetry-collect", move || collector.run())?;
+        Ok(Self { intake, spool, collector, stop, batcher, runners, figures })
+    }
+
+    /// Where responses go in.
+    pub fn intake(&self) -> Intake {
+        self.intake.clone()
+    }
+
+    /// How it is, also later.
+    pub fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+
+    /// Ends it: a last dump, everything into the spool, and what the sinks can take of that within a second.
+    pub fn stop(self) {
+        self.stop.stop();
+        join(self.collector);
+        self.intake.end();
+        join(self.batcher);
+        self.spool.close(DRAIN_MAX);
+        self.runners.into_iter().for_each(Runner::join);
+    }
+}
+
+fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(|cause| Error::of(format!("cannot start the thread {name}"), cause))
+}
+
+fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if thread.join().is_err() {
+        tracing::error!(thread = name, "a thread of the agent panicked");
+    }
+}

@@ -1,0 +1,133 @@
+//! Differences, what is seen first and last, the sample, and what is forgotten.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ALL: NonZeroU32 = NonZeroU32::MIN;
+
+/// A socket as the kernel tells it: `inet_diag_msg` with a `tcp_info` of Linux 6.2.
+fn socket(cookie: u64, bytes_acked: u64, retransmits: u32) -> Socket {
+    let mut info = [0_u8; 240];
+    info[100..104].copy_from_slice(&retransmits.to_ne_bytes());
+    info[120..128].copy_from_slice(&bytes_acked.to_ne_bytes());
+    let mut message = vec![0_u8; 72];
+    (message[0], message[1]) = (2, 1);
+    message[4..8].copy_from_slice(&[0x1f, 0x90, 0xc3, 0x50]); // ports 8080 and 50000
+    message[8..12].copy_from_slice(&[127, 0, 0, 1]);
+    message[24..28].copy_from_slice(&[203, 0, 113, 7]);
+    message[44..52].copy_from_slice(&cookie.to_le_bytes());
+    message.extend_from_slice(&244_u16.to_ne_bytes());
+    message.extend_from_slice(&2_u16.to_ne_bytes());
+    message.extend_from_slice(&info);
+    Socket::decode(&message).unwrap()
+}
+
+struct Clock(Instant);
+
+impl Clock {
+    fn at(&self, ms: u64) -> Moment {
+        Moment { unix_us: 1_000_000 + ms * 1000, instant: self.0 + Duration::from_millis(ms) }
+    }
+}
+
+fn clock() -> Clock {
+    Clock(Instant::now())
+}
+
+/// A tracker whose first dump has been, without sockets.
+fn begun() -> Tracker {
+    let mut tracker = Tracker::new(None, ALL);
+    tracker.end_dump();
+    tracker
+}
+
+fn acked(record: &SocketRecord) -> Option<u64> {
+    record.counters.as_ref().map(|counters| counters.bytes_acked)
+}
+
+#[test]
+fn what_came_since_the_record_before() {
+    let (clock, mut tracker) = (clock(), begun());
+    let first = tracker.dumped(&socket(7, 1000, u32::MAX), clock.at(0)).unwrap();
+    assert_eq!((acked(&first), first.interval_us, first.cause), (Some(1000), None, Cause::Dump));
+    assert_eq!(first.client, "203.0.113.7:50000".parse().unwrap());
+    assert_eq!(first.local, "127.0.0.1:8080".parse().unwrap());
+    tracker.end_dump();
+    let second = tracker.dumped(&socket(7, 1500, 1), clock.at(10_000)).unwrap();
+    assert_eq!((acked(&second), second.interval_us), (Some(500), Some(10_000_000)));
+    assert_eq!(second.counters.unwrap().retransmits, 2, "the kernel's counter has gone round");
+    let last = tracker.destroyed(&socket(7, 1800, 1), clock.at(12_000)).unwrap();
+    assert_eq!((acked(&last), last.interval_us, last.cause), (Some(300), Some(2_000_000), Cause::Destroy));
+}
+
+#[test]
+fn a_connection_between_two_dumps_is_told_by_its_end() {
+    let (clock, mut tracker) = (clock(), begun());
+    let only = tracker.destroyed(&socket(9, 4000, 0), clock.at(0)).unwrap();
+    assert_eq!((acked(&only), only.interval_us), (Some(4000), None));
+    let mut never = socket(10, 0, 0);
+    never.remote.set_port(0);
+    assert_eq!(tracker.destroyed(&never, clock.at(0)), None);
+}
+
+#[test]
+fn what_was_counted_before_the_first_dump_is_in_no_record() {
+    let (clock, mut tracker) = (clock(), Tracker::new(None, ALL));
+    let first = tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
+    assert_eq!(acked(&first), None);
+    assert!(first.gauges.is_some());
+    tracker.end_dump();
+    assert_eq!(acked(&tracker.dumped(&socket(7, 1100, 0), clock.at(10)).unwrap()), Some(100));
+}
+
+#[test]
+fn a_socket_that_a_dump_passed_over_is_not_taken_for_a_new_one() {
+    let (clock, mut tracker) = (clock(), begun());
+    tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
+    for _ in 0..=MISSED_DUMPS_MAX {
+        tracker.end_dump();
+    }
+    assert_eq!(acked(&tracker.dumped(&socket(7, 1100, 0), clock.at(10)).unwrap()), Some(100));
+    for _ in 0..=MISSED_DUMPS_MAX + 1 {
+        tracker.end_dump();
+    }
+    assert!(tracker.sockets.is_empty());
+}
+
+#[test]
+fn a_sample_has_the_same_sockets_always() {
+    let clock = clock();
+    let mut tracker = Tracker::new(None, NonZeroU32::new(10).unwrap());
+    let sampled = |tracker: &mut Tracker| -> Vec<u64> {
+        let told = (0..10_000).filter(|&cookie| tracker.dumped(&socket(cookie, 0, 0), clock.at(0)).is_some());
+        told.collect()
+    };
+    let first = sampled(&mut tracker);
+    tracker.end_dump();
+    assert!((900..1100).contains(&first.len()), "{}", first.len());
+    assert_eq!(sampled(&mut tracker), first);
+    let ended = (0..10_000).filter(|&cookie| tracker.destroyed(&socket(cookie, 0, 0), clock.at(1)).is_some());
+    assert_eq!(ended.collect::<Vec<_>>(), first);
+}
+
+proptest! {
+    /// Whatever is seen and missed, what the records say adds up to what was counted.
+    #[test]
+    fn nothing_is_counted_twice_or_not_at_all(steps in proptest::collection::vec((0..1000_u64, any::<bool>()), 1..30)) {
+        let (clock, mut tracker) = (clock(), begun());
+        let (mut total, mut told, mut missed) = (0, 0, 0);
+        for (step, (more, is_seen)) in steps.iter().enumerate() {
+            total += more;
+            missed = if *is_seen || missed == MISSED_DUMPS_MAX { 0 } else { missed + 1 };
+            if missed == 0 {
+                told += acked(&tracker.dumped(&socket(1, total, 0), clock.at(step as u64)).unwrap()).unwrap();
+            }
+            tracker.end_dump();
+        }
+        told += acked(&tracker.destroyed(&socket(1, total, 0), clock.at(1000)).unwrap()).unwrap();
+        prop_assert_eq!(told, total);
+    }
+}
