@@ -1,4 +1,5 @@
-//! The agent: the collector, the intake, the spool and its sinks, each on a thread of its own, begun and ended together.
+//! The agent: the collector, the intake, the spool and its sinks, each on a thread of its own, begun and ended together. What it
+//! needs is opened first.
 //!
 //! **Invariant:** what was collected before the agent is told to end is in the spool when it has ended.
 
@@ -11,14 +12,14 @@ use std::time::Duration;
 use thalweg_tcp::diag::Filter;
 
 use crate::clock::unix_us;
-use crate::collect::{Collector, CollectorFigures, Intake, Place, SocketsConfig, Stop, intake};
+use crate::collect::{Batcher, Collector, CollectorFigures, Intake, Place, SocketsConfig, Stop, intake};
 use crate::enrich::Networks;
 use crate::runner::{Runner, SinkState};
 use crate::spool::{Limits, Spool};
 use crate::{Error, Sink};
 
 /// How long sinks may go on with what is in the spool once the agent ends; the rest waits there for the next start.
-const DRAIN_MAX: Duration = Duration::from_millis(1000);
+const DRAIN_MAX: Duration = Duration::from_millis(300);
 
 /// What an agent does.
 #[derive(Debug)]
@@ -45,14 +46,24 @@ pub struct Config {
     pub spool_bytes_max: u64,
 }
 
-/// A running agent.
+/// An agent with everything open that it needs, not begun.
 #[derive(Debug)]
 pub struct Agent {
     intake: Intake,
+    batcher: Batcher,
     spool: Arc<Spool>,
-    collector: JoinHandle<()>,
+    collector: Collector,
     stop: Stop,
-    batcher: JoinHandle<()>,
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Running {
+    intake: Intake,
+    spool: Arc<Spool>,
+    stop: Stop,
+    collecting: JoinHandle<()>,
+    batching: JoinHandle<()>,
     runners: Vec<Runner>,
     figures: Figures,
 }
@@ -69,11 +80,11 @@ pub struct Figures {
 }
 
 impl Agent {
-    /// Starts collecting; records go to `sinks`.
+    /// Opens the files, the namespaces and the spool.
     ///
     /// # Errors
-    /// When something of the configuration cannot be used: a file, a namespace, the spool's directory.
-    pub fn start(config: Config, sinks: Vec<Box<dyn Sink>>) -> Result<Self, Error> {
+    /// When one of them cannot be used.
+    pub fn open(config: Config) -> Result<Self, Error> {
         let networks = Networks::open(&config.geoip, config.networks.as_deref())
             .map_err(|cause| Error::of("cannot say where clients are", cause))?;
         let limits = Limits { total_bytes: config.spool_bytes_max };
@@ -88,22 +99,31 @@ impl Agent {
         };
         let (collector, stop) = Collector::open(sockets, intake.clone())
             .map_err(|cause| Error::of("cannot collect sockets", cause))?;
-        let runners = sinks.into_iter().map(|sink| Runner::start(&spool, sink)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { intake, batcher, spool, collector, stop })
+    }
+
+    /// Begins to collect; records go to `sinks`.
+    ///
+    /// # Errors
+    /// When the spool has no reader for a sink, or the system no thread.
+    pub fn start(self, sinks: Vec<Box<dyn Sink>>) -> Result<Running, Error> {
+        let Self { intake, batcher, spool, collector, stop } = self;
+        let runners =
+            sinks.into_iter().map(|sink| Runner::start(&spool, sink)).collect::<Result<Vec<_>, _>>()?;
         let figures = Figures {
             collector: collector.figures(),
             sinks: runners.iter().map(|runner| runner.state().clone()).collect(),
             spool: spool.clone(),
         };
         let into = spool.clone();
-        let batcher = spawn("telemetry-batch", move || {
-            batcher.run(|records| {
-                into.append(records, unix_us());
-            });
-        })?;
-        let collector = spawn("telemetry-collect", move || collector.run())?;
-        Ok(Self { intake, spool, collector, stop, batcher, runners, figures })
+        let append = move |records| drop(into.append(records, unix_us()));
+        let batching = spawn("telemetry-batch", move || batcher.run(append))?;
+        let collecting = spawn("telemetry-socks", move || collector.run())?;
+        Ok(Running { intake, spool, stop, collecting, batching, runners, figures })
     }
+}
 
+impl Running {
     /// Where responses go in.
     pub fn intake(&self) -> Intake {
         self.intake.clone()
@@ -114,12 +134,12 @@ impl Agent {
         self.figures.clone()
     }
 
-    /// Ends it: a last dump, everything into the spool, and what the sinks can take of that within a second.
+    /// Ends it: a last dump, everything into the spool, and what the sinks can take of that in a moment.
     pub fn stop(self) {
         self.stop.stop();
-        join(self.collector);
+        join(self.collecting);
         self.intake.end();
-        join(self.batcher);
+        join(self.batching);
         self.spool.close(DRAIN_MAX);
         self.runners.into_iter().for_each(Runner::join);
     }

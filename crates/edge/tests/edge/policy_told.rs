@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-
 use thalweg_edge::Config;
 use thalweg_record::{CacheResult, LineTag, ResponseRecord};
 use tokio::sync::broadcast::Receiver;

@@ -73,7 +73,7 @@ impl Intake {
     }
 
     /// Ends the batcher once it has handed on all that came before.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let _ = self.queue.send(Item::End);
     }
 

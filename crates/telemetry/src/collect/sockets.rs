@@ -12,15 +12,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 use thalweg_record::{Record, Stage};
-use thalweg_tcp::diag::{Diag, Error, Events, Extensions, Filter, Heard, Socket, State, States};
+use thalweg_tcp::diag::{Diag, Error, Events, Extensions, Filter, Heard, Socket};
 
 use super::intake::Intake;
 use super::tracker::{Moment, Tracker};
 use crate::clock::unix_us;
-
-/// The states that are asked for: connections that carry something, or have carried it.
-pub const DUMP_STATES: States =
-    States::of(&[State::Established, State::CloseWait, State::FinWait1, State::FinWait2]);
 
 /// The queue of destroyed sockets, in bytes as the kernel counts them: some 50,000 events.
 const EVENTS_QUEUE_BYTES: usize = 64 << 20;
