@@ -6,7 +6,7 @@ use clap::{Arg, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
 
-use crate::config::{Edge, Flags, IngestUrl, Origin, Value};
+use crate::config::{Agent, Edge, Flags, IngestUrl, Origin, Value};
 use crate::log::{Query, reference};
 
 /// Everything after the program's name.
@@ -56,6 +56,18 @@ Example: each directory in /srv/media is a presentation of fragmented MP4 files
 A live source pushes to http://127.0.0.1:8081/ingest/CHANNEL/, and the channel is
   http://127.0.0.1:8081/live/CHANNEL/manifest.mpd")]
     Origin(Flags<Origin>),
+
+    /// Record what the kernel says of every TCP socket, beside any server, and the responses of edges
+    #[command(after_help = "\
+Examples:
+  thalweg agent                                        every connection of this machine, into SQLite
+  thalweg agent --sockets 'sport 80,443' --pop fra1    those of a web server, with the site's name
+  thalweg agent --edge 127.0.0.1:8082                  the responses of a running edge too
+  thalweg query                                        what can be asked of it
+
+Other network namespaces, and a queue for events of short connections that is large enough for
+many, need root.")]
+    Agent(Flags<Agent>),
 
     /// Push a presentation to an origin as a live channel: in a loop, in real time
     #[command(after_help = "\

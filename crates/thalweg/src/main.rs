@@ -5,6 +5,7 @@
 
 mod admin;
 mod advice;
+mod agent;
 mod backends;
 mod bundle;
 mod check;
@@ -18,6 +19,7 @@ mod purge;
 mod roles;
 mod shutdown;
 mod source;
+mod stream;
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::Path;
@@ -69,6 +71,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Origin(flags) => {
             start_logging();
             roles::run(&Config::from_origin_flags(&flags)?, false)
+        }
+        Command::Agent(flags) => {
+            start_logging();
+            roles::run(&Config::from_agent_flags(&flags)?, false)
         }
         Command::Source { media, to } => {
             start_logging();

@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::advice::{self, Addresses};
+use crate::agent::Agent;
 use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, Set};
 use crate::console::{self, EdgeAddress};
 use crate::shutdown::{self, Signals};
@@ -65,6 +66,7 @@ struct Roles {
     origin: Option<Origin>,
     edge: Option<Edge>,
     console: Option<Console>,
+    agent: Option<Agent>,
     sources: Vec<(Source, Uri)>,
 }
 
@@ -84,9 +86,10 @@ impl Roles {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
             _ => None,
         };
+        let agent = config.agent.as_ref().map(Agent::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
         let sources = sources.into_iter().zip(targets).collect();
-        Ok(Self { origin, edge, console, sources })
+        Ok(Self { origin, edge, console, agent, sources })
     }
 
     /// One line on standard error for each socket.
@@ -97,6 +100,7 @@ impl Roles {
             ("edge", self.edge.as_ref().map(Edge::local_addr)),
             ("admin", admin),
             ("console", self.console.as_ref().map(|console| console.addr)),
+            ("agent", self.agent.as_ref().and_then(Agent::metrics_addr)),
         ];
         for (role, addr) in listening {
             if let Some(addr) = addr {
@@ -127,6 +131,10 @@ impl Roles {
         let asked = || shutdown.clone().asked();
         let mut running = JoinSet::new();
         let records = self.edge.as_ref().map(Edge::records);
+        if let Some(agent) = self.agent {
+            let (records, stop) = (records.clone(), asked());
+            running.spawn(async { ("agent", agent.run(records, stop).await) });
+        }
         if let Some(origin) = self.origin {
             let stop = asked();
             running.spawn(async { ("origin", origin.run(stop).await) });

@@ -1,0 +1,142 @@
+//! The agent as a role: from its settings to a running one, with the responses of edges going in and its figures told.
+
+mod follow;
+mod metrics;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thalweg_edge::Records;
+use thalweg_telemetry::collect::Place;
+use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
+use thalweg_telemetry::{Sink, agent};
+use tokio::task::JoinSet;
+
+use crate::config::{self, Fault};
+
+/// Where records are kept when no sink is named.
+const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
+
+/// An agent with everything open that it needs, not begun.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    agent: agent::Agent,
+    sinks: Vec<Box<dyn Sink>>,
+    edges: Vec<SocketAddr>,
+    listener: Option<TcpListener>,
+}
+
+impl Agent {
+    /// Opens what the settings name.
+    ///
+    /// # Errors
+    /// The setting whose value cannot be used.
+    pub(crate) fn bind(settings: &config::Agent) -> Result<Self, Fault> {
+        let fault = |error: &dyn std::error::Error| settings.spool.fault(with_causes(error));
+        let agent = agent::Agent::open(agent_config(settings)).map_err(|error| fault(&error))?;
+        let listener = settings.listen.as_ref().map(|listen| {
+            TcpListener::bind(listen.value)
+                .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+                .map_err(|cause| listen.fault(format!("cannot listen on {}: {cause}", listen.value)))
+        });
+        let edges = settings.edges.iter().flat_map(|edges| edges.value.clone()).collect();
+        Ok(Self { agent, sinks: sinks(settings)?, edges, listener: listener.transpose()? })
+    }
+
+    /// Where its figures are to be had.
+    pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.listener.as_ref()?.local_addr().ok()
+    }
+
+    /// Collects, with the responses of the edge in this process if there is one, until `stop` resolves.
+    ///
+    /// # Errors
+    /// When a thread cannot be started, or the listener fails.
+    pub(crate) async fn run(
+        self,
+        records: Option<Records>,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let running = self.agent.start(self.sinks).map_err(io::Error::other)?;
+        let mut tasks = JoinSet::new();
+        for edge in self.edges {
+            tasks.spawn(follow::over_http(edge, running.intake()));
+        }
+        if let Some(listener) = self.listener {
+            tasks.spawn(metrics::serve(tokio::net::TcpListener::from_std(listener)?, running.figures()));
+        }
+        let intake = running.intake();
+        let own = tokio::spawn(async move {
+            if let Some(records) = records {
+                follow::within(records, intake).await;
+            }
+        });
+        stop.await;
+        // The edge in this process ends now: its last records come until it has.
+        let _ = tokio::time::timeout(LAST_RECORDS_MAX, own).await;
+        tasks.shutdown().await;
+        tokio::task::spawn_blocking(|| running.stop()).await.map_err(io::Error::other)
+    }
+}
+
+/// How long the last records of the edge in the same process are waited for: it ends what is under way within a second.
+const LAST_RECORDS_MAX: Duration = Duration::from_millis(1100);
+
+fn agent_config(settings: &config::Agent) -> agent::Config {
+    let host = settings.host.as_ref().map(|host| host.value.0.clone());
+    let places = settings.namespaces.iter().flat_map(|namespaces| &namespaces.value);
+    agent::Config {
+        host: host.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
+        pop: settings.pop.as_ref().map(|pop| pop.value.0.clone()).unwrap_or_default(),
+        period: settings.period.value.duration,
+        filter: settings.sockets.as_ref().map(|sockets| sockets.value.0.clone()).unwrap_or_default(),
+        one_in: u32::try_from(settings.sample.value.0)
+            .ok()
+            .and_then(NonZeroU32::new)
+            .expect("bounded by its declaration"),
+        namespaces: places
+            .map(|place| Place { name: place.name.clone(), path: place.path.clone() })
+            .collect(),
+        geoip: settings.geoip.as_ref().map(|geoip| geoip.value.clone()).unwrap_or_default(),
+        networks: settings.networks.as_ref().map(|networks| networks.value.clone()),
+        spool: settings.spool.value.directory.clone(),
+        spool_bytes_max: settings.spool.value.size.bytes,
+    }
+}
+
+/// Every sink that is named; SQLite if none is.
+fn sinks(settings: &config::Agent) -> Result<Vec<Box<dyn Sink>>, Fault> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let path = settings.sqlite.as_ref().map(|path| path.value.clone());
+    let path = path.or_else(|| sinks.is_empty().then(|| PathBuf::from(SQLITE_FILE)));
+    if let Some(path) = path {
+        let retention = Retention {
+            records: settings.keep.value.duration,
+            aggregates: settings.keep_aggregates.value.duration,
+            total_bytes: settings.sqlite_max.value.bytes,
+        };
+        let sink = SqliteSink::open(&path, retention).map_err(|error| {
+            let message = with_causes(&error);
+            settings
+                .sqlite
+                .as_ref()
+                .map_or_else(|| settings.keep.fault(message.clone()), |set| set.fault(message.clone()))
+        })?;
+        sinks.push(Box::new(sink));
+    }
+    Ok(sinks)
+}
+
+/// An error and what it came from, on one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
