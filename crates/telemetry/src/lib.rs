@@ -9,9 +9,15 @@
 //! **Invariant:** a sink keeps each record once, however often it or the agent is killed.
 
 mod error;
+#[cfg(test)]
+mod killed;
+pub mod query;
 pub mod runner;
 pub mod sink;
+pub mod sketch;
 pub mod spool;
+#[cfg(test)]
+mod testing;
 
 pub use error::Error;
 pub use sink::{Sink, SinkError};
