@@ -13,9 +13,15 @@ mod clock;
 pub mod collect;
 pub mod enrich;
 mod error;
+#[cfg(test)]
+mod killed;
+pub mod query;
 pub mod runner;
 pub mod sink;
+pub mod sketch;
 pub mod spool;
+#[cfg(test)]
+mod testing;
 
 pub use error::Error;
 pub use sink::{Sink, SinkError};
