@@ -58,6 +58,11 @@ impl<'a> Frames<'a> {
         Self { rest: bytes }
     }
 
+    /// How many bytes are not read yet.
+    pub fn left_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The next message and its type, whatever it is; the rest begins with the one after it.
     fn split(&mut self) -> Result<(u16, Frame<'a>), Malformed> {
         let left = self.rest;
