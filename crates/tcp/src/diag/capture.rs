@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::dump::SOCK_DIAG_BY_FAMILY;
-use super::netlink::{Body, Frames};
+use super::netlink::{Body, Frames, aligned, done};
 use super::{Malformed, Socket};
 
 /// A capture that goes on with something else.
@@ -48,5 +48,10 @@ pub fn decode_capture(bytes: &[u8], mut each: impl FnMut(&Socket)) -> Result<(),
 /// A message as a capture has it: with what aligns the next one.
 pub fn append_to_capture(message: &[u8], capture: &mut Vec<u8>) {
     capture.extend(message);
-    capture.resize(super::netlink::aligned(capture.len()), 0);
+    capture.resize(aligned(capture.len()), 0);
+}
+
+/// Ends a capture as the kernel ends a dump, which `ss` asks of one that it is to read.
+pub fn end_capture(capture: &mut Vec<u8>) {
+    capture.extend(done());
 }

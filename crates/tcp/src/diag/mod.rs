@@ -17,7 +17,7 @@ mod open;
 pub mod prefix;
 pub mod state;
 
-pub use capture::{BadCapture, append_to_capture, decode_capture};
+pub use capture::{BadCapture, append_to_capture, decode_capture, end_capture};
 pub use dump::{Diag, Dumped, Extensions};
 pub use events::{Events, Heard};
 pub use filter::{Filter, FilterError};

@@ -14,7 +14,7 @@ use std::fs;
 use std::io::{BufWriter, Write, stdout};
 
 use anyhow::Context;
-use thalweg_tcp::diag::{Filter, FilterError, Socket, States, append_to_capture};
+use thalweg_tcp::diag::{Filter, FilterError, Socket, States, append_to_capture, end_capture};
 
 use crate::log::{is_broken_pipe, stdout_colour};
 use args::{Live, Which};
@@ -77,6 +77,7 @@ fn once(args: &SocketsArgs) -> anyhow::Result<()> {
         eprintln!("thalweg: the kernel's table changed meanwhile: sockets may be missing");
     }
     if let Some(path) = &args.save {
+        end_capture(&mut capture);
         fs::write(path, &capture).with_context(|| format!("cannot write {}", path.display()))?;
     }
     print(args, &sockets, kernel.names())
