@@ -19,6 +19,7 @@ mod disk;
 mod heads;
 mod policy;
 mod ranges;
+mod sock_diag;
 mod vary;
 
 /// A parser under test.
@@ -31,7 +32,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
@@ -44,6 +45,8 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "ranges", run: ranges::run },
     Target { name: "request-head", run: heads::request },
     Target { name: "response-head", run: heads::response },
+    Target { name: "sock-capture", run: sock_diag::capture },
+    Target { name: "sock-filter", run: sock_diag::filter },
     Target { name: "vary", run: vary::run },
 ];
 

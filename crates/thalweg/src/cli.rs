@@ -8,6 +8,7 @@ use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
 
 use crate::config::{Agent, Edge, Flags, IngestUrl, Origin, Value};
 use crate::log::{Query, reference};
+use crate::sockets::SocketsArgs;
 
 /// Everything after the program's name.
 #[derive(Debug, Parser)]
@@ -127,6 +128,10 @@ Warnings about a policy are told and change nothing.")]
         #[arg(long)]
         json: bool,
     },
+
+    /// Show every TCP socket of this machine, with what the kernel knows of its path
+    #[command(after_help = crate::sockets::HELP)]
+    Sockets(SocketsArgs),
 
     /// Take URLs or tags out of a running edge's cache
     #[command(after_help = "\

@@ -18,6 +18,7 @@ mod policy;
 mod purge;
 mod roles;
 mod shutdown;
+mod sockets;
 mod source;
 mod stream;
 
@@ -39,7 +40,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             tell(&failure);
-            if failure.is::<Faults>() { ExitCode::from(WRONG_USE) } else { ExitCode::FAILURE }
+            let is_misused = failure.is::<Faults>() || failure.is::<sockets::BadFilter>();
+            if is_misused { ExitCode::from(WRONG_USE) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -93,6 +95,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             };
             log::run(from, query, json)
         }
+        Command::Sockets(args) => sockets::run(args),
         Command::Purge { urls, tags, soft, admin } => purge::purge(admin, &urls, &tags, soft),
         Command::Ban { expression, admin } => purge::ban(admin, &expression),
         Command::Bans { admin } => purge::bans(admin),

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, recv, send};
 
 use super::netlink::{Body, Frames, HEADER_BYTES, aligned};
-use super::{Error, Family, Filter, Malformed, Socket, open};
+use super::{Error, Family, Filter, Socket, open};
 
 /// What an answer may have at once. The kernel makes batches as large as the largest read was, up to 32 KiB
 /// (`netlink_recvmsg` of `net/netlink/af_netlink.c`).
@@ -238,20 +238,4 @@ impl Hasher for CookieHasher {
         let spread = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = spread ^ spread >> 32;
     }
-}
-
-/// What a capture of messages has ([`Diag::dump_with_messages`], or `ss -D`): each socket, or why the rest is none.
-pub fn decode_capture(bytes: &[u8]) -> impl Iterator<Item = Result<(Socket, super::Frame<'_>), Malformed>> {
-    Frames::new(bytes).filter_map(|frame| {
-        let frame = match frame {
-            Ok(frame) => frame,
-            Err(malformed) => return Some(Err(malformed)),
-        };
-        match frame.body {
-            Body::Message { kind: SOCK_DIAG_BY_FAMILY, payload } => {
-                Some(Socket::decode(payload).map(|socket| (socket, frame)))
-            }
-            _ => None,
-        }
-    })
 }

@@ -2,11 +2,12 @@
 //!
 //! - [`dump`] asks for all sockets that a [`Filter`] holds for; [`events`] hears of each that is destroyed, with its
 //!   last `tcp_info`. The cookie is the same in both.
-//! - [`netlink`], [`message`], [`state`], [`filter`] and [`prefix`] are pure: bytes and texts in, values out.
+//! - [`netlink`], [`message`], [`capture`], [`state`], [`filter`] and [`prefix`] are pure: bytes and texts in, values out.
 //!
 //! A process without rights may ask for every socket of its namespace; `SO_MARK` and a large buffer for events need
 //! CAP_NET_ADMIN, another namespace CAP_SYS_ADMIN.
 
+pub mod capture;
 pub mod dump;
 pub mod events;
 pub mod filter;
@@ -16,6 +17,7 @@ mod open;
 pub mod prefix;
 pub mod state;
 
+pub use capture::{BadCapture, append_to_capture, decode_capture, end_capture};
 pub use dump::{Diag, Dumped, Extensions};
 pub use events::{Events, Heard};
 pub use filter::{Filter, FilterError};

@@ -14,6 +14,8 @@ const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 
+/// `NLM_F_MULTI`: one of several.
+const NLM_F_MULTI: u16 = 0x2;
 /// `NLM_F_DUMP_INTR`: what is dumped has changed meanwhile, so that some may be missing or there twice.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
@@ -56,6 +58,11 @@ impl<'a> Frames<'a> {
     /// Those in `bytes`, which begin with one.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
+    }
+
+    /// How many bytes are not read yet.
+    pub fn left_bytes(&self) -> usize {
+        self.rest.len()
     }
 
     /// The next message and its type, whatever it is; the rest begins with the one after it.
@@ -101,6 +108,14 @@ impl<'a> Iterator for Frames<'a> {
         }
         None
     }
+}
+
+/// The message that ends a dump.
+pub(super) fn done() -> Vec<u8> {
+    let status = 0i32.to_ne_bytes();
+    let length = u32::try_from(HEADER_BYTES + status.len()).expect("a few bytes").to_ne_bytes();
+    let (kind, flags) = (NLMSG_DONE.to_ne_bytes(), NLM_F_MULTI.to_ne_bytes());
+    [&length[..], &kind, &flags, &[0; 8], &status].concat()
 }
 
 /// The kernel's number at an end: zero, or a negative error number.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::net::sockopt::socket_cookie;
-use thalweg_tcp::diag::{Diag, Error, Extensions, Family, Filter, State, dump};
+use thalweg_tcp::diag::{Diag, Error, Extensions, Family, Filter, State, append_to_capture, decode_capture};
 use thalweg_tcp::{TcpInfo, congestion};
 
 use crate::pairs::{dumped, pair};
@@ -95,9 +95,10 @@ fn messages_are_told_as_they_came() {
     let dumped =
         Diag::open().unwrap().dump_with_messages(&Filter::default(), Extensions::ALL, |socket, message| {
             sockets.push(*socket);
-            capture.extend(message);
+            append_to_capture(message, &mut capture);
         });
-    let again: Vec<_> = dump::decode_capture(&capture).map(|found| found.unwrap().0).collect();
+    let mut again = Vec::new();
+    decode_capture(&capture, |socket| again.push(*socket)).unwrap();
     assert_eq!(again, sockets);
     assert_eq!(dumped.unwrap().sockets, sockets.len() as u64);
     assert!(sockets.iter().any(|socket| socket.cookie == cookie));

@@ -5,3 +5,4 @@ mod dumps;
 mod events;
 mod filters;
 mod pairs;
+mod ss;

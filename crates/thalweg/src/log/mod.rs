@@ -17,6 +17,7 @@ use anyhow::Context;
 
 use printer::Printer;
 
+pub(crate) use printer::stdout_colour;
 pub(crate) use query::{Query, reference};
 
 /// Where the log is.
@@ -66,6 +67,7 @@ fn stdin(last: Option<usize>, printer: &mut Printer<impl io::Write>) -> anyhow::
     Ok(())
 }
 
-fn is_broken_pipe(failure: &anyhow::Error) -> bool {
+/// Whether whoever read standard output has gone.
+pub(crate) fn is_broken_pipe(failure: &anyhow::Error) -> bool {
     failure.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -25,14 +25,18 @@ enum Form {
     },
 }
 
+/// In colour if standard output is a terminal and NO_COLOR is not set (no-color.org).
+pub(crate) fn stdout_colour() -> Colour {
+    let plain =
+        !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+    if plain { Colour::Never } else { Colour::Always }
+}
+
 impl Printer<BufWriter<Stdout>> {
-    /// To standard output; in colour if that is a terminal and NO_COLOR is not set (no-color.org).
+    /// To standard output.
     pub(super) fn stdout(query: Option<Query>, json: bool) -> Self {
-        let stdout = io::stdout();
-        let plain = !stdout.is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
-        let colour = if plain { Colour::Never } else { Colour::Always };
-        let form = if json { Form::Json } else { Form::Human { colour, headed: false } };
-        Self { out: BufWriter::new(stdout), query, form }
+        let form = if json { Form::Json } else { Form::Human { colour: stdout_colour(), headed: false } };
+        Self { out: BufWriter::new(io::stdout()), query, form }
     }
 }
 

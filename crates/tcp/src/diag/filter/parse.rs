@@ -54,11 +54,19 @@ impl fmt::Display for FilterError {
 impl std::error::Error for FilterError {}
 
 impl Filter {
-    /// Reads a filter; an empty text is the default one. Without `state` it is about the default's states.
+    /// Reads a filter; without `state` it is about connections ([`States::CONNECTED`]).
     ///
     /// # Errors
     /// Where it goes wrong, and what is allowed there.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
+        Self::parse_with(text, States::CONNECTED)
+    }
+
+    /// Reads a filter; without `state` it is about these.
+    ///
+    /// # Errors
+    /// As [`Filter::parse`].
+    pub fn parse_with(text: &str, states: States) -> Result<Self, FilterError> {
         let mut input = Input { text, at: 0 };
         let mut filter = Self { states: States::NONE, ..Self::default() };
         while let Some(term) = input.word() {
@@ -76,7 +84,7 @@ impl Filter {
             }
         }
         if filter.states == States::NONE {
-            filter.states = States::CONNECTED;
+            filter.states = states;
         }
         Ok(filter)
     }
