@@ -6,7 +6,6 @@ mod metrics;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use thalweg_edge::Records;
@@ -17,11 +16,10 @@ use tokio::task::JoinSet;
 
 use crate::config::{self, Fault};
 
-/// Where records are kept when no sink is named.
+/// Where records are kept when no sink is named: beside the spool.
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
 
 /// An agent with everything open that it needs, not begun.
-#[derive(Debug)]
 pub(crate) struct Agent {
     agent: agent::Agent,
     sinks: Vec<Box<dyn Sink>>,
@@ -111,7 +109,8 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
 fn sinks(settings: &config::Agent) -> Result<Vec<Box<dyn Sink>>, Fault> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let path = settings.sqlite.as_ref().map(|path| path.value.clone());
-    let path = path.or_else(|| sinks.is_empty().then(|| PathBuf::from(SQLITE_FILE)));
+    let path =
+        path.or_else(|| sinks.is_empty().then(|| settings.spool.value.directory.with_file_name(SQLITE_FILE)));
     if let Some(path) = path {
         let retention = Retention {
             records: settings.keep.value.duration,

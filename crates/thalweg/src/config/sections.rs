@@ -171,13 +171,15 @@ section! {
         /// and counted.
         spool: DiskTier = default("thalweg-spool=1GiB");
         /// A SQLite database for records and aggregates.
-        sqlite: PathBuf = unset("thalweg-telemetry.sqlite, if no other sink is named");
+        sqlite: PathBuf = unset("thalweg-telemetry.sqlite beside the spool, if no other sink is named");
         /// How long records stay in SQLite.
         keep: Span = default("2h"), within("1min", "8760h");
         /// How long aggregates of five minutes stay there.
         keep_aggregates: Span = default("840h"), within("1h", "87600h");
         /// How large the database may grow; beyond it the oldest records go before their time.
         sqlite_max: Size = default("4GiB"), within("16MiB", "16TiB");
+        /// Kafka's brokers to begin with: records go there too.
+        kafka: Vec<Broker> = unset("not to Kafka");
         /// Where Prometheus reads the agent's own figures, at /metrics.
         listen: SocketAddr = unset("nowhere");
     }
