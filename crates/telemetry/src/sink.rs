@@ -1,6 +1,7 @@
 //! What a place that keeps records has to do. Each runs on a thread of its own, which reads batches from the spool, and may
 //! block as long as it takes: what comes meanwhile waits in the spool.
 
+pub mod json;
 pub mod sqlite;
 
 use std::fmt;

@@ -16,6 +16,7 @@ mod log;
 mod policies;
 mod policy;
 mod purge;
+mod query;
 mod roles;
 mod shutdown;
 mod sockets;
@@ -104,6 +105,13 @@ fn run(command: Command) -> anyhow::Result<()> {
             backends::set(admin, &name, health.as_str())
         }
         Command::Backends { admin, .. } => backends::list(admin),
+        Command::Query { name: None, .. } => {
+            query::list();
+            Ok(())
+        }
+        Command::Query { name: Some(name), by, since, until, sqlite, json } => {
+            query::run(&query::Question { name: &name, by: &by, since, until, sqlite: &sqlite, json })
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);
