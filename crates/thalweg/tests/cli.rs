@@ -250,6 +250,7 @@ fn help_teaches() {
               source       Push a presentation to an origin as a live channel: in a loop, in real time
               check        Check config files, policies and bundles, or print what can be set
               log          Follow the request log, with what the kernel said of each connection
+              sockets      Show every TCP socket of this machine, with what the kernel knows of its path
               purge        Take URLs or tags out of a running edge's cache
               ban          Take out of a running edge's cache all that an expression holds for
               bans         List the bans that a running edge has not tested everything against yet

@@ -86,6 +86,8 @@ pub struct Dumped {
 pub struct Diag {
     socket: OwnedFd,
     sequence: u32,
+    /// A request was not answered to its end.
+    is_under_way: bool,
     request: Vec<u8>,
     buffer: Box<[u8]>,
     seen: HashSet<u64, BuildHasherDefault<CookieHasher>>,
@@ -110,7 +112,14 @@ impl Diag {
 
     fn on(socket: OwnedFd) -> Self {
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Self { socket, sequence: 0, request: Vec::new(), buffer, seen: HashSet::default() }
+        Self {
+            socket,
+            sequence: 0,
+            is_under_way: false,
+            request: Vec::new(),
+            buffer,
+            seen: HashSet::default(),
+        }
     }
 
     /// Calls `each` with every socket that the filter holds for, in the kernel's order: IPv4, then IPv6.
@@ -140,12 +149,16 @@ impl Diag {
         let bytecode = filter.bytecode();
         let mut dumped = Dumped::default();
         self.seen.clear();
+        if std::mem::take(&mut self.is_under_way) {
+            self.drain();
+        }
         for family in [Family::Ipv4, Family::Ipv6] {
-            // Answers to a dump that failed before its end may still come: their number is another.
             self.sequence = self.sequence.wrapping_add(1);
             self.write_request(family, filter.states.bits(), extensions, &bytecode);
             retried(|| send(&self.socket, &self.request, SendFlags::empty())).map_err(open::failed)?;
+            self.is_under_way = true;
             self.read_answer(&mut dumped, &mut each)?;
+            self.is_under_way = false;
         }
         Ok(dumped)
     }
@@ -169,6 +182,16 @@ impl Diag {
         debug_assert_eq!(request.len(), aligned(request.len()));
         let length = u32::try_from(request.len()).expect("a request is a few KiB");
         request[..4].copy_from_slice(&length.to_ne_bytes());
+    }
+
+    /// Reads what is left of a dump that failed, or in which `each` panicked: the kernel takes no request before its end. It makes each part when it is asked for
+    /// it, so there is nothing to wait for.
+    fn drain(&mut self) {
+        for _ in 0..READS_MAX {
+            if retried(|| recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT)).is_err() {
+                return;
+            }
+        }
     }
 
     fn read_answer(

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use thalweg_edge::Records;
 use thalweg_telemetry::collect::Place;
+use thalweg_telemetry::sink::json::{JsonSink, Rotation};
 use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
 use thalweg_telemetry::{Sink, agent};
 use tokio::task::JoinSet;
@@ -18,6 +19,9 @@ use crate::config::{self, Fault};
 
 /// Where records are kept when no sink is named: beside the spool.
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
+
+/// When a file of JSON lines ends.
+const JSON_ROTATION: Rotation = Rotation { file_bytes: 256 << 20, age: Duration::from_secs(3600) };
 
 /// An agent with everything open that it needs, not begun.
 pub(crate) struct Agent {
@@ -108,25 +112,27 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
 /// Every sink that is named; SQLite if none is.
 fn sinks(settings: &config::Agent) -> Result<Vec<Box<dyn Sink>>, Fault> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-    let path = settings.sqlite.as_ref().map(|path| path.value.clone());
-    let path =
-        path.or_else(|| sinks.is_empty().then(|| settings.spool.value.directory.with_file_name(SQLITE_FILE)));
-    if let Some(path) = path {
-        let retention = Retention {
-            records: settings.keep.value.duration,
-            aggregates: settings.keep_aggregates.value.duration,
-            total_bytes: settings.sqlite_max.value.bytes,
-        };
-        let sink = SqliteSink::open(&path, retention).map_err(|error| {
-            let message = with_causes(&error);
-            settings
-                .sqlite
-                .as_ref()
-                .map_or_else(|| settings.keep.fault(message.clone()), |set| set.fault(message.clone()))
-        })?;
-        sinks.push(Box::new(sink));
+    if let Some(directory) = &settings.json {
+        let sink = JsonSink::open(&directory.value, JSON_ROTATION);
+        sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
+    }
+    if let Some(path) = &settings.sqlite {
+        let sink = SqliteSink::open(&path.value, retention(settings));
+        sinks.push(Box::new(sink.map_err(|error| path.fault(with_causes(&error)))?));
+    } else if sinks.is_empty() {
+        let spool = &settings.spool;
+        let sink = SqliteSink::open(&spool.value.directory.with_file_name(SQLITE_FILE), retention(settings));
+        sinks.push(Box::new(sink.map_err(|error| spool.fault(with_causes(&error)))?));
     }
     Ok(sinks)
+}
+
+fn retention(settings: &config::Agent) -> Retention {
+    Retention {
+        records: settings.keep.value.duration,
+        aggregates: settings.keep_aggregates.value.duration,
+        total_bytes: settings.sqlite_max.value.bytes,
+    }
 }
 
 /// An error and what it came from, on one line.

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use thalweg_http::Authority;
 use thalweg_tcp::diag::Filter;
 
 use super::value::Value;
@@ -42,21 +41,5 @@ impl Value for Namespace {
         }
         let directory = if text.contains('/') { Path::new("") } else { Path::new(Self::DIRECTORY) };
         Ok(Self { name: text.to_owned(), path: directory.join(text) })
-    }
-}
-
-/// A Kafka broker to begin with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Broker(pub(crate) String);
-
-impl Value for Broker {
-    const FORM: &'static str = "a broker such as \"kafka-1.example.com:9092\"";
-    const PLACEHOLDER: &'static str = "HOST:PORT";
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        match Authority::parse(text.as_bytes()) {
-            Ok(authority) if authority.port().is_some() => Ok(Self(text.to_owned())),
-            _ => Err(format!("{text:?} is not {}", Self::FORM)),
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use thalweg_edge::BackendUrl;
 
-use super::agent_value::{Broker, Namespace, SocketFilter};
+use super::agent_value::{Namespace, SocketFilter};
 use super::declare::section;
 use super::value::{
     Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
@@ -178,8 +178,8 @@ section! {
         keep_aggregates: Span = default("840h"), within("1h", "87600h");
         /// How large the database may grow; beyond it the oldest records go before their time.
         sqlite_max: Size = default("4GiB"), within("16MiB", "16TiB");
-        /// Kafka's brokers to begin with: records go there too.
-        kafka: Vec<Broker> = unset("not to Kafka");
+        /// A directory for files of JSON lines, one record on each, for log shippers. A file ends at 256 MiB or after an hour.
+        json: PathBuf = unset("no such files");
         /// Where Prometheus reads the agent's own figures, at /metrics.
         listen: SocketAddr = unset("nowhere");
     }

@@ -17,26 +17,26 @@ Examples:
   thalweg sockets top sport = :443                  the same, live
 
 A filter is made of terms that must all hold; of a list, any. The kernel tests it before it copies:
-  state NAMES       established close-wait fin-wait-1 fin-wait-2 syn-sent time-wait listening ..., all
+  state NAMES       established close-wait fin-wait-1 syn-sent time-wait listening ..., all
   sport PORTS       the port on this side: 443, :443, 8000-8010, with commas between them
   dport PORTS       the port on the client's side
   src PREFIXES      the address on this side: 10.0.0.1, 10.0.0.0/8, 2001:db8::/32
   dst PREFIXES      the client's address
 Without state: all but listening, time-wait, syn-recv and closed. IPv4 in IPv6 form counts as IPv4.
 
-Columns: PORT on this side, CC the congestion control, RTT and MIN the round trip and its least, CWND
-in TCP segments, DELIVERY the newest delivery rate, with * if the application limited it, PACING the
-pacing rate, RETR TCP segments sent again, LOST of those in flight, ACKED bytes that the client has,
-BUSY the time with something to send, RWND and SNDB the shares of it in which the client's window and
-the send buffer held it back, SENDQ bytes not acknowledged yet.";
+Columns: PORT on this side, CC the congestion control, RTT and MIN the round trip and its least,
+CWND in TCP segments, DELIVERY the newest delivery rate, with * if the application limited it,
+PACING the pacing rate, RETR TCP segments sent again, LOST of those in flight, ACKED bytes that the
+client has, BUSY the time with something to send, RWND and SNDB the shares of it in which the
+client's window and the send buffer held it back, SENDQ bytes not acknowledged yet.";
 
 /// What stands below the help of `thalweg sockets top`.
 const TOP_HELP: &str = "\
 Keys: q ends, s sorts by the next column, p pauses and goes on.
 Where standard output is no terminal, a block is printed for each period.
 
-Columns as in thalweg sockets; SENDING is what the client acknowledged in the last period, RETR/s what
-was sent again in it, in TCP segments.
+Columns as in thalweg sockets; SENDING is what the client acknowledged in the last period, RETR/s
+what was sent again in it, in TCP segments.
 
 Example:
   thalweg sockets top sport = :443 --sort retrans --period 2s";

@@ -111,3 +111,6 @@ pub(super) struct Shown {
     /// What else the first line says.
     pub(super) note: &'static str,
 }
+
+#[cfg(test)]
+mod tests;

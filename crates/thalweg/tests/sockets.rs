@@ -1,0 +1,250 @@
+//! `thalweg sockets` as its user sees it: on real sockets, on captures, live.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod program;
+
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+
+use expect_test::{Expect, expect};
+
+use program::{Directory, thalweg};
+
+/// Sockets of Linux 6.18 in many states.
+const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tcp/tests/captures/linux-6.18.bin");
+
+fn sockets(args: &[&str]) -> Output {
+    thalweg(&[&["sockets"], args].concat()).output().unwrap()
+}
+
+/// Standard output of a run that went well.
+fn printed(args: &[&str]) -> String {
+    let output = sockets(args);
+    assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Status and standard error of one that did not.
+fn refused(args: &[&str], expected: Expect) {
+    let output = sockets(args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    expected.assert_eq(&format!("status {}\n{said}", output.status.code().unwrap()));
+}
+
+/// A listener and a connection to it; the client is IPv4, in IPv6 form on the server's side.
+fn connection() -> (TcpListener, TcpStream, TcpStream) {
+    let listener = TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
+    let client = TcpStream::connect(("127.0.0.1", listener.local_addr().unwrap().port())).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    (listener, client, server)
+}
+
+#[test]
+fn a_capture_as_a_table() {
+    expect![[r#"
+        STATE       PORT CC        RTT     MIN  CWND     DELIVERY      PACING   RETR  LOST    ACKED    BUSY RWND SNDB    SENDQ CLIENT
+        LISTEN       443 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       8B 0.0.0.0:0
+        LISTEN         9 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       0B 0.0.0.0:0
+        ESTAB      59108 bbr      18us     3us    11  87.4Gbit/s*   356Gbit/s      0     0       7B     0us    -    -       0B 127.0.0.1:443
+        TIME-WAIT  59124 -           -       -     -           -            -      -     -        -       -    -    -       0B 127.0.0.1:443
+        ESTAB      43312 bbr       6us     6us    10      0bit/s*  1.25Tbit/s      0     0       1B     0us    -    -       0B 127.0.0.1:8443
+        ESTAB          9 bbr       5us     5us    10      0bit/s*  1.50Tbit/s      0     0       0B     0us    -    -       0B 127.0.0.1:42650
+        ESTAB      42650 bbr       4us     4us    10      0bit/s*  1.87Tbit/s      0     0       1B     0us    -    -       0B 127.0.0.1:9
+        SYN-SENT   42656 bbr       0us       -    10      0bit/s*           -      0     0       0B     0us    -    -       1B 127.0.0.1:9
+        SYN-SENT   42668 bbr       0us       -    10      0bit/s*           -      0     0       0B     0us    -    -       1B 127.0.0.1:9
+        ESTAB        443 bbr      27us     3us    18   175Gbit/s    535Gbit/s      0     0   293KiB     0us    -    -       0B 127.0.0.1:59108
+        LISTEN      8443 bbr       0us     0us    10      0bit/s            -      0     0       0B     0us    -    -       8B [::]:0
+        ESTAB       8443 cubic     9us     4us    10   108Gbit/s*   930Gbit/s      0     0  4.88KiB     0us    -    -       0B [::1]:44380
+        CLOSE-WAIT  8443 bbr       6us     6us    10      0bit/s*  1.25Tbit/s      0     0       0B     0us    -    -       0B [::1]:44390
+        ESTAB      44380 bbr      13us    13us    10      0bit/s*   576Gbit/s      0     0       1B     0us    -    -       0B [::1]:8443
+        FIN-WAIT-2 44390 bbr     226us     6us    11   148Mbit/s*  1.25Tbit/s      0     0       2B  4.00ms   0%   0%       0B [::1]:8443
+        ESTAB       8443 reno      7us     7us    10      0bit/s*  1.07Tbit/s      0     0       0B     0us    -    -       0B 127.0.0.1:43312
+    "#]].assert_eq(&printed(&["--decode", CAPTURE]));
+    let chosen =
+        ["--decode", CAPTURE, "--sort", "acked", "--limit", "2", "state", "established", "sport = :443,8443"];
+    expect![[r#"
+        STATE       PORT CC        RTT     MIN  CWND     DELIVERY      PACING   RETR  LOST    ACKED    BUSY RWND SNDB    SENDQ CLIENT
+        ESTAB        443 bbr      27us     3us    18   175Gbit/s    535Gbit/s      0     0   293KiB     0us    -    -       0B 127.0.0.1:59108
+        ESTAB       8443 cubic     9us     4us    10   108Gbit/s*   930Gbit/s      0     0  4.88KiB     0us    -    -       0B [::1]:44380
+    "#]].assert_eq(&printed(&chosen));
+}
+
+#[test]
+fn a_capture_as_json() {
+    expect![[r#"
+        {"client":"::1","client_port":44380,"client_prefix":"::/56","local":"::1","local_port":8443,"cookie":24021,"family":"ipv6","state":"ESTAB","rqueue_bytes":0,"wqueue_bytes":0,"uid":0,"inode":39846761,"mark":0,"cgroup_id":1,"class_id":0,"tos":0,"tclass":0,"shutdown":0,"congestion_control":"cubic","tcp":{"state":1,"ca_state":0,"retransmits":0,"rto_us":204000,"snd_mss_bytes":53760,"rcv_mss_bytes":536,"unacked":0,"sacked":0,"lost":0,"retrans":0,"last_data_sent_ms":312,"last_data_recv_ms":312,"last_ack_recv_ms":312,"pmtu_bytes":65536,"rcv_ssthresh_bytes":65464,"rtt_us":9,"rttvar_us":5,"snd_ssthresh":2147483647,"snd_cwnd":10,"advmss_bytes":65464,"reordering":3,"rcv_rtt_us":0,"rcv_space_bytes":65464,"total_retrans":0,"pacing_rate_bytes_per_s":116237837837,"bytes_acked":5000,"bytes_received":0,"segs_out":1,"segs_in":3,"notsent_bytes":0,"min_rtt_us":4,"data_segs_in":0,"data_segs_out":1,"delivery_rate_bytes_per_s":13440000000,"busy_time_us":0,"rwnd_limited_us":0,"sndbuf_limited_us":0,"delivered":2,"delivered_ce":0,"bytes_sent":5000,"bytes_retrans":0,"dsack_dups":0,"reord_seen":0,"rcv_ooopack":0,"snd_wnd_bytes":107520,"rcv_wnd_bytes":65536,"rehash":0,"total_rto":0,"total_rto_recoveries":0,"total_rto_time_ms":0,"received_ce":0,"delivered_e1_bytes":0,"delivered_e0_bytes":0,"delivered_ce_bytes":0,"received_e1_bytes":0,"received_e0_bytes":0,"received_ce_bytes":0,"delivery_rate_app_limited":true},"memory":{"rmem_alloc_bytes":0,"rcvbuf_bytes":131072,"wmem_alloc_bytes":0,"sndbuf_bytes":3939840,"fwd_alloc_bytes":0,"wmem_queued_bytes":0,"optmem_bytes":0,"backlog_bytes":0,"drops":0}}
+    "#]].assert_eq(&printed(&[
+        "--decode",
+        CAPTURE,
+        "--json",
+        "dst ::/0 state established sport 8443",
+    ]));
+    for line in printed(&["--decode", CAPTURE, "--json"]).lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+}
+
+#[test]
+fn what_a_connection_does_is_shown() {
+    let (_listener, mut client, mut server) = connection();
+    server.write_all(&[7; 50_000]).unwrap();
+    client.read_exact(&mut [0; 50_000]).unwrap();
+    client.write_all(b"got it").unwrap();
+    server.read_exact(&mut [0; 6]).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let printed = printed(&["sport", "=", &format!(":{port}"), "--json"]);
+    let socket: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(socket["client"], "127.0.0.1");
+    assert_eq!(socket["client_prefix"], "127.0.0.0/24");
+    assert_eq!(socket["client_port"], client.local_addr().unwrap().port());
+    assert_eq!((&socket["local_port"], &socket["state"]), (&port.into(), &"ESTAB".into()));
+    assert_eq!(socket["tcp"]["bytes_acked"], 50_000);
+}
+
+#[test]
+fn what_was_saved_is_decoded_by_us_and_by_ss() {
+    let (_listener, _client, server) = connection();
+    let port = server.local_addr().unwrap().port();
+    let (directory, filter) = (Directory::new(), format!("sport {port} state all"));
+    let file = directory.path().join("dump.bin");
+    let file = file.to_str().unwrap();
+    let saved = printed(&[&filter, "--json", "--save", file]);
+    assert_eq!(saved.lines().count(), 2, "the connection and the listener: {saved}");
+    assert_eq!(printed(&["--json", "--decode", file]), saved);
+    let ss = Command::new("ss").args(["-tanH"]).env("TCPDIAG_FILE", file).output().unwrap();
+    let text = String::from_utf8(ss.stdout).unwrap();
+    assert!(ss.status.success() && ss.stderr.is_empty() && text.lines().count() == 2, "{text}");
+
+    let theirs = directory.path().join("ss.bin");
+    let theirs = theirs.to_str().unwrap();
+    let ss = Command::new("ss").args(["-tinD", theirs, "sport", "=", &format!(":{port}")]).status().unwrap();
+    assert!(ss.success());
+    assert!(printed(&["--decode", theirs, &format!("sport {port}")]).contains("127.0.0.1:"));
+
+    let mut cut = thalweg(&["sockets", "--json", "--decode", "-"]);
+    let mut cut = cut.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let bytes = std::fs::read(file).unwrap();
+    cut.stdin.take().unwrap().write_all(&bytes[..bytes.len() - 100]).unwrap();
+    let output = cut.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.iter().filter(|byte| **byte == b'\n').count()),
+        (Some(1), 1)
+    );
+    assert!(
+        said.starts_with("thalweg: - ends too early or is no capture: no capture of sockets at byte "),
+        "{said}"
+    );
+}
+
+#[test]
+fn wrong_use_is_told() {
+    refused(
+        &["sprt", "443"],
+        expect![[r#"
+        status 2
+        thalweg: no term begins with sprt (did you mean sport?); there are state, sport, dport, src, dst
+          sprt 443
+          ^^^^
+    "#]],
+    );
+    refused(
+        &["top", "state", "estab1ished"],
+        expect![[r#"
+        status 2
+        thalweg: no state is named estab1ished (did you mean established?); there are all, connected, established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack, listening, closing, new-syn-recv, bound-inactive
+          state estab1ished
+                ^^^^^^^^^^^
+    "#]],
+    );
+    refused(
+        &["--namespace", "there-is-none"],
+        expect![[r#"
+        status 1
+        thalweg: cannot enter the network namespace /run/netns/there-is-none: No such file or directory (os error 2)
+    "#]],
+    );
+    refused(
+        &["--decode", "/there-is-none"],
+        expect![[r#"
+        status 1
+        thalweg: cannot read /there-is-none: No such file or directory (os error 2)
+    "#]],
+    );
+    refused(
+        &["top", "--period", "1ms"],
+        expect![[r#"
+        status 2
+        error: invalid value '1ms' for '--period <DURATION>': a period has 100ms or more
+
+        For more information, try '--help'.
+    "#]],
+    );
+}
+
+#[test]
+fn namespaces_are_asked_and_named() {
+    let mut inside = Command::new("unshare")
+        .args(["--net", "sh", "-c", "echo; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    inside.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let (_listener, _client, server) = connection();
+    let filter = format!("sport {}", server.local_addr().unwrap().port());
+    let (own, other) = ("/proc/self/ns/net", format!("/proc/{}/ns/net", inside.id()));
+    assert_eq!(printed(&["--json", "--namespace", &other, "state all"]), "");
+    let both = printed(&["--json", "--namespace", &other, "--namespace", own, &filter]);
+    assert!(both.starts_with(r#"{"namespace":"/proc/self/ns/net","client":"127.0.0.1""#), "{both}");
+    assert_eq!(both.lines().count(), 1);
+    drop(inside.stdin.take());
+    inside.wait().unwrap();
+}
+
+#[test]
+fn live_off_a_terminal_each_look_is_a_block() {
+    let (_listener, _client, server) = connection();
+    let port = server.local_addr().unwrap().port().to_string();
+    let printed = printed(&["top", "sport", &port, "--period", "100ms", "--count", "2"]);
+    let blocks: Vec<_> = printed.split_terminator("\n\n").collect();
+    assert_eq!(blocks.len(), 2, "{printed}");
+    for block in blocks {
+        assert_eq!(block.lines().count(), 3, "{block}");
+        assert!(block.starts_with("1 sockets  ") && block.contains("sorted by sending"), "{block}");
+    }
+}
+
+#[test]
+fn live_on_a_terminal_keys_are_heard_and_the_terminal_is_given_back() {
+    let program = thalweg(&[]).get_program().to_str().unwrap().to_owned();
+    // `script` gives it a terminal, and types what it reads itself.
+    let command = format!("stty rows 20 cols 200; {program} sockets top --period 1h; stty -a");
+    let mut script = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut keys, mut screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+    let mut seen = String::new();
+    let mut until = |text: &str| {
+        let mut byte = [0];
+        while !seen.contains(text) {
+            assert_eq!(screen.read(&mut byte).unwrap(), 1, "no {text:?} in {seen}");
+            seen.push(char::from(byte[0]));
+        }
+    };
+    until("sorted by sending");
+    keys.write_all(b"s").unwrap();
+    until("sorted by rtt");
+    keys.write_all(b"p").unwrap();
+    until("sorted by rtt  paused");
+    keys.write_all(b"q").unwrap();
+    until("\x1b[?7h\x1b[?25h\x1b[?1049l");
+    until(" icanon");
+    until(" echo ");
+    assert!(script.wait().unwrap().success());
+}
