@@ -1,0 +1,219 @@
+//! The agent beside servers that know nothing of it: Debian's nginx and an edge, both under load. What the kernel saw of every
+//! connection, and what the edge said of every response, is in SQLite and in files, once.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONTENT_BYTES: usize = 200_000;
+/// Connections to nginx, each with so many requests.
+const CONNECTIONS: usize = 40;
+const REQUESTS: usize = 5;
+/// Requests to the edge.
+const EDGE_REQUESTS: usize = 300;
+
+/// A process that is told to end, and whose lines on standard error are read.
+struct Process {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                eprintln!("{line}");
+                let _ = sender.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Waits for a line that has `what` in it, and gives what follows.
+    fn said(&self, what: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{what:?}: {error}"));
+            if let Some((_, rest)) = line.split_once(what) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    fn end(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory that goes with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("thalweg-agent-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn thalweg() -> Command {
+    let test = std::env::current_exe().unwrap();
+    Command::new(test.ancestors().nth(2).unwrap().join("thalweg"))
+}
+
+/// nginx with one file, `/content`.
+fn nginx(directory: &Path) -> (Process, SocketAddr) {
+    std::fs::write(directory.join("content"), vec![7; CONTENT_BYTES]).unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let root = directory.display();
+    let config = format!(
+        "daemon off; worker_processes 1; pid {root}/pid; user root; error_log stderr notice;
+         events {{ worker_connections 1024; }}
+         http {{
+             access_log off;
+             client_body_temp_path {root}/body; proxy_temp_path {root}/proxy;
+             fastcgi_temp_path {root}/fastcgi; uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
+             server {{ listen {address}; root {root}; add_header Cache-Control max-age=60; }}
+         }}"
+    );
+    let path = directory.join("nginx.conf");
+    std::fs::write(&path, config).unwrap();
+    let mut command = Command::new("/usr/sbin/nginx");
+    let process =
+        Process::start(command.arg("-p").arg(directory).arg("-c").arg(&path).args(["-e", "stderr"]));
+    process.said("start worker process ");
+    (process, address)
+}
+
+/// Asks `times` times on one connection; gives the client's address.
+fn get(server: SocketAddr, times: usize) -> SocketAddr {
+    let mut stream = TcpStream::connect(server).unwrap();
+    for _ in 0..times {
+        stream.write_all(b"GET /content HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut input = BufReader::new(&stream);
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            assert_ne!(input.read_line(&mut line).unwrap(), 0);
+        }
+        input.read_exact(&mut vec![0; CONTENT_BYTES]).unwrap();
+    }
+    stream.local_addr().unwrap()
+}
+
+/// Every record in the files of JSON lines.
+fn records(directory: &Path) -> Vec<Value> {
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let texts = files.filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"));
+    let texts: Vec<String> = texts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn query(database: &Path, arguments: &[&str]) -> Vec<Value> {
+    let output =
+        thalweg().arg("query").args(arguments).arg("--json").arg("--sqlite").arg(database).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn number(value: &Value, field: &str) -> u64 {
+    value[field].as_u64().unwrap_or_else(|| panic!("{field} of {value}"))
+}
+
+#[test]
+fn what_servers_did_is_told_once() {
+    let directory = Directory::new();
+    let (database, files) = (directory.0.join("telemetry.sqlite"), directory.0.join("files"));
+    let (nginx, server) = nginx(&directory.0);
+    let edge =
+        ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "16MiB", "--backend"];
+    let edge = Process::start(thalweg().args(edge).arg(format!("http://{server}")));
+    let edge_address: SocketAddr = edge.said("edge listening").parse().unwrap();
+    let admin = edge.said("admin listening");
+    let agent = Process::start(
+        thalweg()
+            .args(["agent", "--period", "200ms", "--pop", "here", "--edge", &admin])
+            .args(["--sockets", &format!("sport {}", server.port())])
+            .arg("--sqlite")
+            .arg(&database)
+            .arg("--json")
+            .arg(&files)
+            .args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]),
+    );
+    agent.said("following the responses of an edge");
+
+    let clients: Vec<SocketAddr> = (0..CONNECTIONS).map(|_| get(server, REQUESTS)).collect();
+    get(edge_address, EDGE_REQUESTS);
+    // An edge that ends has told all it has; so has the kernel when a process has ended.
+    edge.end();
+    agent.said("the responses of an edge are not to be had");
+    nginx.end();
+    agent.end();
+
+    let records = records(&files);
+    let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number once: {numbers:?}");
+    let responses: Vec<_> = records.iter().filter(|record| record.get("path").is_some()).collect();
+    assert_eq!(responses.len(), EDGE_REQUESTS);
+    assert!(responses.iter().all(|record| record["path"] == "/content" && record["pop"] == "here"));
+    assert_eq!(
+        responses.iter().map(|record| number(record, "bytes")).sum::<u64>(),
+        (EDGE_REQUESTS * CONTENT_BYTES) as u64
+    );
+
+    let mut sent = HashMap::<u64, u64>::new();
+    for record in records.iter().filter(|record| record["bytes_sent"].is_u64()) {
+        *sent.entry(number(record, "client_port")).or_default() += number(record, "bytes_sent");
+    }
+    for client in &clients {
+        let sent = sent.get(&client.port().into()).copied().unwrap_or(0);
+        let least = (REQUESTS * CONTENT_BYTES) as u64;
+        assert!(
+            (least..least + REQUESTS as u64 * 1000).contains(&sent),
+            "{client}: {sent} of {least} and heads"
+        );
+    }
+
+    let ttfb = query(&database, &["ttfb"]);
+    assert_eq!(ttfb.iter().map(|row| number(row, "responses")).sum::<u64>(), EDGE_REQUESTS as u64);
+    let goodput = query(&database, &["goodput", "--by", "prefix"]);
+    assert_eq!(goodput.len(), 1, "{goodput:?}");
+    assert_eq!(
+        (goodput[0]["prefix"].as_str(), number(&goodput[0], "responses")),
+        (Some("127.0.0.0/24"), EDGE_REQUESTS as u64)
+    );
+    assert_eq!(query(&database, &["losses"]), Vec::<Value>::new());
+    assert!(!query(&database, &["delivery_rate", "--by", "congestion_control"]).is_empty());
+}
