@@ -27,7 +27,10 @@ export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 }
 
-/** Opens the console. `complaints` fills with every error the page logs or throws. */
+/** What hls.js asked for last, kept to tell what a player that stands still waits for. */
+const ASKED_MAX = 60;
+
+/** Opens the console. `complaints` fills with every error the page logs or throws, `asked` with what HLS fetched. */
 export async function openConsole(browser, url, { colorScheme = "light" } = {}) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme });
   const complaints = [];
@@ -35,8 +38,16 @@ export async function openConsole(browser, url, { colorScheme = "light" } = {}) 
     if (message.type() === "error") complaints.push(`${message.text()} (${message.location().url})`);
   });
   page.on("pageerror", (error) => complaints.push(String(error)));
+  const asked = [];
+  page.on("response", (response) => {
+    const { pathname } = new URL(response.url());
+    // hls.js asks with XMLHttpRequest, dash.js for media with fetch; an MPD is of no interest.
+    if (response.request().resourceType() !== "xhr" || !/\.(m3u8|m4s|mp4)$/.test(pathname)) return;
+    asked.push(`${response.status()} ${pathname.split("/").slice(-2).join("/")}`);
+    if (asked.length > ASKED_MAX) asked.shift();
+  });
   await page.goto(url);
-  return { page, complaints };
+  return { page, complaints, asked };
 }
 
 /** Leaves a picture of the page in tests/out. */
@@ -65,6 +76,12 @@ export function watch(page, format, advance_s) {
         const text = find(name).getAttribute("data-value");
         return text === null ? null : Number(text);
       };
+      // What tells apart a player that fetches nothing more, one that appends nothing more and one before a hole.
+      const element = ({ currentTime, buffered, readyState, seeking, paused }) => {
+        const ranges = Array.from(buffered, (_, i) => `${buffered.start(i).toFixed(3)}-${buffered.end(i).toFixed(3)}`);
+        const is = [seeking && "seeking", paused && "paused"].filter(Boolean);
+        return [`at ${currentTime.toFixed(3)} s`, `ready ${readyState}`, ...is, `buffered ${ranges.join(" ")}`].join(", ");
+      };
       const look = () => ({
         at_ms: performance.now(),
         playhead_s: find("video").currentTime,
@@ -74,6 +91,7 @@ export function watch(page, format, advance_s) {
         stalls: value("stalls"),
         stalled_ms: Number(find("stalls").getAttribute("data-stalled-ms")),
         height: value("rendition"),
+        element: element(find("video")),
       });
       const first = look();
       const looks = [first];

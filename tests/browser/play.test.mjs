@@ -196,7 +196,19 @@ function playhead(page, format, at_s, timeout) {
 
 function assertAdvanced(looks, by_s) {
   const advanced_s = looks.at(-1).playhead_s - looks[0].playhead_s;
-  assert.ok(advanced_s >= by_s, `${looks.at(-1).state} after ${advanced_s.toFixed(2)} s of media`);
+  const told = `${looks.at(-1).state} after ${advanced_s.toFixed(2)} s of media`;
+  assert.ok(advanced_s >= by_s, `${told}:\n${story(looks)}\nHLS last fetched: ${open.asked.join(", ")}`);
+}
+
+/** What a player did: the first look, the last one, and each at which its state is another or its playhead went back. */
+function story(looks) {
+  const doing = ({ state }) => state.replace(/ × .*/, "");
+  const turns = looks.filter((now, i) => {
+    const before = looks[i - 1];
+    return !before || i === looks.length - 1 || doing(now) !== doing(before) || now.playhead_s < before.playhead_s;
+  });
+  const since_s = ({ at_ms }) => ((at_ms - looks[0].at_ms) / 1000).toFixed(2);
+  return turns.map((look) => `${since_s(look)} s: ${look.state}, ${look.element}`).join("\n");
 }
 
 describe("the console", () => {

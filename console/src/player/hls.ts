@@ -35,7 +35,12 @@ function start(Hls: Library, task: Task): Engine {
     }
     if (data.type === Hls.ErrorTypes.MEDIA_ERROR && recoveries < RECOVERIES_MAX) {
       recoveries += 1;
+      const at_s = task.video.currentTime;
       hls.recoverMediaError();
+      // hls.js 1.7.4 has stopped all loading for a fatal error (`error-controller`), and `recoverMediaError` (`hls.ts`)
+      // starts it again only if it had not. At the live edge nobody else does: no playlist would be asked for any more.
+      hls.startLoad(at_s);
+      task.video.play().catch(() => undefined);
       return;
     }
     task.failed(inWords(data));
