@@ -195,7 +195,8 @@ fn what_servers_did_is_told_once() {
 
     let mut sent = HashMap::<u64, u64>::new();
     for record in records.iter().filter(|record| record["bytes_sent"].is_u64()) {
-        *sent.entry(number(record, "client_port")).or_default() += number(record, "bytes_sent");
+        let bytes = number(record, "bytes_sent") - number(record, "bytes_retrans");
+        *sent.entry(number(record, "client_port")).or_default() += bytes;
     }
     for client in &clients {
         let sent = sent.get(&client.port().into()).copied().unwrap_or(0);

@@ -15,6 +15,7 @@ pub mod enrich;
 mod error;
 #[cfg(test)]
 mod killed;
+pub mod look;
 pub mod query;
 pub mod runner;
 pub mod sink;

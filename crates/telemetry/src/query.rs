@@ -114,18 +114,32 @@ impl Query {
         let failed = |cause: rusqlite::Error| {
             Error::of(format!("cannot answer {} from {}", self.name, path.display()), cause)
         };
-        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-            .map_err(|cause| Error::of(format!("cannot open {}", path.display()), cause))?;
-        // The bundled SQLite is built without functions of mathematics.
-        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-        connection
-            .create_scalar_function("pow", 2, flags, |context| {
-                let (base, exponent) = (context.get::<Option<f64>>(0)?, context.get::<Option<f64>>(1)?);
-                Ok(base.zip(exponent).map(|(base, exponent)| base.powf(exponent)))
-            })
-            .map_err(failed)?;
+        let connection = open(path)?;
         answer(&connection, &filled(self.sqlite, parameters)).map_err(failed)
     }
+}
+
+/// Opens a file of telemetry to read, beside whoever writes it.
+///
+/// # Errors
+/// When it is not there, or is no database.
+pub(crate) fn open(path: &Path) -> Result<Connection, Error> {
+    let failed = |cause: rusqlite::Error| Error::of(format!("cannot open {}", path.display()), cause);
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
+    // The bundled SQLite is built without functions of mathematics.
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection
+        .create_scalar_function("pow", 2, flags, |context| {
+            let (base, exponent) = (context.get::<Option<f64>>(0)?, context.get::<Option<f64>>(1)?);
+            Ok(base.zip(exponent).map(|(base, exponent)| base.powf(exponent)))
+        })
+        .and_then(|()| {
+            connection.create_scalar_function("log2", 1, flags, |context| {
+                Ok(context.get::<Option<f64>>(0)?.map(f64::log2))
+            })
+        })
+        .map_err(failed)?;
+    Ok(connection)
 }
 
 /// A query's text with its parameters put in: each is a number or one of [`By`]'s words.
@@ -148,7 +162,7 @@ fn answer(connection: &Connection, text: &str) -> rusqlite::Result<Answer> {
     Ok(Answer { columns, rows })
 }
 
-fn value(value: ValueRef<'_>) -> Value {
+pub(crate) fn value(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null | ValueRef::Blob(_) => Value::Null,
         ValueRef::Integer(number) => number.into(),

@@ -131,6 +131,7 @@ impl Roles {
         let asked = || shutdown.clone().asked();
         let mut running = JoinSet::new();
         let records = self.edge.as_ref().map(Edge::records);
+        let database = self.agent.as_ref().and_then(Agent::database);
         if let Some(agent) = self.agent {
             let (records, stop) = (records.clone(), asked());
             running.spawn(async { ("agent", agent.run(records, stop).await) });
@@ -144,7 +145,7 @@ impl Roles {
             running.spawn(async { ("edge", edge.run(stop).await) });
         }
         if let (Some(console), Some(records)) = (self.console, records) {
-            let served = console::serve(console.listener, console.edge, records, asked());
+            let served = console::serve(console.listener, console.edge, records, database, asked());
             running.spawn(async { ("console", served.await) });
         }
         for (source, to) in self.sources {

@@ -6,6 +6,7 @@ mod metrics;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thalweg_edge::Records;
@@ -27,6 +28,7 @@ const JSON_ROTATION: Rotation = Rotation { file_bytes: 256 << 20, age: Duration:
 pub(crate) struct Agent {
     agent: agent::Agent,
     sinks: Vec<Box<dyn Sink>>,
+    database: Option<PathBuf>,
     edges: Vec<SocketAddr>,
     listener: Option<TcpListener>,
 }
@@ -45,7 +47,14 @@ impl Agent {
                 .map_err(|cause| listen.fault(format!("cannot listen on {}: {cause}", listen.value)))
         });
         let edges = settings.edges.iter().flat_map(|edges| edges.value.clone()).collect();
-        Ok(Self { agent, sinks: sinks(settings)?, edges, listener: listener.transpose()? })
+        let database = database(settings);
+        let sinks = sinks(settings, database.as_deref())?;
+        Ok(Self { agent, sinks, database, edges, listener: listener.transpose()? })
+    }
+
+    /// The SQLite database, if it keeps one.
+    pub(crate) fn database(&self) -> Option<PathBuf> {
+        self.database.clone()
     }
 
     /// Where its figures are to be had.
@@ -109,20 +118,31 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
     }
 }
 
-/// Every sink that is named; SQLite if none is.
-fn sinks(settings: &config::Agent) -> Result<Vec<Box<dyn Sink>>, Fault> {
+/// The SQLite database: as named, or beside the spool if there is no other sink.
+fn database(settings: &config::Agent) -> Option<PathBuf> {
+    match &settings.sqlite {
+        Some(path) => Some(path.value.clone()),
+        None if settings.json.is_none() => Some(settings.spool.value.directory.with_file_name(SQLITE_FILE)),
+        None => None,
+    }
+}
+
+/// Every sink that is named, and the database.
+fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dyn Sink>>, Fault> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     if let Some(directory) = &settings.json {
         let sink = JsonSink::open(&directory.value, JSON_ROTATION);
         sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
     }
-    if let Some(path) = &settings.sqlite {
-        let sink = SqliteSink::open(&path.value, retention(settings));
-        sinks.push(Box::new(sink.map_err(|error| path.fault(with_causes(&error)))?));
-    } else if sinks.is_empty() {
-        let spool = &settings.spool;
-        let sink = SqliteSink::open(&spool.value.directory.with_file_name(SQLITE_FILE), retention(settings));
-        sinks.push(Box::new(sink.map_err(|error| spool.fault(with_causes(&error)))?));
+    if let Some(path) = database {
+        let sink = SqliteSink::open(path, retention(settings)).map_err(|error| {
+            let message = with_causes(&error);
+            match &settings.sqlite {
+                Some(set) => set.fault(message),
+                None => settings.spool.fault(message),
+            }
+        });
+        sinks.push(Box::new(sink?));
     }
     Ok(sinks)
 }

@@ -1,11 +1,14 @@
-//! The web console's server: the embedded pages, where the edge is, and the edge's records as they happen.
+//! The web console's server: the embedded pages, where the edge is, the edge's records as they happen, and what the agent has
+//! kept.
 //!
 //! It plays no part in delivery: the players in its pages fetch from the edge.
 
 mod pages;
+mod telemetry;
 
 use std::future::{Future, ready};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -41,22 +44,26 @@ pub(crate) async fn serve(
     listener: TcpListener,
     edge: EdgeAddress,
     records: Records,
+    database: Option<PathBuf>,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     pages::warn_if_missing();
-    let app = router(&edge, records);
+    let app = router(&edge, records, database);
     tokio::select! {
         served = axum::serve(listener, app) => served,
         () = shutdown => Ok(()),
     }
 }
 
-fn router(edge: &EdgeAddress, records: Records) -> Router {
-    let config = json!({ "edge": edge.to_json(), "version": env!("CARGO_PKG_VERSION") }).to_string();
+fn router(edge: &EdgeAddress, records: Records, database: Option<PathBuf>) -> Router {
+    let version = env!("CARGO_PKG_VERSION");
+    let config = json!({ "edge": edge.to_json(), "version": version, "telemetry": database.is_some() });
+    let config = config.to_string();
     let config = ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config);
     Router::new()
         .route("/api/config", get(move || ready(config.clone())))
         .route("/api/records", get(move || ready(record_stream(&records))))
+        .merge(database.map(telemetry::routes).unwrap_or_default())
         .fallback(pages::page)
 }
 
