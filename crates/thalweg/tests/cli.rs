@@ -247,6 +247,8 @@ fn help_teaches() {
               edge         Run an edge: an HTTP cache that relays a response to everyone while it is still
                            arriving
               origin       Run an origin: HLS and DASH, just in time, from CMAF files and from live ingest
+              agent        Record what the kernel says of every TCP socket, beside any server, and the responses
+                           of edges
               source       Push a presentation to an origin as a live channel: in a loop, in real time
               check        Check config files, policies and bundles, or print what can be set
               log          Follow the request log, with what the kernel said of each connection
@@ -256,6 +258,8 @@ fn help_teaches() {
               bans         List the bans that a running edge has not tested everything against yet
               policy       List, show, load, use or discard the policies of a running edge
               backends     List the backends of a running edge, or take one out or in
+              query        Ask what has been kept of sockets and responses: ready queries over windows of five
+                           minutes
               completions  Print a completion script for a shell
               help         Print this message or the help of the given subcommand(s)
 

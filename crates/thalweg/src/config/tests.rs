@@ -39,7 +39,7 @@ fn an_unknown_section_is_told() {
     );
     check(
         "[kafka]",
-        expect![[r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, source"#]],
+        expect![[r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, source"#]],
     );
     check(
         "edge = 1\nsource = 2\n[origin]",
@@ -149,10 +149,10 @@ fn every_fault_is_told_at_once_in_the_order_of_the_file() {
     check(
         "[edge]\nmemory = '1'\nlistn = 1\n[origin]\nwindow = 60\n[oops]\n",
         expect![[r#"
-        thalweg.toml:2:10: memory: "1" has no unit: write 1B, 1KiB or 1MiB
-        thalweg.toml:3:1: unknown key "listn" in [edge]; did you mean "listen"?
-        thalweg.toml:5:10: window: the number 60 where a duration such as "250ms" is expected
-        thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, source"#]],
+            thalweg.toml:2:10: memory: "1" has no unit: write 1B, 1KiB or 1MiB
+            thalweg.toml:3:1: unknown key "listn" in [edge]; did you mean "listen"?
+            thalweg.toml:5:10: window: the number 60 where a duration such as "250ms" is expected
+            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, source"#]],
     );
 }
 
@@ -170,7 +170,7 @@ fn syntax_is_told_with_its_place() {
 fn sections_must_fit_together() {
     check(
         "",
-        expect!["thalweg.toml:1:1: the file names no role: write [edge], [origin], [console] or [[source]]"],
+        expect!["thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent] or [[source]]"],
     );
     check(
         "[edge]",

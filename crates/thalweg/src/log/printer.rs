@@ -41,12 +41,6 @@ impl Printer<BufWriter<Stdout>> {
 }
 
 impl<W: Write> Printer<W> {
-    /// Each line as it is, for tests.
-    #[cfg(test)]
-    pub(super) fn json(out: W) -> Self {
-        Self { out, query: None, form: Form::Json }
-    }
-
     /// Prints a line of the log, if the query holds for it. What is no record is told on standard error.
     pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
         if self.query.is_none()
