@@ -80,7 +80,7 @@ fn timer_name(kind: TimerKind) -> Option<&'static str> {
 
 fn tcp(object: &mut Object<'_>, info: &TcpInfo) {
     info.for_each_number(|name, value| object.number(name, value));
-    object.plain_value("delivery_rate_app_limited", info.delivery_rate_app_limited);
+    object.truth("delivery_rate_app_limited", info.delivery_rate_app_limited);
 }
 
 fn bbr(object: &mut Object<'_>, model: &Bbr) {
@@ -123,15 +123,15 @@ impl<'a> Object<'a> {
         self.out.extend(b"\":");
     }
 
-    /// A number or a truth.
-    fn plain_value(&mut self, name: &str, value: impl Display) {
+    fn number(&mut self, name: &str, value: impl Into<u64>) {
         self.name(name);
-        write!(self.out, "{value}").expect("a Vec takes every write");
+        // A socket has 60 numbers: this writes them several times faster than `write!`.
+        serde_json::to_writer(&mut *self.out, &value.into()).expect("a Vec takes every write");
     }
 
-    fn number(&mut self, name: &str, value: impl Into<u64>) {
-        let value: u64 = value.into();
-        self.plain_value(name, value);
+    fn truth(&mut self, name: &str, value: bool) {
+        self.name(name);
+        self.out.extend(if value { &b"true"[..] } else { b"false" });
     }
 
     fn optional(&mut self, name: &str, value: Option<impl Into<u64>>) {

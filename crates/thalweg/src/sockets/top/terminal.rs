@@ -91,7 +91,7 @@ impl Keys {
         let (press, pressed) = channel(KEYS_MAX);
         let keys = Self { pressed, before };
         thread::Builder::new().name("keys".into()).spawn(move || {
-            for key in io::stdin().bytes().map_while(Result::ok) {
+            for key in io::stdin().lock().bytes().map_while(Result::ok) {
                 if press.blocking_send(key).is_err() {
                     return;
                 }
