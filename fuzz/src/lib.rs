@@ -10,6 +10,7 @@
 //! Inputs are text as far as their subject is: a value, and in further lines what it is applied to. What lies behind a
 //! checksum is given without it.
 
+mod batch;
 mod bundle;
 mod chunked;
 mod conditions;
@@ -31,7 +32,8 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
+    Target { name: "batch", run: batch::run },
     Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
