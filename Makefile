@@ -27,6 +27,7 @@ help: ## this list
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-load     %s\n' 'the load generator beside wrk: what a request costs each'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
+	@printf 'make bench-telemetry %s\n' 'records per second through the spool and into each sink'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
 	@printf 'make sample         %s\n' 'make assets/sample anew with ffmpeg'
@@ -80,6 +81,11 @@ bench-load: setup-bench build lab
 bench-eviction:
 	$(call step,hit ratios beside LRU, CLOCK and SIEVE)
 	@$(CARGO) bench -p thalweg-tests --bench eviction
+
+.PHONY: bench-telemetry
+bench-telemetry:
+	$(call step,records through the spool and into each sink)
+	@$(CARGO) bench -p thalweg-tests --bench telemetry
 
 # Coverage by options that the stable compiler has. `--target` keeps them from build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,\

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(unix_s("1h"), Ok(1_799_996_400));
         assert_eq!(unix_s("2027-01-15T08:00:00Z"), Ok(1_800_000_000));
         assert_eq!(unix_s("999999999h"), Ok(0));
-        expect!["\"soon\" is not a number and a unit"].assert_eq(&unix_s("soon").unwrap_err());
+        expect![[r#""soon" is no duration: write a number and a unit, as in 10ms, 10s or 10min; or a time, as 2026-11-21T18:00:00Z"#]].assert_eq(&unix_s("soon").unwrap_err());
     }
 
     #[test]
@@ -161,7 +161,16 @@ mod tests {
                 vec![json!(1_800_000_300), json!(""), Value::Null],
             ],
         };
-        expect![[r#""#]].assert_eq(&people(&answer));
-        expect![[r#""#]].assert_eq(&lines(&answer).unwrap());
+        expect![[r#"
+            WINDOW                NAME            P50
+            2027-01-15T08:00:00Z  203.0.113.0/24  7
+            2027-01-15T08:05:00Z  -               -
+        "#]]
+        .assert_eq(&people(&answer));
+        expect![[r#"
+            {"window":1800000000,"name":"203.0.113.0/24","p50":7}
+            {"window":1800000300,"name":"","p50":null}
+        "#]]
+        .assert_eq(&lines(&answer).unwrap());
     }
 }
