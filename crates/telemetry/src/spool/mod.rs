@@ -112,6 +112,9 @@ impl Spool {
         for path in &found.unreadable {
             tracing::warn!(path = %path.display(), "spool segment cannot be read, removed");
         }
+        if found.is_tail_damaged {
+            tracing::error!(dir = %dir.display(), "the spool's last records are damaged and lost");
+        }
         let is_certain = mark.boot == boot() && !found.is_tail_damaged;
         if !is_certain {
             tracing::info!("record numbers go on higher: what was synced last is not known");

@@ -225,6 +225,18 @@ fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
 }
 
 #[test]
+fn numbers_that_were_never_given_are_no_loss_to_a_new_sink() {
+    let dir = Dir::absent("spool-unused");
+    drop(dir.open());
+    fs::write(dir.0.join("spool"), format!("{MARK}\nepoch 1\nboot another\n")).unwrap();
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    append(&spool, 0..3);
+    close(&spool);
+    assert_eq!((drain(&mut reader).len(), reader.lost()), (3, 0));
+}
+
+#[test]
 fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
     let dir = Dir::absent("spool-bound");
     let spool = dir.open_of(LIMIT_BYTES_MIN);
