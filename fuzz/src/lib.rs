@@ -10,6 +10,7 @@
 //! Inputs are text as far as their subject is: a value, and in further lines what it is applied to. What lies behind a
 //! checksum is given without it.
 
+mod batch;
 mod bundle;
 mod chunked;
 mod conditions;
@@ -32,7 +33,8 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
+    Target { name: "batch", run: batch::run },
     Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },

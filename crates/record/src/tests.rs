@@ -1,5 +1,7 @@
 //! The JSON line's contract, its round trip, and the line for people.
 
+mod batches;
+
 use expect_test::{Expect, expect};
 use proptest::collection::vec;
 use proptest::option::of;

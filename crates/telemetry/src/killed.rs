@@ -1,4 +1,5 @@
-//! A process that appends and keeps is killed at random moments, again and again: what it said to have appended is in the file, once.
+//! A process that appends and keeps is killed at random moments, again and again: what it said to have appended is in the
+//! file, once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -38,7 +39,7 @@ fn child() {
     let mut out = std::io::stdout();
     loop {
         let count = [1, 10, 100, 800][sizes.below(4) as usize];
-        // Records of a life are others than those of the one before; the clock jumps as their numbers have it.
+        // The records' times jump back and forth, as their numbers have it.
         next = spool.append((next..next + count).map(record).collect(), TIME_US).numbers.end;
         // The end of the pipe is the end of the test.
         if writeln!(out, "appended {next}").is_err() {
@@ -84,7 +85,8 @@ fn kills_lose_nothing_and_double_nothing() {
     assert_eq!((state.lost(), state.lag().records), (0, 0), "{:?}", state.error());
     let file = Connection::open(dir.file("telemetry.sqlite")).unwrap();
     let count = |of: &str| file.query_row(&format!("SELECT {of}"), [], |row| row.get::<_, u64>(0)).unwrap();
-    let all = "FROM (SELECT number FROM sockets UNION ALL SELECT number FROM responses UNION ALL SELECT number FROM losses)";
+    let all = "FROM (SELECT number FROM sockets UNION ALL SELECT number FROM responses \
+               UNION ALL SELECT number FROM losses)";
     let kept = count(&format!("count(*) {all}"));
     assert!(kept >= appended, "{appended} were appended and {kept} kept");
     assert_eq!(count(&format!("count(DISTINCT number) {all}")), kept);

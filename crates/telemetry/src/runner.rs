@@ -78,7 +78,7 @@ impl SinkState {
         self.name
     }
 
-    /// Records kept since the process began.
+    /// Records that the sink took since the process began.
     pub fn kept(&self) -> u64 {
         self.kept.load(Relaxed)
     }
@@ -108,13 +108,19 @@ impl SinkState {
         if let Some(position) = position {
             reader.resume(position);
         }
+        let mut given = reader.position();
         while let Some(batch) = reader.next_batch() {
             self.note(&reader);
             if self.attempt(|| sink.keep(&batch)).is_none() {
                 return;
             }
-            reader.done(batch.entries.last().map_or(reader.position(), |last| last.number + 1));
+            given = batch.entries.last().map_or(given, |last| last.number + 1);
+            reader.done(sink.kept(given));
             self.kept.fetch_add(batch.entries.len() as u64, Relaxed);
+            self.note(&reader);
+        }
+        if self.attempt(|| sink.finish()).is_some() {
+            reader.done(sink.kept(given));
             self.note(&reader);
         }
     }

@@ -1,7 +1,9 @@
 //! What a place that keeps records has to do. Each runs on a thread of its own, which reads batches from the spool, and may
 //! block as long as it takes: what comes meanwhile waits in the spool.
 
+mod files;
 pub mod json;
+pub mod parquet;
 pub mod sqlite;
 
 use std::fmt;
@@ -26,6 +28,20 @@ pub trait Sink: Send {
     /// # Errors
     /// When it could not be kept.
     fn keep(&mut self, batch: &Batch) -> Result<(), SinkError>;
+
+    /// How far it has kept for good what it was given up to the number `given`: less where it gathers batches to write them
+    /// together. Those that it has gathered come again after an end of the process.
+    fn kept(&self, given: u64) -> u64 {
+        given
+    }
+
+    /// Writes what it has gathered: nothing more comes.
+    ///
+    /// # Errors
+    /// When it could not be kept.
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
 }
 
 /// Why a batch was not kept.

@@ -165,10 +165,12 @@ mod tests {
             WINDOW                NAME            P50
             2027-01-15T08:00:00Z  203.0.113.0/24  7
             2027-01-15T08:05:00Z  -               -
-        "#]].assert_eq(&people(&answer));
+        "#]]
+        .assert_eq(&people(&answer));
         expect![[r#"
             {"window":1800000000,"name":"203.0.113.0/24","p50":7}
             {"window":1800000300,"name":"","p50":null}
-        "#]].assert_eq(&lines(&answer).unwrap());
+        "#]]
+        .assert_eq(&lines(&answer).unwrap());
     }
 }

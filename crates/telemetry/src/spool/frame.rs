@@ -12,7 +12,7 @@ use thalweg_record::Batch;
 use twox_hash::XxHash3_64;
 
 /// A batch has no more records than this.
-pub(super) const FRAME_RECORDS_MAX: usize = 4096;
+pub(super) const FRAME_RECORDS_MAX: usize = 8192;
 /// Nor does it take more bytes than this, before compression.
 pub(super) const FRAME_BYTES_MAX: usize = 32 << 20;
 /// Bytes of a header.

@@ -10,8 +10,8 @@
 //! **Invariant:** a record has its number, and is in the file, before `append` returns: a killed process loses none. A machine
 //! that loses power loses at most what was appended since the last sync, and gives no number twice for it.
 //! **Invariant:** for each sink, what was appended is what it has kept, what is counted as lost to it, and what it has before it.
-//! **Invariant:** a batch that a sink was given is given again as it was, with the same numbers, until the sink is done with it:
-//! the segment that it lies in stays, whatever room is needed.
+//! **Invariant:** a batch that a sink is not done with is given again after a restart as it was, with the same numbers: the
+//! segment that the last one given lies in stays, whatever room is needed.
 //! **Invariant:** the segments take no more than the limit. One goes when all sinks are done with it, else when room is needed.
 //!
 //! Lock order: the writer's, then the state's.
@@ -111,6 +111,9 @@ impl Spool {
         let found = segment::find(dir).map_err(Error::file("read the spool in", dir))?;
         for path in &found.unreadable {
             tracing::warn!(path = %path.display(), "spool segment cannot be read, removed");
+        }
+        if found.is_tail_damaged {
+            tracing::error!(dir = %dir.display(), "the spool's last records are damaged and lost");
         }
         let is_certain = mark.boot == boot() && !found.is_tail_damaged;
         if !is_certain {

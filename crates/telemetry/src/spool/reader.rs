@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** what is gone before it was read is counted in the note in which the position goes past it: together, once.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -28,8 +29,21 @@ pub struct Reader {
     next: u64,
     /// Where in which segment that is.
     place: Option<Place>,
+    /// Records that are gone, behind some that the sink is not done with. No more than there were segments.
+    gaps: VecDeque<Gap>,
     payload: Vec<u8>,
     is_note_failing: bool,
+}
+
+/// Where records are gone.
+#[derive(Debug)]
+struct Gap {
+    /// Number of the first of them.
+    first: u64,
+    /// Number of the record after the last.
+    position: u64,
+    /// How many there were.
+    records: u64,
 }
 
 #[derive(Debug)]
@@ -60,6 +74,7 @@ impl Reader {
             note,
             next,
             place: None,
+            gaps: VecDeque::new(),
             payload: Vec::new(),
             is_note_failing: false,
         };
@@ -80,10 +95,9 @@ impl Reader {
         }
     }
 
-    /// The next batch, once there is one; `None` when the spool was closed and there is no more, or no more time. It is the
-    /// same batch until the sink is [`done`](Self::done) with it, but for records that it has said to have kept.
+    /// The next batch, once there is one; `None` when the spool was closed and there is no more, or no more time. What the
+    /// sink is not [`done`](Self::done) with comes again when the spool is opened again, in the same batches.
     pub fn next_batch(&mut self) -> Option<Batch> {
-        self.rewind();
         loop {
             let segment = self.find()?;
             match self.read(&segment) {
@@ -96,6 +110,10 @@ impl Reader {
     /// All records before `position` are kept.
     pub fn done(&mut self, position: u64) {
         self.note.position = self.note.position.max(position);
+        while let Some(gap) = self.gaps.pop_front_if(|gap| gap.first <= self.note.position) {
+            self.note.lost += gap.records;
+            self.note.position = self.note.position.max(gap.position);
+        }
         self.write_note();
         let mut state = self.spool.state();
         state.cursors[self.index].position = self.note.position;
@@ -106,19 +124,12 @@ impl Reader {
 
     /// Records that were gone before it read them, since the directory was made.
     pub fn lost(&self) -> u64 {
-        self.note.lost
+        self.note.lost + self.gaps.iter().map(|gap| gap.records).sum::<u64>()
     }
 
     /// Number of the first record that it is not done with.
     pub fn position(&self) -> u64 {
         self.note.position
-    }
-
-    /// Back to what was given and is not kept.
-    fn rewind(&mut self) {
-        if self.next != self.note.position {
-            (self.next, self.place) = (self.note.position, None);
-        }
     }
 
     /// Waits for a segment with records from `next` on, and holds it.
@@ -150,9 +161,9 @@ impl Reader {
         if records > 0 {
             tracing::warn!(records, first = self.next, "records were gone before they were read");
         }
-        self.note.lost += records;
+        self.gaps.push_back(Gap { first: self.next, position, records });
         self.next = position;
-        self.done(position);
+        self.done(self.note.position);
     }
 
     /// Goes on after what a segment has by now, none of which can be found after a damaged frame.

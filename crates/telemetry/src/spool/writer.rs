@@ -197,7 +197,7 @@ fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io:
     if let Some(file) = file {
         return Ok(file);
     }
-    let (segment, made) = Segment::create(&spool.dir, next, last.map_or(next, |last| last.end))?;
+    let (segment, made) = Segment::create(&spool.dir, next, last.map_or(0, |last| last.end))?;
     File::open(&spool.dir)?.sync_all()?;
     let mut state = spool.state();
     // One without records, in which a write failed, is written over.

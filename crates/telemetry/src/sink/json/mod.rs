@@ -12,7 +12,7 @@ mod line;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Source};
 
+use super::files::{self, Note, failed};
 use crate::{Sink, SinkError};
 
 /// When a file is not written on, and the next one begins.
@@ -41,27 +42,14 @@ pub struct JsonSink {
     lines: Vec<u8>,
 }
 
-/// How far the files are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Note {
-    host: String,
-    epoch: u64,
-    /// Number of the first record that is not in a file.
-    position: u64,
-    /// The first number of the last file, and the length of that.
-    first: u64,
-    length_bytes: u64,
-}
-
 impl JsonSink {
     /// Opens a directory, which is made if it is not there, and cuts off what a kill has left.
     ///
     /// # Errors
     /// When it cannot be read or written.
     pub fn open(dir: &Path, rotation: Rotation) -> Result<Self, SinkError> {
-        let open = || {
-            fs::create_dir_all(dir)?;
-            let note = Note::read(&dir.join("position"))?;
+        let open = || -> io::Result<_> {
+            let note = Note::open(dir)?;
             note.iter().try_for_each(|note| cut_back(dir, note))?;
             Ok(note)
         };
@@ -102,16 +90,13 @@ impl JsonSink {
             return Ok(note);
         }
         self.file = None;
-        let (host, epoch) = (source.host.clone(), source.epoch);
-        let note = Note { host, epoch, position: first, first, length_bytes: 0 };
+        let note = Note::new(source, first);
         self.put(note.clone())?;
         Ok(note)
     }
 
     fn put(&mut self, note: Note) -> io::Result<()> {
-        let passing = self.dir.join("position.new");
-        fs::write(&passing, note.text())?;
-        fs::rename(passing, self.dir.join("position"))?;
+        note.write(&self.dir)?;
         self.note = Some(note);
         Ok(())
     }
@@ -135,38 +120,8 @@ impl Sink for JsonSink {
     }
 }
 
-impl Note {
-    fn is_of(&self, source: &Source) -> bool {
-        (&self.host, self.epoch) == (&source.host, source.epoch)
-    }
-
-    fn text(&self) -> String {
-        let Self { host, epoch, position, first, length_bytes } = self;
-        format!("{epoch} {position} {first} {length_bytes} {host}\n")
-    }
-
-    fn read(path: &Path) -> io::Result<Option<Self>> {
-        match fs::read_to_string(path) {
-            Ok(text) => {
-                let note = Self::parse(text.trim_end_matches('\n'));
-                let told = "the file position is damaged: move the directory's files away";
-                note.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, told))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(5, ' ');
-        let mut number = || parts.next()?.parse().ok();
-        let (epoch, position, first, length_bytes) = (number()?, number()?, number()?, number()?);
-        Some(Self { host: parts.next()?.to_owned(), epoch, position, first, length_bytes })
-    }
-}
-
 fn path(dir: &Path, epoch: u64, first: u64) -> PathBuf {
-    dir.join(format!("telemetry-{epoch}-{first:020}.jsonl"))
+    files::path(dir, "telemetry", epoch, first, "jsonl")
 }
 
 /// Removes what is not in the note: files from its position on, and what the last file has beyond the noted length.
@@ -174,26 +129,11 @@ fn cut_back(dir: &Path, note: &Note) -> io::Result<()> {
     let last = path(dir, note.epoch, note.first);
     if note.length_bytes > 0 {
         match OpenOptions::new().write(true).open(&last) {
-            Ok(file) => file.set_len(note.length_bytes)?,
+            Ok(file) => file.set_len(note.length_bytes.min(file.metadata()?.len()))?,
             // Somebody has taken it away, as they may.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    for entry in fs::read_dir(dir)? {
-        let found = entry?.path();
-        let number = |name: &str| {
-            name.strip_prefix(&format!("telemetry-{}-", note.epoch))?.strip_suffix(".jsonl")?.parse().ok()
-        };
-        let first: Option<u64> = found.file_name().and_then(|name| name.to_str()).and_then(number);
-        if first.is_some_and(|first| first >= note.position) {
-            fs::remove_file(found)?;
-        }
-    }
-    Ok(())
-}
-
-fn failed(what: &str, dir: &Path) -> impl FnOnce(io::Error) -> SinkError {
-    let what = format!("cannot {what} {}", dir.display());
-    move |cause| SinkError { what, is_passing: true, cause: cause.into() }
+    note.remove_later(dir)
 }

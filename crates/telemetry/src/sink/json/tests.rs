@@ -1,5 +1,7 @@
 //! Lines as they are, and what is in the files after failures and restarts.
 
+use std::fs;
+
 use expect_test::expect;
 use thalweg_record::rows::Table;
 

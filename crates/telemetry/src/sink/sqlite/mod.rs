@@ -34,6 +34,10 @@ pub const SCHEMA: [&str; 3] = [
     include_str!("../../../../../schema/sqlite/positions.sql"),
 ];
 
+/// Pages of the aggregates that change are kept in memory, or each batch would read them again.
+const CACHE_BYTES: i64 = 32 << 20;
+/// Pages of the write-ahead log after which it is copied into the file, which syncs both: some batches together.
+const CHECKPOINT_PAGES: u32 = 8000;
 /// What marks a file as one of these (`application_id`): "Thlw".
 const APPLICATION: u32 = 0x5468_6c77;
 /// Another writer's transaction is waited for this long before the batch is tried again.
@@ -124,6 +128,9 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(failed())?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed())?;
     connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed())?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed())?;
+    // Below zero: in KiB.
+    connection.pragma_update(None, "cache_size", -CACHE_BYTES / 1024).map_err(failed())?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX).map_err(failed())?;
     if is_empty { create(connection).map_err(failed()) } else { Ok(()) }
 }

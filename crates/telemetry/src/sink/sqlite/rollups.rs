@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rusqlite::types::Value as Stored;
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params_from_iter};
 use thalweg_record::{Entry, Source};
 
 use super::rollup::{Aggregate, Key, Rollup, WINDOW_S};
@@ -48,10 +48,15 @@ impl Rollups {
                 changed.push(key);
             }
         }
+        let mut statements = [const { None }; 2];
         for key in changed {
             let aggregate = self.aggregates.get_mut(&key).expect("nothing is taken out in between");
             aggregate.is_changed = false;
-            write(connection, &key, aggregate)?;
+            let statement = match &mut statements[key.rollup as usize] {
+                Some(statement) => statement,
+                none => none.insert(prepare_write(connection, key.rollup)?),
+            };
+            statement.execute(params_from_iter(values(&key, aggregate)))?;
             self.newest = self.newest.max(key.window);
         }
         self.shrink();
@@ -117,21 +122,22 @@ fn from_row(rollup: Rollup, row: &Row<'_>) -> rusqlite::Result<Aggregate> {
     Ok(aggregate)
 }
 
-fn write(connection: &Connection, key: &Key, aggregate: &Aggregate) -> rusqlite::Result<()> {
-    let rollup = key.rollup;
+fn prepare_write(connection: &Connection, rollup: Rollup) -> rusqlite::Result<CachedStatement<'_>> {
     let names = [rollup.keys(), rollup.sums(), rollup.sketches()].concat();
     let places = vec!["?"; names.len()].join(", ");
     let names = names.join(", ");
-    let sums = aggregate.sums.iter().take(rollup.sums().len());
-    let sketches = aggregate.sketches.iter().take(rollup.sketches().len());
-    let values = key_values(key)
+    connection
+        .prepare_cached(&format!("INSERT OR REPLACE INTO {} ({names}) VALUES ({places})", rollup.table()))
+}
+
+/// The values of a row, in order.
+fn values(key: &Key, aggregate: &Aggregate) -> impl Iterator<Item = Stored> {
+    let sums = aggregate.sums.iter().take(key.rollup.sums().len());
+    let sketches = aggregate.sketches.iter().take(key.rollup.sketches().len());
+    key_values(key)
         .into_iter()
         .chain(sums.map(|sum| Stored::Integer(stored(*sum))))
-        .chain(sketches.map(|sketch| Stored::Text(sketch.to_json())));
-    connection
-        .prepare_cached(&format!("INSERT OR REPLACE INTO {} ({names}) VALUES ({places})", rollup.table()))?
-        .execute(params_from_iter(values))
-        .map(drop)
+        .chain(sketches.map(|sketch| Stored::Text(sketch.to_json())))
 }
 
 /// The values of the key's columns, in order.

@@ -1,0 +1,355 @@
+//! Batches as protobuf: round trip, the bytes that version 1 wrote, what other releases write, and agreement with the schema by
+//! `protoc`. Rows of every shape of record.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use super::*;
+use crate::rows::{Kind, Table, Value};
+
+/// The batch of [`golden`] as the first release wrote it. It is read for ever.
+const GOLDEN: &[u8] = include_bytes!("../../tests/batch-1.bin");
+/// The same as `protoc` shows it.
+const GOLDEN_TEXT: &str = include_str!("../../tests/batch-1.txt");
+
+/// A batch with each field of version 1.
+fn golden() -> Batch {
+    let network = Network { asn: Some(64_500), region: Some("US-CA".into()) };
+    let source = Source { host: "edge-1".to_owned(), pop: "fra".to_owned(), epoch: 1_795_215_000_000_000 };
+    let lines = steered().lines;
+    let response = ResponseRecord {
+        cut: Some(Cut::Shutdown),
+        steered: held_out().steered,
+        cmcd: starved().cmcd,
+        lines,
+        ..passed()
+    };
+    let loss = LossRecord { time_unix_us: 1_795_215_600_000_000, stage: Stage::Events, records: 17 };
+    let records = [
+        (network.clone(), Record::Socket(Box::new(socket()))),
+        (
+            Network::default(),
+            Record::Socket(Box::new(SocketRecord { gauges: None, counters: None, bbr: None, ..socket() })),
+        ),
+        (network, Record::Response(Arc::new(response))),
+        (Network::default(), Record::Response(Arc::new(bare()))),
+        (Network::default(), Record::Loss(loss)),
+    ];
+    let entries = records.into_iter().zip(300..);
+    let entries = entries.map(|((network, record), number)| Entry { number, network, record }).collect();
+    Batch { source, entries }
+}
+
+fn socket() -> SocketRecord {
+    SocketRecord {
+        time_unix_us: 1_795_215_600_123_456,
+        client: "203.0.113.9:50000".parse().unwrap(),
+        local: "[2001:db8::1]:443".parse().unwrap(),
+        cookie: 0x1234_5678_9abc,
+        namespace: Some("blue".to_owned()),
+        state: "ESTAB".to_owned(),
+        cause: Cause::Destroy,
+        interval_us: Some(10_000_000),
+        congestion_control: Some("bbr".to_owned()),
+        gauges: Some(Gauges {
+            rtt_us: 1,
+            rttvar_us: 2,
+            min_rtt_us: Some(3),
+            rto_us: 4,
+            snd_cwnd: 5,
+            snd_ssthresh: Some(6),
+            snd_mss_bytes: 7,
+            pmtu_bytes: 8,
+            unacked: 9,
+            lost: 10,
+            reordering: 11,
+            ca_state: 4,
+            delivery_rate_bytes_per_s: Some(13),
+            delivery_rate_app_limited: true,
+            pacing_rate_bytes_per_s: Some(15),
+            notsent_bytes: Some(16),
+            snd_wnd_bytes: Some(17),
+        }),
+        counters: Some(Counters {
+            bytes_acked: 21,
+            bytes_received: 22,
+            bytes_sent: 23,
+            bytes_retrans: 24,
+            segs_out: 25,
+            segs_in: 26,
+            data_segs_out: 27,
+            retransmits: 28,
+            delivered: 29,
+            delivered_ce: 30,
+            dsack_dups: 31,
+            reord_seen: 32,
+            timeouts: 33,
+            busy_us: 34,
+            rwnd_limited_us: 35,
+            sndbuf_limited_us: 36,
+        }),
+        bbr: Some(Bbr { bw_bytes_per_s: 41, min_rtt_us: 42, pacing_gain_256th: 43, cwnd_gain_256th: 44 }),
+    }
+}
+
+fn encoded(batch: &Batch) -> Vec<u8> {
+    let mut out = Vec::new();
+    batch.encode(&mut out);
+    out
+}
+
+#[test]
+fn what_version_1_wrote_is_read() {
+    assert_eq!(Batch::decode(GOLDEN).unwrap(), golden());
+}
+
+#[test]
+fn protoc_reads_by_the_schema_what_is_written() {
+    let mut protoc = Command::new("protoc")
+        .args(["--decode=thalweg.Batch", "telemetry.proto"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/proto"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("protoc is there: tools/setup test installs it");
+    protoc.stdin.take().unwrap().write_all(&encoded(&golden())).unwrap();
+    let out = protoc.wait_with_output().unwrap();
+    assert!(out.status.success());
+    let text = String::from_utf8(out.stdout).unwrap();
+    // A field that the schema does not name is shown by its number.
+    let unnamed = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    assert_eq!(text.lines().find(unnamed), None);
+    assert_eq!(text, GOLDEN_TEXT);
+}
+
+/// A field with a number.
+fn number(field: u32, value: u64) -> Vec<u8> {
+    [varint(u64::from(field) << 3), varint(value)].concat()
+}
+
+/// A field with bytes, a text or a message.
+fn part(field: u32, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    [&varint(u64::from(field) << 3 | 2)[..], &varint(content.len() as u64), content].concat()
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+    out
+}
+
+/// A batch of one entry, which has one field.
+fn batch_of(field: u32, message: &[u8]) -> Vec<u8> {
+    part(4, part(field, message))
+}
+
+#[test]
+fn fields_of_a_later_release_are_ignored() {
+    let unknown = [number(99, 7), part(100, "new")].concat();
+    let loss = [number(1, 1), number(2, 5), part(3, "edge"), number(4, 3), unknown.clone()].concat();
+    let entry = [number(1, 8), part(6, loss), unknown.clone()].concat();
+    let batch = Batch::decode(&[part(1, "h"), part(4, entry), unknown].concat()).unwrap();
+    let record = Record::Loss(LossRecord { time_unix_us: 5, stage: Stage::Edge, records: 3 });
+    assert_eq!(batch.entries, [Entry { number: 8, network: Network::default(), record }]);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    fn check(bytes: &[u8], expected: Expect) {
+        expected.assert_eq(&Batch::decode(bytes).unwrap_err().to_string());
+    }
+    let loss = |version, stage: &str| [number(1, version), part(3, stage)].concat();
+    let socket = |client: &[u8], port, cause: &str| {
+        let local = [part(5, [127, 0, 0, 1]), number(6, 443)].concat();
+        [number(1, 1), part(3, client), number(4, port), local, part(10, cause)].concat()
+    };
+    let response = |version, status, cache: &str, protocol: &str| {
+        let client = [part(3, [127, 0, 0, 1]), number(4, 5)].concat();
+        [number(1, version), client, number(8, status), part(12, cache), part(15, protocol)].concat()
+    };
+    check(b"\xff", expect!["not a telemetry batch"]);
+    check(&part(4, number(1, 3)), expect!["Entry has a value that it cannot have"]);
+    let both = [part(5, response(1, 200, "hit", "HTTP/1.1")), part(6, loss(1, "edge"))].concat();
+    check(&part(4, both), expect!["Entry has a value that it cannot have"]);
+    check(&batch_of(6, &loss(0, "edge")), expect!["Loss has a value that it cannot have"]);
+    check(&batch_of(6, &loss(2, "edge")), expect!["Loss of version 2, and this program reads up to 1"]);
+    check(&batch_of(6, &loss(1, "moon")), expect!["Loss.stage has a value that it cannot have"]);
+    check(&batch_of(4, &number(1, 2)), expect!["Socket of version 2, and this program reads up to 1"]);
+    check(
+        &batch_of(4, &socket(&[1; 5], 5, "dump")),
+        expect!["Socket.client_ip has a value that it cannot have"],
+    );
+    check(
+        &batch_of(4, &socket(&[1; 4], 65_536, "dump")),
+        expect!["Socket.client_ip has a value that it cannot have"],
+    );
+    check(
+        &batch_of(4, &socket(&[1; 4], 5, "boredom")),
+        expect!["Socket.cause has a value that it cannot have"],
+    );
+    let gauges = [socket(&[1; 4], 5, "dump"), part(13, number(12, 256))].concat();
+    check(&batch_of(4, &gauges), expect!["Gauges.ca_state has a value that it cannot have"]);
+    check(
+        &batch_of(5, &response(2, 200, "hit", "HTTP/1.1")),
+        expect!["Response of version 2, and this program reads up to 1"],
+    );
+    check(
+        &batch_of(5, &response(1, 65_536, "hit", "HTTP/1.1")),
+        expect!["Response.status has a value that it cannot have"],
+    );
+    check(
+        &batch_of(5, &response(1, 200, "warm", "HTTP/1.1")),
+        expect!["Response.cache has a value that it cannot have"],
+    );
+    check(
+        &batch_of(5, &response(1, 200, "hit", "HTTP/9")),
+        expect!["Response.protocol has a value that it cannot have"],
+    );
+    assert!(Batch::decode(&batch_of(5, &response(1, 200, "hit", "HTTP/1.1"))).is_ok());
+    assert!(Batch::decode(&batch_of(4, &socket(&[1; 16], 5, "dump"))).is_ok());
+}
+
+prop_compose! {
+    fn gauges()(
+        [rtt_us, rttvar_us, rto_us, snd_cwnd, snd_mss_bytes, pmtu_bytes, unacked, lost, reordering] in any::<[u32; 9]>(),
+        [min_rtt_us, snd_ssthresh, notsent_bytes, snd_wnd_bytes] in any::<[Option<u32>; 4]>(),
+        [delivery_rate_bytes_per_s, pacing_rate_bytes_per_s] in any::<[Option<u64>; 2]>(),
+        (ca_state, delivery_rate_app_limited) in any::<(u8, bool)>(),
+    ) -> Gauges {
+        Gauges {
+            rtt_us, rttvar_us, min_rtt_us, rto_us, snd_cwnd, snd_ssthresh, snd_mss_bytes, pmtu_bytes, unacked, lost,
+            reordering, ca_state, delivery_rate_bytes_per_s, delivery_rate_app_limited, pacing_rate_bytes_per_s,
+            notsent_bytes, snd_wnd_bytes,
+        }
+    }
+}
+
+prop_compose! {
+    fn counters()(
+        [bytes_acked, bytes_received, bytes_sent, bytes_retrans, busy_us, rwnd_limited_us, sndbuf_limited_us]
+            in any::<[u64; 7]>(),
+        [segs_out, segs_in, data_segs_out, retransmits, delivered, delivered_ce, dsack_dups, reord_seen, timeouts]
+            in any::<[u32; 9]>(),
+    ) -> Counters {
+        Counters {
+            bytes_acked, bytes_received, bytes_sent, bytes_retrans, segs_out, segs_in, data_segs_out, retransmits,
+            delivered, delivered_ce, dsack_dups, reord_seen, timeouts, busy_us, rwnd_limited_us, sndbuf_limited_us,
+        }
+    }
+}
+
+prop_compose! {
+    fn sockets()(
+        (time_unix_us, cookie, interval_us) in any::<(u64, u64, Option<u64>)>(),
+        (client, local) in any::<(SocketAddr, SocketAddr)>(),
+        [namespace, congestion_control] in any::<[Option<String>; 2]>(),
+        state in any::<String>(),
+        cause in select(Cause::ALL),
+        (gauges, counters) in (of(gauges()), of(counters())),
+        bbr in of(any::<(u64, u32, u32, u32)>()),
+    ) -> SocketRecord {
+        let bbr = bbr.map(|(bw_bytes_per_s, min_rtt_us, pacing_gain_256th, cwnd_gain_256th)| {
+            Bbr { bw_bytes_per_s, min_rtt_us, pacing_gain_256th, cwnd_gain_256th }
+        });
+        SocketRecord {
+            time_unix_us, client: plain(client), local: plain(local), cookie, namespace, state, cause,
+            interval_us, congestion_control, gauges, counters, bbr,
+        }
+    }
+}
+
+/// An address and a port: neither the flow label nor the interface is of use elsewhere, and neither is carried.
+fn plain(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip(), addr.port())
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    let loss = (any::<u64>(), select(Stage::ALL), any::<u64>());
+    prop_oneof![
+        sockets().prop_map(|record| Record::Socket(Box::new(record))),
+        records().prop_map(|record| {
+            Record::Response(Arc::new(ResponseRecord { client: plain(record.client), ..record }))
+        }),
+        loss.prop_map(|(time_unix_us, stage, records)| Record::Loss(LossRecord {
+            time_unix_us,
+            stage,
+            records
+        })),
+    ]
+}
+
+prop_compose! {
+    fn batches()(
+        (host, pop, epoch) in any::<(String, String, u64)>(),
+        entries in vec((any::<u64>(), any::<(Option<u32>, Option<String>)>(), any_record()), 0..5),
+    ) -> Batch {
+        let entries = entries.into_iter().map(|(number, (asn, region), record)| {
+            Entry { number, network: Network { asn, region: region.map(Arc::from) }, record }
+        });
+        Batch { source: Source { host, pop, epoch }, entries: entries.collect() }
+    }
+}
+
+/// Whether a column of a kind may have a value.
+fn agrees(kind: Kind, value: &Value<'_>) -> bool {
+    match (kind, value) {
+        (Kind::Bool, Value::Bool(_)) | (Kind::Name | Kind::Text, Value::Text(_)) => true,
+        (Kind::Time, Value::Time(_)) | (Kind::U64, Value::Number(_)) => true,
+        (Kind::U8, Value::Number(number)) => u8::try_from(*number).is_ok(),
+        (Kind::U16, Value::Number(number)) => u16::try_from(*number).is_ok(),
+        (Kind::U32, Value::Number(number)) => u32::try_from(*number).is_ok(),
+        (Kind::Ip, Value::Ip(_)) => true,
+        _ => false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn batch_round_trip(batch in batches()) {
+        prop_assert_eq!(Batch::decode(&encoded(&batch)).unwrap(), batch);
+    }
+
+    #[test]
+    fn rows_are_of_their_columns(batch in batches()) {
+        for entry in &batch.entries {
+            let columns = Table::of(&entry.record).columns();
+            let mut values = Vec::new();
+            crate::rows::row(&batch.source, entry, &mut |value| values.push(value));
+            prop_assert_eq!(values.len(), columns.len());
+            for (column, value) in columns.iter().zip(&values) {
+                let is_right = if *value == Value::Null { column.is_nullable } else { agrees(column.kind, value) };
+                prop_assert!(is_right, "{}: {value:?}", column.name);
+            }
+            prop_assert_eq!(entry.client().map(Prefix::of_client), entry.prefix());
+        }
+    }
+}
+
+#[test]
+fn a_row_without_what_may_be_absent_has_nothing_there() {
+    let nulls = |record: Record| {
+        let entry = Entry { number: 0, network: Network::default(), record };
+        let (source, mut nulls) = (golden().source, 0);
+        crate::rows::row(&source, &entry, &mut |value| nulls += u32::from(value == Value::Null));
+        nulls
+    };
+    let nullable = |table: Table| table.columns().iter().filter(|column| column.is_nullable).count() as u32;
+    let empty = SocketRecord {
+        namespace: None,
+        interval_us: None,
+        congestion_control: None,
+        gauges: None,
+        counters: None,
+        bbr: None,
+        ..socket()
+    };
+    assert_eq!(nulls(Record::Socket(Box::new(empty))), nullable(Table::Sockets));
+    let cut = 1;
+    assert_eq!(nulls(Record::Response(Arc::new(bare()))), nullable(Table::Responses) - cut);
+}

@@ -1,0 +1,120 @@
+//! Files as a reader of Parquet has them, and what is there after restarts.
+
+use std::collections::BTreeMap;
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use thalweg_record::rows::Value;
+
+use super::*;
+use crate::testing::{Dir, batch, record, source};
+
+const BY_ROWS: Gathering = Gathering { rows: 150, age: Duration::MAX };
+
+fn records(numbers: std::ops::Range<u64>) -> Batch {
+    batch(numbers.start, numbers.map(record).collect())
+}
+
+/// All rows of all files by their number, as text, and how many files there are.
+fn rows_of(dir: &Dir) -> (BTreeMap<u64, Vec<(String, String)>>, usize) {
+    let (mut all, mut files) = (BTreeMap::new(), 0);
+    for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.extension().is_none_or(|extension| extension != "parquet") {
+            continue;
+        }
+        files += 1;
+        let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+        for row in reader.get_row_iter(None).unwrap() {
+            let row = row.unwrap();
+            let has = row.get_column_iter().filter(|(_, field)| **field != Field::Null);
+            let text: Vec<_> = has.map(|(name, field)| (name.clone(), text(field))).collect();
+            let number = text.iter().find(|(name, _)| name == "number").unwrap().1.parse().unwrap();
+            assert!(all.insert(number, text).is_none(), "{number} is there twice");
+        }
+    }
+    (all, files)
+}
+
+fn text(field: &Field) -> String {
+    match field {
+        Field::Str(text) => text.clone(),
+        Field::TimestampMicros(time) => time.to_string(),
+        field => field.to_string(),
+    }
+}
+
+/// What [`rows_of`] ought to give.
+fn expected(batch: &Batch) -> BTreeMap<u64, Vec<(String, String)>> {
+    let row = |entry: &Entry| {
+        let mut columns = Table::of(&entry.record).columns().iter();
+        let mut row = Vec::new();
+        rows::row(&batch.source, entry, &mut |value| {
+            let name = columns.next().unwrap().name.to_owned();
+            match value {
+                Value::Null => {}
+                Value::Bool(value) => row.push((name, value.to_string())),
+                Value::Number(number) | Value::Time(number) => row.push((name, number.to_string())),
+                Value::Text(text) => row.push((name, text.into_owned())),
+                Value::Ip(ip) => row.push((name, ip.to_string())),
+            }
+        });
+        (entry.number, row)
+    };
+    batch.entries.iter().map(row).collect()
+}
+
+#[test]
+fn rows_are_read_back_as_they_are() {
+    let dir = Dir::new("parquet-rows");
+    let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
+    let batch = records(0..1000);
+    sink.keep(&batch).unwrap();
+    assert_eq!(sink.kept(1000), 1000);
+    let (rows, files) = rows_of(&dir);
+    assert!(rows == expected(&batch));
+    assert_eq!(files, 3);
+}
+
+#[test]
+fn rows_are_gathered_until_there_are_enough_and_are_there_once() {
+    let dir = Dir::new("parquet-gathered");
+    let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
+    sink.keep(&records(0..50)).unwrap();
+    sink.keep(&records(20..90)).unwrap();
+    assert_eq!((sink.kept(90), rows_of(&dir).1), (0, 0));
+    // It ends here; what was gathered comes again.
+    let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
+    assert_eq!(sink.position(&source()).unwrap(), Some(0));
+    (0..9).for_each(|at| sink.keep(&records(at * 50..at * 50 + 50)).unwrap());
+    let kept = sink.kept(450);
+    assert!((150..450).contains(&kept), "{kept}");
+    assert_eq!(rows_of(&dir).0.len() as u64, kept);
+    sink.finish().unwrap();
+    assert_eq!(sink.kept(450), 450);
+    assert!(rows_of(&dir).0 == expected(&records(0..450)));
+}
+
+#[test]
+fn what_a_kill_leaves_is_removed() {
+    let dir = Dir::new("parquet-kill");
+    let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
+    sink.keep(&records(0..500)).unwrap();
+    // Killed after a file was named and before the position was noted, and while it wrote another.
+    let file = |number, extension| files::path(&dir.0, "sockets", source().epoch, number, extension);
+    fs::copy(file(0, "parquet"), file(500, "parquet")).unwrap();
+    fs::write(file(500, "parquet.new"), "PAR1").unwrap();
+    let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
+    assert!(!file(500, "parquet.new").exists());
+    assert_eq!(sink.position(&source()).unwrap(), Some(500));
+    sink.keep(&records(500..900)).unwrap();
+    sink.finish().unwrap();
+    assert!(rows_of(&dir).0 == expected(&records(0..900)));
+}
+
+#[test]
+fn files_are_written_by_age() {
+    let dir = Dir::new("parquet-age");
+    let mut sink = ParquetSink::open(&dir.0, Gathering { rows: usize::MAX, age: Duration::ZERO }).unwrap();
+    sink.keep(&records(0..5)).unwrap();
+    assert!(rows_of(&dir).0 == expected(&records(0..5)));
+}
