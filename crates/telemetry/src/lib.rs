@@ -8,6 +8,10 @@
 //! is full, is counted and itself recorded.
 //! **Invariant:** a sink keeps each record once, however often it or the agent is killed.
 
+mod error;
+pub mod runner;
 pub mod sink;
+pub mod spool;
 
+pub use error::Error;
 pub use sink::{Sink, SinkError};

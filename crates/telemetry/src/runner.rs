@@ -1,0 +1,165 @@
+//! A sink's thread: the spool's batches, one after the other, each until it is kept.
+//!
+//! **Invariant:** a batch that was not kept is kept before the next one is tried, however long that takes.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::spool::{Lag, Reader, Spool};
+use crate::{Error, Sink, SinkError};
+
+/// The pause after the first failure; each one after that doubles it.
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+/// No pause is longer.
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// A running sink.
+#[derive(Debug)]
+pub struct Runner {
+    thread: JoinHandle<()>,
+    state: Arc<SinkState>,
+}
+
+/// How a sink is, for metrics.
+#[derive(Debug)]
+pub struct SinkState {
+    name: &'static str,
+    spool: Arc<Spool>,
+    kept: AtomicU64,
+    lost: AtomicU64,
+    retries: AtomicU64,
+    position: AtomicU64,
+    error: Mutex<Option<String>>,
+}
+
+impl Runner {
+    /// Has a sink keep what is in the spool and what comes.
+    ///
+    /// # Errors
+    /// When the spool gives it no reader, or the system no thread.
+    pub fn start(spool: &Arc<Spool>, sink: Box<dyn Sink>) -> Result<Self, Error> {
+        let name = sink.name();
+        let reader = spool.reader(name)?;
+        let state = Arc::new(SinkState {
+            name,
+            spool: Arc::clone(spool),
+            kept: AtomicU64::new(0),
+            lost: AtomicU64::new(reader.lost()),
+            retries: AtomicU64::new(0),
+            position: AtomicU64::new(reader.position()),
+            error: Mutex::new(None),
+        });
+        let shared = Arc::clone(&state);
+        let thread = thread::Builder::new()
+            .name(format!("sink-{name}"))
+            .spawn(move || shared.run(reader, sink))
+            .map_err(|cause| Error::of(format!("cannot start the thread of sink {name}"), cause))?;
+        Ok(Self { thread, state })
+    }
+
+    /// How it is.
+    pub fn state(&self) -> &Arc<SinkState> {
+        &self.state
+    }
+
+    /// Waits for the sink's end, which comes after the spool was closed.
+    pub fn join(self) {
+        if self.thread.join().is_err() {
+            tracing::error!(sink = self.state.name, "sink panicked");
+        }
+    }
+}
+
+impl SinkState {
+    /// The sink's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Records kept since the process began.
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Relaxed)
+    }
+
+    /// Records that were gone from the spool before the sink read them, since the spool was made.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Failures after which it was tried again.
+    pub fn retries(&self) -> u64 {
+        self.retries.load(Relaxed)
+    }
+
+    /// What it has before it.
+    pub fn lag(&self) -> Lag {
+        self.spool.lag(self.position.load(Relaxed))
+    }
+
+    /// Why it does not keep what it is given, if it does not.
+    pub fn error(&self) -> Option<String> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn run(&self, mut reader: Reader, mut sink: Box<dyn Sink>) {
+        let Some(position) = self.attempt(|| sink.position(self.spool.source())) else { return };
+        if let Some(position) = position {
+            reader.resume(position);
+        }
+        while let Some(batch) = reader.next_batch() {
+            self.note(&reader);
+            if self.attempt(|| sink.keep(&batch)).is_none() {
+                return;
+            }
+            reader.done(batch.entries.last().map_or(reader.position(), |last| last.number + 1));
+            self.kept.fetch_add(batch.entries.len() as u64, Relaxed);
+            self.note(&reader);
+        }
+    }
+
+    fn note(&self, reader: &Reader) {
+        self.lost.store(reader.lost(), Relaxed);
+        self.position.store(reader.position(), Relaxed);
+    }
+
+    /// Tries until it succeeds; `None` when the time for that is over.
+    fn attempt<T>(&self, mut step: impl FnMut() -> Result<T, SinkError>) -> Option<T> {
+        let mut pause = BACKOFF_MIN;
+        loop {
+            match step() {
+                Ok(done) => {
+                    self.tell(None);
+                    return Some(done);
+                }
+                Err(error) => self.tell(Some(&error)),
+            }
+            if self.spool.is_over() {
+                return None;
+            }
+            self.retries.fetch_add(1, Relaxed);
+            self.spool.wait(pause);
+            pause = (pause * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    /// Logs an error that is another than before, and the end of one.
+    fn tell(&self, error: Option<&SinkError>) {
+        let text = error.map(|error| format!("{error}: {}", error.cause));
+        let mut known = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known == text {
+            return;
+        }
+        match (error, &text) {
+            (Some(error), Some(text)) if error.is_passing => {
+                tracing::warn!(sink = self.name, error = text, "sink keeps nothing, trying again");
+            }
+            (_, Some(text)) => {
+                tracing::error!(sink = self.name, error = text, "sink keeps nothing until this is put right");
+            }
+            (_, None) => tracing::info!(sink = self.name, "sink keeps records again"),
+        }
+        *known = text;
+    }
+}

@@ -1,0 +1,270 @@
+//! The spool: a directory in which every record is put before anybody else has it, and read from by each sink at its pace.
+//!
+//! ```text
+//! DIR/spool                          the epoch of the numbers, and the boot in which they were given
+//! DIR/lock                           held by the one process that uses the directory
+//! DIR/00000000000000000000.segment   frames: one batch each
+//! DIR/sqlite.position                how far the sink of that name is
+//! ```
+//!
+//! **Invariant:** a record has its number, and is in the file, before `append` returns: a killed process loses none. A machine
+//! that loses power loses at most what was appended since the last sync, and gives no number twice for it.
+//! **Invariant:** for each sink, what was appended is what it has kept, what is counted as lost to it, and what it has before it.
+//! **Invariant:** a batch that a sink was given is given again as it was, with the same numbers, until the sink is done with it:
+//! the segment that it lies in stays, whatever room is needed.
+//! **Invariant:** the segments take no more than the limit. One goes when all sinks are done with it, else when room is needed.
+//!
+//! Lock order: the writer's, then the state's.
+
+mod frame;
+mod note;
+mod reader;
+mod segment;
+mod state;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fs::{self, File};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use thalweg_record::{Network, Record, Source};
+
+pub use reader::Reader;
+
+use crate::Error;
+use segment::Found;
+use state::State;
+use writer::Writer;
+
+/// A segment is not made longer than this, but for its last frame.
+pub const SEGMENT_BYTES_MAX: u64 = 8 << 20;
+/// A spool cannot be bounded to less than this.
+pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
+/// Segments that the limit has room for, at least: each sink holds one of them.
+const SEGMENTS_MIN: u64 = 16;
+/// Sinks of a spool.
+pub const READERS_MAX: usize = 8;
+/// A frame is synced before as many records were given numbers after it. What a loss of power took may have been read by a
+/// sink, so numbers go on this much higher after a boot.
+const UNSYNCED_RECORDS_MAX: u64 = 1_000_000;
+
+/// What a spool may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all segments together; [`LIMIT_BYTES_MIN`] is the least.
+    pub total_bytes: u64,
+}
+
+impl Limits {
+    fn segment_bytes(self) -> u64 {
+        (self.total_bytes / SEGMENTS_MIN).min(SEGMENT_BYTES_MAX)
+    }
+}
+
+/// What became of records that were appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    /// The numbers given, those of records of a loss before included.
+    pub numbers: Range<u64>,
+    /// Records that could not be written. A loss record of them comes with the next append that succeeds.
+    pub lost: u64,
+}
+
+/// What a sink has before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lag {
+    /// Records.
+    pub records: u64,
+    /// Their bytes in the spool, about.
+    pub bytes: u64,
+}
+
+/// A spool in a directory.
+#[derive(Debug)]
+pub struct Spool {
+    dir: PathBuf,
+    limits: Limits,
+    source: Source,
+    writer: Mutex<Writer>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Held as long as the spool is.
+    _lock: File,
+}
+
+impl Spool {
+    /// Opens the spool in `dir`, which is made if it is not there, for records of a machine and its site.
+    ///
+    /// # Errors
+    /// When another process uses the directory, it was written by a newer release, or cannot be read or written.
+    pub fn open(dir: &Path, limits: Limits, host: &str, pop: &str) -> Result<Arc<Self>, Error> {
+        if limits.total_bytes < LIMIT_BYTES_MIN {
+            return Err(Error::refused(format!("a spool takes at least {LIMIT_BYTES_MIN} bytes")));
+        }
+        fs::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
+        let lock = lock_dir(dir)?;
+        let mark = Mark::read_or_make(dir)?;
+        let found = segment::find(dir).map_err(Error::file("read the spool in", dir))?;
+        for path in &found.unreadable {
+            tracing::warn!(path = %path.display(), "spool segment cannot be read, removed");
+        }
+        let is_certain = mark.boot == boot() && !found.is_tail_damaged;
+        if !is_certain {
+            tracing::info!("record numbers go on higher: what was synced last is not known");
+        }
+        let end = found.segments.last().map_or(0, |last| last.end);
+        let next = if is_certain { end } else { end.saturating_add(UNSYNCED_RECORDS_MAX) };
+        let writer = Writer::new(next).map_err(Error::file("begin to write", dir))?;
+        mark.write(dir)?;
+        let source = Source { host: host.to_owned(), pop: pop.to_owned(), epoch: mark.epoch };
+        let Found { segments, .. } = found;
+        Ok(Arc::new(Self {
+            dir: dir.to_owned(),
+            limits,
+            source,
+            writer: Mutex::new(writer),
+            state: Mutex::new(State::new(segments)),
+            changed: Condvar::new(),
+            _lock: lock,
+        }))
+    }
+
+    /// Who the records are of.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Puts records into the spool, in batches of some thousand. Many at once are cheaper than one after the other. Never fails:
+    /// what cannot be written is lost, told and counted.
+    pub fn append(&self, records: Vec<(Network, Record)>, now_unix_us: u64) -> Appended {
+        self.writer().append(self, records, now_unix_us)
+    }
+
+    /// The next batches for a sink of this name. All sinks take their reader before the first record is appended: what none of
+    /// those has before it is removed.
+    ///
+    /// # Errors
+    /// When its note cannot be read, there are [`READERS_MAX`] others, or one of this name.
+    pub fn reader(self: &Arc<Self>, name: &'static str) -> Result<Reader, Error> {
+        Reader::new(Arc::clone(self), name)
+    }
+
+    /// Lets the readers have what is there for as long as `drain`, then ends them. What they have not read then is there when
+    /// the spool is opened again. Also syncs.
+    pub fn close(&self, drain: Duration) {
+        self.writer().sync();
+        self.state().closed = Some(Instant::now() + drain);
+        self.changed.notify_all();
+    }
+
+    /// Waits as long as `span`, until the spool is closed, or until the time to drain it is over.
+    pub(crate) fn wait(&self, span: Duration) {
+        let end = Instant::now() + span;
+        let mut state = self.state();
+        let was_open = state.closed.is_none();
+        loop {
+            let end = state.closed.map_or(end, |closed| closed.min(end));
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || was_open && state.closed.is_some() {
+                return;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether readers get nothing any more: the spool was closed, and the time to drain it is over.
+    pub fn is_over(&self) -> bool {
+        self.state().closed.is_some_and(|end| end <= Instant::now())
+    }
+
+    /// What a sink has before it that has kept all before `position`.
+    pub fn lag(&self, position: u64) -> Lag {
+        let (records, bytes) = self.state().from(position);
+        Lag { records, bytes }
+    }
+
+    /// Bytes that the segments take.
+    pub fn total_bytes(&self) -> u64 {
+        self.state().total_bytes()
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the directory for this process.
+fn lock_dir(dir: &Path) -> Result<File, Error> {
+    let path = dir.join("lock");
+    let lock = File::create(&path).map_err(Error::file("make", &path))?;
+    lock.try_lock().map_err(|error| match error {
+        fs::TryLockError::WouldBlock => Error::refused(format!(
+            "the spool in {} is used by another process: end it, or give this one another directory",
+            dir.display()
+        )),
+        fs::TryLockError::Error(cause) => Error::file("lock", &path)(cause),
+    })?;
+    Ok(lock)
+}
+
+/// What the numbers of a directory are counted from.
+struct Mark {
+    /// When the directory was made, microseconds since the Unix epoch.
+    epoch: u64,
+    /// The boot in which numbers were given last.
+    boot: Option<String>,
+}
+
+/// The first line of a mark: what wrote it, and the version of all that is in the directory.
+const MARK: &str = "thalweg spool 1";
+
+impl Mark {
+    fn read_or_make(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join("spool");
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text).ok_or_else(|| {
+                Error::refused(format!("{} is not of a spool that this release can read", path.display()))
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+                let epoch = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX));
+                Ok(Self { epoch, boot: boot() })
+            }
+            Err(error) => Err(Error::file("read", &path)(error)),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let (mark, epoch, boot) = (lines.next()?, lines.next()?, lines.next()?);
+        let boot = boot.strip_prefix("boot ")?.to_owned();
+        (mark == MARK).then_some(())?;
+        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot) })
+    }
+
+    /// Writes the mark with the boot of now.
+    fn write(&self, dir: &Path) -> Result<(), Error> {
+        let path = dir.join("spool");
+        let passing = dir.join("spool.new");
+        let text = format!("{MARK}\nepoch {}\nboot {}\n", self.epoch, boot().unwrap_or_default());
+        fs::write(&passing, text)
+            .and_then(|()| File::open(&passing)?.sync_all())
+            .and_then(|()| fs::rename(&passing, &path))
+            .and_then(|()| File::open(dir)?.sync_all())
+            .map_err(Error::file("write", &path))
+    }
+}
+
+/// What tells this boot of the machine from all others; absent where the system does not say, which is as another each time.
+fn boot() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}

@@ -1,0 +1,70 @@
+//! What a spool has in its directory, and where its readers are. Pure.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::segment::Segment;
+
+/// The segments, and who reads them.
+#[derive(Debug)]
+pub(super) struct State {
+    /// In order, without overlap. The last one stays: it has the number with which the next one goes on.
+    pub(super) segments: VecDeque<Segment>,
+    /// The readers, each by its index.
+    pub(super) cursors: Vec<Cursor>,
+    /// When reading ends, once the spool was closed.
+    pub(super) closed: Option<Instant>,
+}
+
+/// Where a reader is.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    /// Whose it is.
+    pub(super) name: &'static str,
+    /// Number of the first record that it is not done with.
+    pub(super) position: u64,
+    /// The first number of the segment that it reads.
+    pub(super) held: Option<u64>,
+}
+
+impl State {
+    /// No reader yet.
+    pub(super) fn new(segments: Vec<Segment>) -> Self {
+        Self { segments: segments.into(), cursors: Vec::new(), closed: None }
+    }
+
+    /// Length of all segments.
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.length_bytes).sum()
+    }
+
+    /// The first segment that has records from `next` on.
+    pub(super) fn segment(&self, next: u64) -> Option<Segment> {
+        let at = self.segments.partition_point(|segment| segment.end <= next);
+        self.segments.get(at).copied()
+    }
+
+    /// Records from `next` on, and their bytes; a part of a segment counts by its part of the records.
+    pub(super) fn from(&self, next: u64) -> (u64, u64) {
+        let at = self.segments.partition_point(|segment| segment.end <= next);
+        self.segments.range(at..).fold((0, 0), |(records, bytes), segment| {
+            let (all, left) = (segment.end - segment.first, segment.end - segment.first.max(next));
+            let part = u128::from(segment.length_bytes) * u128::from(left) / u128::from(all.max(1));
+            (records + left, bytes + u64::try_from(part).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// Takes out the segments that every reader is done with; without readers none is.
+    pub(super) fn take_passed(&mut self) -> Vec<Segment> {
+        let position = self.cursors.iter().map(|cursor| cursor.position).min().unwrap_or(0);
+        let passed = self.segments.iter().take_while(|segment| segment.end <= position).count();
+        self.segments.drain(..passed.min(self.segments.len().saturating_sub(1))).collect()
+    }
+
+    /// Takes out the oldest segment that nobody reads just now and that is not the last.
+    pub(super) fn take_oldest(&mut self) -> Option<Segment> {
+        let is_held = |segment: &Segment| self.cursors.iter().any(|c| c.held == Some(segment.first));
+        let at = self.segments.iter().position(|segment| !is_held(segment))?;
+        if at + 1 == self.segments.len() { None } else { self.segments.remove(at) }
+    }
+}

@@ -1,0 +1,316 @@
+//! What a reader gets of what was appended: over restarts, torn and damaged files, a bound, and a disk that takes nothing.
+
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use thalweg_record::{LossRecord, Stage};
+
+use super::*;
+
+const NOW: u64 = 1_800_000_000_000_000;
+
+/// A directory of a test's own, empty, that goes with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("thalweg-spool-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        Self(dir)
+    }
+
+    fn open(&self) -> Arc<Spool> {
+        self.open_of(64 << 20)
+    }
+
+    fn open_of(&self, total_bytes: u64) -> Arc<Spool> {
+        Spool::open(&self.0, Limits { total_bytes }, "host", "pop").unwrap()
+    }
+
+    fn last_segment(&self) -> PathBuf {
+        let mut paths: Vec<_> = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "segment"));
+        paths.sort();
+        paths.pop().unwrap()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A record that is told from others by `mark`, and is as hard to compress as samples are.
+fn record(mark: u64) -> (Network, Record) {
+    let records = mark.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (Network::default(), Record::Loss(LossRecord { time_unix_us: mark, stage: Stage::Edge, records }))
+}
+
+fn append(spool: &Spool, marks: Range<u64>) -> Appended {
+    spool.append(marks.map(record).collect(), NOW)
+}
+
+fn entries(batch: &thalweg_record::Batch) -> Vec<(u64, u64)> {
+    let mark = |record: &Record| match record {
+        Record::Loss(loss) => loss.time_unix_us,
+        _ => panic!("only losses are appended here"),
+    };
+    batch.entries.iter().map(|entry| (entry.number, mark(&entry.record))).collect()
+}
+
+/// All that a reader gets of a spool that is closed, and is done with: number and mark.
+fn drain(reader: &mut Reader) -> Vec<(u64, u64)> {
+    let mut all = Vec::new();
+    while let Some(batch) = reader.next_batch() {
+        all.extend(entries(&batch));
+        reader.done(all.last().unwrap().0 + 1);
+    }
+    all
+}
+
+fn close(spool: &Spool) {
+    spool.close(Duration::from_secs(3600));
+}
+
+fn same(range: Range<u64>) -> Vec<(u64, u64)> {
+    range.map(|number| (number, number)).collect()
+}
+
+#[test]
+fn what_was_appended_is_read_in_order_over_restarts() {
+    let dir = Dir::new("order");
+    let epoch = {
+        let spool = dir.open();
+        let mut reader = spool.reader("a").unwrap();
+        assert_eq!(append(&spool, 0..3), Appended { numbers: 0..3, lost: 0 });
+        assert_eq!(append(&spool, 3..10_000), Appended { numbers: 3..10_000, lost: 0 });
+        assert_eq!(entries(&reader.next_batch().unwrap()), same(0..3));
+        assert_eq!(entries(&reader.next_batch().unwrap()), same(0..3), "not done with");
+        reader.done(3);
+        let second = reader.next_batch().unwrap();
+        assert_eq!(entries(&second), same(3..3 + frame::FRAME_RECORDS_MAX as u64));
+        spool.source().epoch
+    };
+    let spool = dir.open();
+    assert_eq!(spool.source().epoch, epoch);
+    let mut reader = spool.reader("a").unwrap();
+    let mut other = spool.reader("b").unwrap();
+    assert_eq!(append(&spool, 10_000..10_001).numbers, 10_000..10_001);
+    close(&spool);
+    assert_eq!(drain(&mut reader), same(3..10_001));
+    assert_eq!(drain(&mut other), same(0..10_001));
+    assert_eq!((reader.lost(), other.lost()), (0, 0));
+    assert_eq!(spool.lag(reader.position()).records, 0);
+}
+
+#[test]
+fn a_reader_is_woken_by_an_append_and_by_the_end() {
+    let dir = Dir::new("woken");
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    let thread = std::thread::spawn(move || drain(&mut reader));
+    for mark in 0..100 {
+        append(&spool, mark..mark + 1);
+    }
+    close(&spool);
+    assert_eq!(thread.join().unwrap(), same(0..100));
+}
+
+#[test]
+fn nothing_is_given_once_the_time_to_drain_is_over() {
+    let dir = Dir::new("over");
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    append(&spool, 0..3);
+    spool.close(Duration::ZERO);
+    assert!(reader.next_batch().is_none());
+    assert!(spool.is_over());
+}
+
+#[test]
+fn a_sink_that_has_kept_more_than_is_noted_goes_on_there() {
+    let dir = Dir::new("resume");
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    append(&spool, 0..10);
+    reader.resume(4);
+    assert_eq!(entries(&reader.next_batch().unwrap()), same(4..10));
+    // More than the spool knows of: those numbers are not given to other records.
+    reader.resume(50);
+    assert_eq!(append(&spool, 50..52).numbers, 50..52);
+    assert_eq!(entries(&reader.next_batch().unwrap()), same(50..52));
+    assert_eq!(reader.lost(), 0);
+}
+
+#[test]
+fn the_directory_belongs_to_one_process() {
+    let dir = Dir::new("lock");
+    let first = dir.open();
+    let second = Spool::open(&dir.0, Limits { total_bytes: 64 << 20 }, "host", "pop").unwrap_err();
+    assert!(second.to_string().contains("is used by another process"), "{second}");
+    drop(first);
+    dir.open();
+}
+
+#[test]
+fn a_newer_directory_is_refused() {
+    let dir = Dir::new("newer");
+    drop(dir.open());
+    fs::write(dir.0.join("spool"), "thalweg spool 2\nepoch 1\nboot x\n").unwrap();
+    let error = Spool::open(&dir.0, Limits { total_bytes: 64 << 20 }, "host", "pop").unwrap_err();
+    assert!(error.to_string().contains("not of a spool that this release can read"), "{error}");
+}
+
+#[test]
+fn a_torn_tail_is_cut_at_every_length() {
+    let dir = Dir::new("torn");
+    let spool = dir.open();
+    append(&spool, 0..5);
+    let whole_bytes = fs::metadata(dir.last_segment()).unwrap().len();
+    append(&spool, 5..8);
+    drop(spool);
+    let path = dir.last_segment();
+    let content = fs::read(&path).unwrap();
+    for length in whole_bytes as usize..content.len() {
+        for newer in fs::read_dir(&dir.0).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_other = newer != path && newer.extension().is_some_and(|word| word == "segment");
+            if is_other || newer.extension().is_some_and(|word| word == "position") {
+                fs::remove_file(newer).unwrap();
+            }
+        }
+        fs::write(&path, &content[..length]).unwrap();
+        let spool = dir.open();
+        let mut reader = spool.reader("a").unwrap();
+        assert_eq!(append(&spool, 5..6).numbers, 5..6);
+        close(&spool);
+        assert_eq!((drain(&mut reader), reader.lost()), (same(0..6), 0), "cut to {length} bytes");
+    }
+}
+
+#[test]
+fn damage_is_counted_and_its_numbers_are_not_given_again() {
+    let dir = Dir::new("damage");
+    let spool = dir.open();
+    append(&spool, 0..5);
+    let at = fs::metadata(dir.last_segment()).unwrap().len() + frame::HEADER_BYTES as u64 + 2;
+    append(&spool, 5..8);
+    let flip = || {
+        let file = fs::OpenOptions::new().read(true).write(true).open(dir.last_segment()).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    };
+    // Under the reader: the rest of what is there is skipped, what comes is read.
+    flip();
+    let mut reader = spool.reader("a").unwrap();
+    assert_eq!(entries(&reader.next_batch().unwrap()), same(0..5));
+    reader.done(5);
+    append(&spool, 8..10);
+    append(&spool, 10..12);
+    close(&spool);
+    let rest = drain(&mut reader);
+    let read = rest.len() as u64;
+    assert_eq!(read + reader.lost(), 7, "{rest:?}");
+    assert_eq!(rest, same(12 - read..12));
+    drop((reader, spool));
+    // At the start: who knows what of it a sink has read?
+    let spool = dir.open();
+    assert_eq!(append(&spool, 0..1).numbers.start, 5 + UNSYNCED_RECORDS_MAX);
+}
+
+#[test]
+fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
+    let dir = Dir::new("boot");
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    append(&spool, 0..5);
+    reader.done(2);
+    let epoch = spool.source().epoch;
+    drop((reader, spool));
+    fs::write(dir.0.join("spool"), format!("{MARK}\nepoch {epoch}\nboot another\n")).unwrap();
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    let next = 5 + UNSYNCED_RECORDS_MAX;
+    assert_eq!(append(&spool, 5..6).numbers, next..next + 1);
+    close(&spool);
+    assert_eq!(drain(&mut reader), [(2, 2), (3, 3), (4, 4), (next, 5)]);
+    assert_eq!(reader.lost(), 0);
+}
+
+#[test]
+fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
+    let dir = Dir::new("bound");
+    let spool = dir.open_of(LIMIT_BYTES_MIN);
+    let mut slow = spool.reader("slow").unwrap();
+    let mut fast = spool.reader("fast").unwrap();
+    append(&spool, 0..10);
+    let first = entries(&slow.next_batch().unwrap());
+    let (mut kept, mut next) = (0, 10);
+    while next < 400_000 {
+        assert_eq!(append(&spool, next..next + 1000), Appended { numbers: next..next + 1000, lost: 0 });
+        next += 1000;
+        assert!(spool.total_bytes() <= LIMIT_BYTES_MIN);
+        while spool.lag(fast.position()).records > 0 {
+            let batch = fast.next_batch().unwrap();
+            kept += batch.entries.len() as u64;
+            fast.done(batch.entries.last().unwrap().number + 1);
+        }
+    }
+    assert_eq!((kept, fast.lost()), (next, 0));
+    let again = entries(&slow.next_batch().unwrap());
+    assert_eq!(again, first, "what a sink was given stays until it is done with it");
+    slow.done(10);
+    close(&spool);
+    let rest = drain(&mut slow);
+    assert!(slow.lost() > 100_000, "{}", slow.lost());
+    assert_eq!(10 + rest.len() as u64 + slow.lost(), next);
+    assert!(rest.iter().all(|(number, mark)| number == mark));
+    drop((slow, fast, spool));
+    assert_eq!(dir.open_of(LIMIT_BYTES_MIN).reader("slow").unwrap().lost() + 10 + rest.len() as u64, next);
+}
+
+/// Appends in a process whose files cannot grow beyond 64 KiB, as [`a_disk_that_takes_no_more_is_told_and_counted`] starts
+/// it, and says what came of it.
+#[test]
+fn child_of_a_small_disk() {
+    let Some(dir) = std::env::var_os("THALWEG_SMALL_DISK") else { return };
+    let dir = Dir(dir.into());
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    let (mut lost, mut sent) = (0, 0);
+    for mark in 0..100 {
+        let appended = append(&spool, mark * 1000..(mark + 1) * 1000);
+        lost += appended.lost;
+        sent += 1000;
+    }
+    close(&spool);
+    let (mut kept, mut told) = (0, 0);
+    while let Some(batch) = reader.next_batch() {
+        for entry in &batch.entries {
+            match &entry.record {
+                Record::Loss(loss) if loss.stage == Stage::Spool => told += loss.records,
+                _ => kept += 1,
+            }
+        }
+        reader.done(batch.entries.last().unwrap().number + 1);
+    }
+    assert!(lost > 0, "the limit was never met");
+    assert_eq!((kept + lost, reader.lost()), (sent, 0));
+    let untold = spool.writer().lost();
+    assert_eq!(told + untold, lost);
+    assert!(told > 0);
+}
+
+#[test]
+fn a_disk_that_takes_no_more_is_told_and_counted() {
+    let dir = Dir::new("small");
+    let this = std::env::current_exe().unwrap();
+    let out = Command::new("bash")
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact spool::tests::child_of_a_small_disk"])
+        .arg(this)
+        .env("THALWEG_SMALL_DISK", &dir.0)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+}
