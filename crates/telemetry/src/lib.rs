@@ -8,8 +8,12 @@
 //! is full, is counted and itself recorded.
 //! **Invariant:** a sink keeps each record once, however often it or the agent is killed.
 
+pub mod clickhouse;
+pub mod consumer;
 mod error;
+pub mod kafka;
 pub mod runner;
+pub mod schema;
 pub mod sink;
 pub mod spool;
 

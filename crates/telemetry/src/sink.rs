@@ -1,9 +1,15 @@
 //! What a place that keeps records has to do. Each runs on a thread of its own, which reads batches from the spool, and may
 //! block as long as it takes: what comes meanwhile waits in the spool.
 
+mod clickhouse;
+mod kafka;
+
 use std::fmt;
 
 use thalweg_record::{Batch, Source};
+
+pub use clickhouse::ClickHouse;
+pub use kafka::Kafka;
 
 /// A place where records are kept.
 pub trait Sink: Send {

@@ -11,11 +11,13 @@ mod check;
 mod cli;
 mod config;
 mod console;
+mod consumer;
 mod log;
 mod policies;
 mod policy;
 mod purge;
 mod roles;
+mod schema;
 mod shutdown;
 mod source;
 
@@ -48,7 +50,7 @@ fn tell(failure: &anyhow::Error) {
         eprintln!("{failure}");
     } else if failure.is::<policy::Refused>() || failure.is::<bundle::Refused>() {
         eprint!("{failure}");
-    } else if !failure.is::<check::Failed>() {
+    } else if !failure.is::<check::Failed>() && !failure.is::<schema::Differs>() {
         let text = format!("{failure:#}");
         // A policy's report, from the edge that refuses it, begins with its first fault.
         let is_report = ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity));
@@ -95,6 +97,11 @@ fn run(command: Command) -> anyhow::Result<()> {
             backends::set(admin, &name, health.as_str())
         }
         Command::Backends { admin, .. } => backends::list(admin),
+        Command::Schema(command) => schema::run(command),
+        Command::Consumer(flags) => {
+            start_logging();
+            consumer::run(flags)
+        }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);
