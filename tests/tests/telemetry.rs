@@ -11,6 +11,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use serde_json::Value;
 use thalweg_record::{
     Batch, Cause, Counters, Entry, Gauges, LossRecord, Network, Record, SocketRecord, Source, Stage,
 };
@@ -186,7 +189,14 @@ fn check_once(server: &Server, sent: u64) {
     assert_eq!(number(server, "SELECT uniqExact(number) FROM losses"), losses);
     assert_eq!(number(server, "SELECT sum(samples) FROM sockets_5m"), sent - losses);
     assert_eq!(number(server, "SELECT sum(bytes_acked) FROM sockets_5m"), 3 * (sent - losses));
-    assert_eq!(number(server, "SELECT count() FROM refused"), 0);
+}
+
+/// Sends a message that is no batch.
+fn send_junk(kafka: &services::Kafka) {
+    let producer: BaseProducer =
+        ClientConfig::new().set("bootstrap.servers", kafka.brokers()).create().unwrap();
+    producer.send(BaseRecord::<str, str>::to(TOPIC).payload("junk")).unwrap();
+    producer.flush(DELIVERY_MAX).unwrap();
 }
 
 fn now_unix_us() -> u64 {
@@ -204,6 +214,7 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
     let mut consumer = Life::begin("consumer", &kafka, &clickhouse, time);
 
     sink.keeps(10);
+    send_junk(&kafka);
     sink = Life::begin("sink", &kafka, &clickhouse, time);
     sink.keeps(20);
     clickhouse.kill();
@@ -225,6 +236,8 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
     delivered(&server, sent);
     drop(consumer);
     check_once(&server, sent);
+    assert_eq!(number(&server, "SELECT count() FROM refused WHERE message = 'junk' AND kafka_offset >= 0"), 1);
+    assert_eq!(number(&server, "SELECT count() FROM refused"), 1);
 }
 
 #[test]
@@ -258,4 +271,61 @@ fn a_batch_that_comes_again_is_in_clickhouse_once() {
     assert!(error.is_ok());
     server.execute("DROP TABLE losses").unwrap();
     assert!(!sink.keep(&batch(2, time)).unwrap_err().is_passing, "a table that is missing does not come by itself");
+}
+
+/// The dashboard's queries, with macros and variables as Grafana's ClickHouse plugin replaces them.
+#[test]
+fn every_query_of_the_dashboard_runs() {
+    let clickhouse = services::ClickHouse::start();
+    let server = Server::at(&clickhouse.url()).unwrap();
+    schema::apply(&server).unwrap();
+    let time = now_unix_us();
+    let mut sink = ClickHouse::at(&clickhouse.url()).unwrap();
+    (0..4).for_each(|index| sink.keep(&batch(index, time)).unwrap());
+    let dashboard: Value = serde_json::from_str(include_str!("../../schema/grafana/thalweg.json")).unwrap();
+    let since = time / 1_000_000 - 3_600;
+    let panels = dashboard["panels"].as_array().unwrap();
+    for panel in panels {
+        let title = panel["title"].as_str().unwrap();
+        let query = replaced(panel["targets"][0]["rawSql"].as_str().unwrap(), since, since + 7_200);
+        let answer = server.query(&query, "JSONCompactEachRow");
+        let answer = answer.unwrap_or_else(|error| panic!("{title}: {}\n{query}", error.cause));
+        // Only responses have no row, as the batch has none.
+        let of_responses = query.contains("responses_5m");
+        assert_eq!(answer.is_empty(), of_responses, "{title}");
+    }
+    for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        if variable["type"] == "query" {
+            let answer = server.query(variable["query"].as_str().unwrap(), "TabSeparated").unwrap();
+            assert!(matches!(&*answer, b"DE\n" | b"bbr\n"), "{answer:?}");
+        }
+    }
+}
+
+fn replaced(query: &str, since: u64, until: u64) -> String {
+    let mut query = query
+        .replace("${region:singlequote}", "'DE','FR'")
+        .replace("${congestion_control:singlequote}", "'bbr','cubic'");
+    let macros = [
+        ("$__timeFilter_ms(", "fromUnixTimestamp64Milli", "000"),
+        ("$__timeFilter(", "toDateTime", ""),
+    ];
+    for (name, function, zeros) in macros {
+        while let Some(at) = query.find(name) {
+            let inside = at + name.len();
+            let mut depth = 1;
+            let length = query[inside..]
+                .find(|c| {
+                    depth += i32::from(c == '(') - i32::from(c == ')');
+                    depth == 0
+                })
+                .unwrap();
+            let column = query[inside..inside + length].to_owned();
+            let filter =
+                format!("{column} >= {function}({since}{zeros}) AND {column} <= {function}({until}{zeros})");
+            query.replace_range(at..=inside + length, &filter);
+        }
+    }
+    assert!(!query.contains('$'), "{query}");
+    query
 }
