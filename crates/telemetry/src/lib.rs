@@ -12,10 +12,16 @@ pub mod clickhouse;
 pub mod consumer;
 mod error;
 pub mod kafka;
+#[cfg(test)]
+mod killed;
+pub mod query;
 pub mod runner;
 pub mod schema;
 pub mod sink;
+pub mod sketch;
 pub mod spool;
+#[cfg(test)]
+mod testing;
 
 pub use error::Error;
 pub use sink::{Sink, SinkError};

@@ -3,6 +3,7 @@
 
 mod clickhouse;
 mod kafka;
+pub mod sqlite;
 
 use std::fmt;
 

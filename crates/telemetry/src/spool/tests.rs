@@ -6,25 +6,17 @@ use std::process::Command;
 use thalweg_record::{LossRecord, Stage};
 
 use super::*;
+use crate::testing::{Dir, open_spool};
 
 const NOW: u64 = 1_800_000_000_000_000;
 
-/// A directory of a test's own, empty, that goes with it.
-struct Dir(PathBuf);
-
 impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("thalweg-spool-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        Self(dir)
-    }
-
     fn open(&self) -> Arc<Spool> {
         self.open_of(64 << 20)
     }
 
     fn open_of(&self, total_bytes: u64) -> Arc<Spool> {
-        Spool::open(&self.0, Limits { total_bytes }, "host", "pop").unwrap()
+        open_spool(&self.0, total_bytes)
     }
 
     fn last_segment(&self) -> PathBuf {
@@ -32,12 +24,6 @@ impl Dir {
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "segment"));
         paths.sort();
         paths.pop().unwrap()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -79,7 +65,7 @@ fn same(range: Range<u64>) -> Vec<(u64, u64)> {
 
 #[test]
 fn what_was_appended_is_read_in_order_over_restarts() {
-    let dir = Dir::new("order");
+    let dir = Dir::absent("spool-order");
     let epoch = {
         let spool = dir.open();
         let mut reader = spool.reader("a").unwrap();
@@ -106,7 +92,7 @@ fn what_was_appended_is_read_in_order_over_restarts() {
 
 #[test]
 fn a_reader_is_woken_by_an_append_and_by_the_end() {
-    let dir = Dir::new("woken");
+    let dir = Dir::absent("spool-woken");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
     let thread = std::thread::spawn(move || drain(&mut reader));
@@ -119,7 +105,7 @@ fn a_reader_is_woken_by_an_append_and_by_the_end() {
 
 #[test]
 fn nothing_is_given_once_the_time_to_drain_is_over() {
-    let dir = Dir::new("over");
+    let dir = Dir::absent("spool-over");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
     append(&spool, 0..3);
@@ -130,7 +116,7 @@ fn nothing_is_given_once_the_time_to_drain_is_over() {
 
 #[test]
 fn a_sink_that_has_kept_more_than_is_noted_goes_on_there() {
-    let dir = Dir::new("resume");
+    let dir = Dir::absent("spool-resume");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
     append(&spool, 0..10);
@@ -145,7 +131,7 @@ fn a_sink_that_has_kept_more_than_is_noted_goes_on_there() {
 
 #[test]
 fn the_directory_belongs_to_one_process() {
-    let dir = Dir::new("lock");
+    let dir = Dir::absent("spool-lock");
     let first = dir.open();
     let second = Spool::open(&dir.0, Limits { total_bytes: 64 << 20 }, "host", "pop").unwrap_err();
     assert!(second.to_string().contains("is used by another process"), "{second}");
@@ -155,7 +141,7 @@ fn the_directory_belongs_to_one_process() {
 
 #[test]
 fn a_newer_directory_is_refused() {
-    let dir = Dir::new("newer");
+    let dir = Dir::absent("spool-newer");
     drop(dir.open());
     fs::write(dir.0.join("spool"), "thalweg spool 2\nepoch 1\nboot x\n").unwrap();
     let error = Spool::open(&dir.0, Limits { total_bytes: 64 << 20 }, "host", "pop").unwrap_err();
@@ -164,7 +150,7 @@ fn a_newer_directory_is_refused() {
 
 #[test]
 fn a_torn_tail_is_cut_at_every_length() {
-    let dir = Dir::new("torn");
+    let dir = Dir::absent("spool-torn");
     let spool = dir.open();
     append(&spool, 0..5);
     let whole_bytes = fs::metadata(dir.last_segment()).unwrap().len();
@@ -190,7 +176,7 @@ fn a_torn_tail_is_cut_at_every_length() {
 
 #[test]
 fn damage_is_counted_and_its_numbers_are_not_given_again() {
-    let dir = Dir::new("damage");
+    let dir = Dir::absent("spool-damage");
     let spool = dir.open();
     append(&spool, 0..5);
     let at = fs::metadata(dir.last_segment()).unwrap().len() + frame::HEADER_BYTES as u64 + 2;
@@ -221,7 +207,7 @@ fn damage_is_counted_and_its_numbers_are_not_given_again() {
 
 #[test]
 fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
-    let dir = Dir::new("boot");
+    let dir = Dir::absent("spool-boot");
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
     append(&spool, 0..5);
@@ -240,7 +226,7 @@ fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
 
 #[test]
 fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
-    let dir = Dir::new("bound");
+    let dir = Dir::absent("spool-bound");
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     let mut slow = spool.reader("slow").unwrap();
     let mut fast = spool.reader("fast").unwrap();
@@ -304,7 +290,7 @@ fn child_of_a_small_disk() {
 
 #[test]
 fn a_disk_that_takes_no_more_is_told_and_counted() {
-    let dir = Dir::new("small");
+    let dir = Dir::absent("spool-small");
     let this = std::env::current_exe().unwrap();
     let out = Command::new("bash")
         .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact spool::tests::child_of_a_small_disk"])

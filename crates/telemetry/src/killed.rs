@@ -1,0 +1,95 @@
+//! A process that appends and keeps is killed at random moments, again and again: what it said to have appended is in the file, once.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::runner::Runner;
+use crate::sink::sqlite::{Retention, SqliteSink};
+use crate::spool::Spool;
+use crate::testing::{Dir, Random, TIME_US, open_spool, record};
+
+/// How often it is killed.
+const LIVES: u64 = 20;
+/// Appends that a life may say before it is killed.
+const APPENDS_MAX: u64 = 25;
+const CHILD: &str = "THALWEG_KILLED_IN";
+const SEED: u64 = 0x7468_616c_7765_6721;
+
+fn start(dir: &Dir) -> (Arc<Spool>, Runner) {
+    let for_ever = Retention { records: Duration::MAX, aggregates: Duration::MAX, total_bytes: u64::MAX };
+    let sink = SqliteSink::open(&dir.file("telemetry.sqlite"), for_ever).unwrap();
+    let spool = open_spool(&dir.file("spool"), 64 << 20);
+    let runner = Runner::start(&spool, Box::new(sink)).unwrap();
+    (spool, runner)
+}
+
+/// The process: appends until it is killed, and says after each append how many records have been.
+#[test]
+fn child() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let dir = Dir(dir.into());
+    let (spool, _runner) = start(&dir);
+    let mut next = spool.append(vec![record(0)], TIME_US).numbers.end;
+    let sizes = &mut Random(next);
+    let mut out = std::io::stdout();
+    loop {
+        let count = [1, 10, 100, 800][sizes.below(4) as usize];
+        // Records of a life are others than those of the one before; the clock jumps as their numbers have it.
+        next = spool.append((next..next + count).map(record).collect(), TIME_US).numbers.end;
+        // The end of the pipe is the end of the test.
+        if writeln!(out, "appended {next}").is_err() {
+            std::process::exit(1);
+        }
+    }
+}
+
+/// A process to be killed, whatever comes.
+struct Life(Child);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the process until it has said so many appends; gives how many records were appended at least.
+fn live_and_die(dir: &Dir, appends: u64) -> u64 {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "killed::child", "--nocapture"]).env(CHILD, &dir.0).stdout(Stdio::piped());
+    let mut life = Life(command.spawn().unwrap());
+    let said = BufReader::new(life.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let appended = said.filter_map(|line| line.strip_prefix("appended ")?.parse().ok());
+    appended.take(appends as usize).last().expect("it lives until it is killed")
+}
+
+#[test]
+fn kills_lose_nothing_and_double_nothing() {
+    let dir = Dir::new("killed");
+    let random = &mut Random(SEED);
+    let mut appended = 0;
+    for life in 0..LIVES {
+        let now = live_and_die(&dir, 1 + random.below(APPENDS_MAX));
+        assert!(now > appended, "life {life}: {appended} had been appended, now {now}");
+        appended = now;
+    }
+    let (spool, runner) = start(&dir);
+    spool.close(Duration::from_secs(300));
+    let state = Arc::clone(runner.state());
+    runner.join();
+    assert_eq!((state.lost(), state.lag().records), (0, 0), "{:?}", state.error());
+    let file = Connection::open(dir.file("telemetry.sqlite")).unwrap();
+    let count = |of: &str| file.query_row(&format!("SELECT {of}"), [], |row| row.get::<_, u64>(0)).unwrap();
+    let all = "FROM (SELECT number FROM sockets UNION ALL SELECT number FROM responses UNION ALL SELECT number FROM losses)";
+    let kept = count(&format!("count(*) {all}"));
+    assert!(kept >= appended, "{appended} were appended and {kept} kept");
+    assert_eq!(count(&format!("count(DISTINCT number) {all}")), kept);
+    assert_eq!(count(&format!("max(number) + 1 {all}")), kept, "none is missing");
+    assert_eq!(count("position FROM positions"), kept);
+    assert_eq!(count("sum(samples) FROM sockets_5m"), count("count(*) FROM sockets"));
+    assert_eq!(count("sum(bytes) FROM responses_5m"), count("sum(bytes) FROM responses"));
+}

@@ -1,0 +1,182 @@
+//! The SQLite sink: records, aggregates of five minutes, and how far they are, in one file and in one transaction each.
+//!
+//! The file is in WAL mode, so that readers and this writer do not wait for each other; `schema/sqlite` has its tables. After a
+//! loss of power the last transactions may be gone, each as a whole, and their position with them.
+//!
+//! **Invariant:** the records of a batch, what they add to the aggregates and the position after them are committed together: a
+//! batch that comes again adds nothing.
+
+mod raw;
+mod retention;
+mod rollup;
+mod rollups;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior};
+use thalweg_record::{Batch, Entry, Source};
+
+pub use retention::Retention;
+
+use crate::{Sink, SinkError};
+use rollups::Rollups;
+
+/// The version of the tables, in the file's `user_version`.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The tables of a new file.
+pub const SCHEMA: [&str; 3] = [
+    include_str!("../../../../../schema/sqlite/records.sql"),
+    include_str!("../../../../../schema/sqlite/aggregates.sql"),
+    include_str!("../../../../../schema/sqlite/positions.sql"),
+];
+
+/// What marks a file as one of these (`application_id`): "Thlw".
+const APPLICATION: u32 = 0x5468_6c77;
+/// Another writer's transaction is waited for this long before the batch is tried again.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Prepared statements that are kept.
+const STATEMENTS_MAX: usize = 32;
+/// The write-ahead log is cut back to this when a reader had it grow.
+const WAL_BYTES_MAX: u64 = 64 << 20;
+
+/// Keeps records in a SQLite file.
+#[derive(Debug)]
+pub struct SqliteSink {
+    path: PathBuf,
+    connection: Connection,
+    rollups: Rollups,
+    retention: Retention,
+}
+
+impl SqliteSink {
+    /// Opens a file, or makes it.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is of a newer release, or is no file of telemetry.
+    pub fn open(path: &Path, retention: Retention) -> Result<Self, SinkError> {
+        let mut connection = Connection::open(path).map_err(error("open", path))?;
+        prepare(&mut connection, path)?;
+        Ok(Self { path: path.to_owned(), connection, rollups: Rollups::default(), retention })
+    }
+
+    /// Adds a batch; gives how many records were new.
+    fn add(&mut self, batch: &Batch) -> rusqlite::Result<usize> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let position = position(&transaction, &batch.source)?.unwrap_or(0);
+        let known = batch.entries.partition_point(|entry| entry.number < position);
+        let entries = &batch.entries[known..];
+        let Some(last) = entries.last() else { return Ok(0) };
+        raw::insert(&transaction, &batch.source, entries)?;
+        self.rollups.add(&transaction, &batch.source, entries)?;
+        note(&transaction, &batch.source, last)?;
+        transaction.commit()?;
+        Ok(entries.len())
+    }
+}
+
+impl Sink for SqliteSink {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn position(&mut self, source: &Source) -> Result<Option<u64>, SinkError> {
+        position(&self.connection, source).map_err(error("read", &self.path))
+    }
+
+    fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+        let added = self.add(batch).map_err(|cause| {
+            // They are ahead of the file now.
+            self.rollups.forget();
+            error("write to", &self.path)(cause)
+        })?;
+        // The batch is kept, whatever comes of this; it is tried again after the next one.
+        if let Err(cause) = self.retention.trim(&self.connection, now_us(), added) {
+            tracing::warn!(path = %self.path.display(), error = %cause, "old telemetry is not removed");
+        }
+        Ok(())
+    }
+}
+
+/// Sets a connection up, and makes the tables of an empty file.
+fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
+    let failed = || error("prepare", path);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed())?;
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
+    let (application, version) =
+        (number("application_id").map_err(failed())?, number("user_version").map_err(failed())?);
+    let count = "SELECT count(*) FROM sqlite_schema";
+    let is_empty = connection.query_row(count, [], |row| row.get::<_, u32>(0)).map_err(failed())? == 0;
+    if !is_empty && application != APPLICATION {
+        return Err(refused(path, "it is no file of telemetry: give another one".to_owned()));
+    }
+    if version > SCHEMA_VERSION {
+        let reason = format!(
+            "its version is {version}, and this program writes {SCHEMA_VERSION}: use a newer release"
+        );
+        return Err(refused(path, reason));
+    }
+    // Before there are tables, or not at all.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(failed())?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(failed())?;
+    connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed())?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX).map_err(failed())?;
+    if is_empty { create(connection).map_err(failed()) } else { Ok(()) }
+}
+
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    SCHEMA.iter().try_for_each(|tables| transaction.execute_batch(tables))?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.commit()
+}
+
+fn position(connection: &Connection, source: &Source) -> rusqlite::Result<Option<u64>> {
+    connection
+        .prepare_cached("SELECT position FROM positions WHERE host = ?1 AND epoch = ?2")?
+        .query_row((&source.host, stored(source.epoch)), |row| row.get(0))
+        .optional()
+}
+
+fn note(transaction: &Transaction<'_>, source: &Source, last: &Entry) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO positions VALUES (?1, ?2, ?3)")?
+        .execute((&source.host, stored(source.epoch), stored(last.number.saturating_add(1))))
+        .map(drop)
+}
+
+/// A number as SQLite can hold it.
+fn stored(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn error(what: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> SinkError {
+    let what = format!("cannot {what} {}", path.display());
+    move |cause| {
+        let is_passing = matches!(
+            cause.sqlite_error_code(),
+            Some(
+                ErrorCode::DatabaseBusy
+                    | ErrorCode::DatabaseLocked
+                    | ErrorCode::DiskFull
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::OutOfMemory
+            )
+        );
+        SinkError { what, is_passing, cause: cause.into() }
+    }
+}
+
+fn refused(path: &Path, reason: String) -> SinkError {
+    SinkError { what: format!("cannot use {}", path.display()), is_passing: false, cause: reason.into() }
+}

@@ -1,0 +1,63 @@
+//! Records as rows of SQLite, by the columns of `record::rows`.
+
+use std::net::IpAddr;
+
+use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
+use rusqlite::{CachedStatement, Connection, ToSql};
+use thalweg_record::rows::{self, Table, Value};
+use thalweg_record::{Entry, Source};
+
+use super::stored;
+
+/// Inserts a row for each entry.
+pub(super) fn insert(connection: &Connection, source: &Source, entries: &[Entry]) -> rusqlite::Result<()> {
+    let mut statements = [const { None }; Table::ALL.len()];
+    for entry in entries {
+        let table = Table::of(&entry.record);
+        let statement = match &mut statements[table as usize] {
+            Some(statement) => statement,
+            none => none.insert(prepare(connection, table)?),
+        };
+        insert_row(statement, source, entry)?;
+    }
+    Ok(())
+}
+
+fn prepare(connection: &Connection, table: Table) -> rusqlite::Result<CachedStatement<'_>> {
+    let names: Vec<_> = table.columns().iter().map(|column| column.name).collect();
+    let places = vec!["?"; names.len()].join(", ");
+    connection.prepare_cached(&format!(
+        "INSERT INTO {} ({}) VALUES ({places})",
+        table.name(),
+        names.join(", ")
+    ))
+}
+
+fn insert_row(statement: &mut CachedStatement<'_>, source: &Source, entry: &Entry) -> rusqlite::Result<()> {
+    let (mut at, mut bound) = (0, Ok(()));
+    rows::row(source, entry, &mut |value| {
+        at += 1;
+        if bound.is_ok() {
+            bound = statement.raw_bind_parameter(at, Cell(value));
+        }
+    });
+    bound?;
+    statement.raw_execute().map(drop)
+}
+
+/// A value as SQLite has it: `schema/sqlite` says how.
+struct Cell<'a>(Value<'a>);
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let integer = |number| ToSqlOutput::Borrowed(ValueRef::Integer(number));
+        Ok(match &self.0 {
+            Value::Null => ToSqlOutput::Borrowed(ValueRef::Null),
+            Value::Bool(value) => integer((*value).into()),
+            Value::Number(number) | Value::Time(number) => integer(stored(*number)),
+            Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Value::Ip(IpAddr::V4(ip)) => ToSqlOutput::Owned(Stored::Text(ip.to_string())),
+            Value::Ip(IpAddr::V6(ip)) => ToSqlOutput::Owned(Stored::Text(ip.to_string())),
+        })
+    }
+}

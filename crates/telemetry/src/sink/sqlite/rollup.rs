@@ -1,0 +1,173 @@
+//! Aggregates: which one a record belongs to, and what it adds there. Pure.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
+
+use crate::sketch::Sketch;
+
+/// Seconds of a window.
+pub(super) const WINDOW_S: u64 = 300;
+/// Responses with less content say more of latency than of goodput.
+const GOODPUT_CONTENT_BYTES_MIN: u64 = 100_000;
+/// Sums and sketches of an aggregate, at most.
+const SUMS_MAX: usize = 8;
+const SKETCHES_MAX: usize = 3;
+
+/// A table of aggregates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Rollup {
+    Sockets,
+    Responses,
+}
+
+impl Rollup {
+    /// Its name.
+    pub(super) fn table(self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets_5m",
+            Self::Responses => "responses_5m",
+        }
+    }
+
+    /// The columns that name an aggregate.
+    pub(super) fn keys(self) -> &'static [&'static str] {
+        const KEYS: &[&str] =
+            &["window", "pop", "prefix", "asn", "region", "congestion_control", "cache", "request_host"];
+        match self {
+            Self::Sockets => &KEYS[..6],
+            Self::Responses => KEYS,
+        }
+    }
+
+    /// Its columns of sums.
+    pub(super) fn sums(self) -> &'static [&'static str] {
+        match self {
+            Self::Sockets => &[
+                "samples",
+                "bytes_acked",
+                "bytes_retrans",
+                "segs_out",
+                "retransmits",
+                "busy_us",
+                "rwnd_limited_us",
+                "sndbuf_limited_us",
+            ],
+            Self::Responses => &["responses", "errors", "cut", "bytes"],
+        }
+    }
+
+    /// Its columns of sketches.
+    pub(super) fn sketches(self) -> &'static [&'static str] {
+        match self {
+            Self::Sockets => &["delivery_rate", "rtt", "min_rtt"],
+            Self::Responses => &["ttfb", "goodput"],
+        }
+    }
+}
+
+/// What names an aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) rollup: Rollup,
+    /// The start of the window, seconds since the Unix epoch.
+    pub(super) window: u64,
+    pub(super) pop: String,
+    /// The first address and the bits of the prefix.
+    pub(super) network: (IpAddr, u8),
+    pub(super) asn: u32,
+    pub(super) region: Option<Arc<str>>,
+    pub(super) congestion_control: String,
+    pub(super) cache: &'static str,
+    pub(super) request_host: String,
+}
+
+impl Key {
+    /// The aggregate of an entry; a loss has none.
+    pub(super) fn of(source: &Source, entry: &Entry) -> Option<Self> {
+        let prefix = entry.prefix()?;
+        let (rollup, time_unix_us, congestion_control, cache, request_host) = match &entry.record {
+            Record::Socket(record) => {
+                (Rollup::Sockets, record.time_unix_us, record.congestion_control.as_deref(), "", "")
+            }
+            Record::Response(record) => {
+                let congestion_control = record.tcp.as_ref().map(|tcp| tcp.congestion_control.as_str());
+                let cache = record.cache.as_str();
+                (Rollup::Responses, record.time_unix_us, congestion_control, cache, record.host.as_str())
+            }
+            Record::Loss(_) => return None,
+        };
+        Some(Self {
+            rollup,
+            window: time_unix_us / 1_000_000 / WINDOW_S * WINDOW_S,
+            pop: source.pop.clone(),
+            network: (prefix.first(), prefix.bits()),
+            asn: entry.network.asn.unwrap_or(0),
+            region: entry.network.region.clone(),
+            congestion_control: congestion_control.unwrap_or_default().to_owned(),
+            cache,
+            request_host: request_host.to_owned(),
+        })
+    }
+
+    /// The prefix as text.
+    pub(super) fn prefix(&self) -> String {
+        Prefix::cut(self.network.0, self.network.1).to_string()
+    }
+}
+
+/// What an aggregate has, in the order of its columns.
+#[derive(Debug, Default)]
+pub(super) struct Aggregate {
+    pub(super) sums: [u64; SUMS_MAX],
+    pub(super) sketches: [Sketch; SKETCHES_MAX],
+    /// Whether it has what the file has not.
+    pub(super) is_changed: bool,
+}
+
+impl Aggregate {
+    /// Adds a record.
+    pub(super) fn add(&mut self, record: &Record) {
+        match record {
+            Record::Socket(record) => self.add_socket(record),
+            Record::Response(record) => self.add_response(record),
+            Record::Loss(_) => {}
+        }
+    }
+
+    fn add_socket(&mut self, record: &SocketRecord) {
+        let counters = record.counters.clone().unwrap_or_default();
+        self.add_sums([
+            1,
+            counters.bytes_acked,
+            counters.bytes_retrans,
+            counters.segs_out.into(),
+            counters.retransmits.into(),
+            counters.busy_us,
+            counters.rwnd_limited_us,
+            counters.sndbuf_limited_us,
+        ]);
+        let Some(gauges) = &record.gauges else { return };
+        let [delivery_rate, rtt, min_rtt] = &mut self.sketches;
+        if !gauges.delivery_rate_app_limited {
+            delivery_rate.add(gauges.delivery_rate_bytes_per_s.unwrap_or(0));
+        }
+        rtt.add(gauges.rtt_us.into());
+        min_rtt.add(gauges.min_rtt_us.unwrap_or(0).into());
+    }
+
+    fn add_response(&mut self, record: &ResponseRecord) {
+        let is_whole = record.cut.is_none();
+        self.add_sums([1, (record.status >= 500).into(), (!is_whole).into(), record.bytes, 0, 0, 0, 0]);
+        let [ttfb, goodput, _] = &mut self.sketches;
+        ttfb.add(record.ttfb_us.unwrap_or(0));
+        if is_whole && record.bytes >= GOODPUT_CONTENT_BYTES_MIN {
+            goodput.add(record.goodput_bytes_per_s());
+        }
+    }
+
+    fn add_sums(&mut self, by: [u64; SUMS_MAX]) {
+        self.sums.iter_mut().zip(by).for_each(|(sum, by)| *sum = sum.saturating_add(by));
+    }
+}

@@ -1,0 +1,151 @@
+//! The aggregates of open windows: in memory so that they need not be read for each record, and in the file with the records
+//! that they are of.
+//!
+//! **Invariant:** between batches what is in memory is what is in the file; after a failure nothing is.
+
+use std::collections::HashMap;
+
+use rusqlite::types::Value as Stored;
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use thalweg_record::{Entry, Source};
+
+use super::rollup::{Aggregate, Key, Rollup, WINDOW_S};
+use super::stored;
+use crate::sketch::Sketch;
+
+/// Aggregates in memory, of some KiB each.
+const AGGREGATES_MAX: usize = 20_000;
+/// Windows before the newest whose aggregates stay in memory: records come late.
+const WINDOWS_LATE: u64 = 1;
+
+/// Aggregates in memory.
+#[derive(Debug, Default)]
+pub(super) struct Rollups {
+    aggregates: HashMap<Key, Aggregate>,
+    /// Whether the file has aggregates of a window that are not in memory.
+    windows: HashMap<(Rollup, u64), bool>,
+    newest: u64,
+}
+
+impl Rollups {
+    /// Adds records, and writes what they changed.
+    pub(super) fn add(
+        &mut self,
+        connection: &Connection,
+        source: &Source,
+        entries: &[Entry],
+    ) -> rusqlite::Result<()> {
+        let mut changed = Vec::new();
+        for entry in entries {
+            let Some(key) = Key::of(source, entry) else { continue };
+            if !self.aggregates.contains_key(&key) {
+                let aggregate = self.load(connection, &key)?;
+                self.aggregates.insert(key.clone(), aggregate);
+            }
+            let aggregate = self.aggregates.get_mut(&key).expect("it was just made sure of");
+            aggregate.add(&entry.record);
+            if !std::mem::replace(&mut aggregate.is_changed, true) {
+                changed.push(key);
+            }
+        }
+        for key in changed {
+            let aggregate = self.aggregates.get_mut(&key).expect("nothing is taken out in between");
+            aggregate.is_changed = false;
+            write(connection, &key, aggregate)?;
+            self.newest = self.newest.max(key.window);
+        }
+        self.shrink();
+        Ok(())
+    }
+
+    /// Forgets all that is in memory.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn shrink(&mut self) {
+        let oldest = self.newest.saturating_sub(WINDOWS_LATE * WINDOW_S);
+        if self.windows.keys().any(|(_, window)| *window < oldest) {
+            self.windows.retain(|(_, window), _| *window >= oldest);
+            self.aggregates.retain(|key, _| key.window >= oldest);
+        }
+        if self.aggregates.len() > AGGREGATES_MAX {
+            self.forget();
+        }
+    }
+
+    /// The aggregate as the file has it.
+    fn load(&mut self, connection: &Connection, key: &Key) -> rusqlite::Result<Aggregate> {
+        let has_others = match self.windows.get(&(key.rollup, key.window)) {
+            Some(has_others) => *has_others,
+            None => {
+                let exists =
+                    format!("SELECT EXISTS (SELECT 1 FROM {} WHERE window = ?1)", key.rollup.table());
+                let has_others =
+                    connection.prepare_cached(&exists)?.query_row([stored(key.window)], |row| row.get(0))?;
+                self.windows.insert((key.rollup, key.window), has_others);
+                has_others
+            }
+        };
+        if has_others { read(connection, key) } else { Ok(Aggregate::default()) }
+    }
+}
+
+fn read(connection: &Connection, key: &Key) -> rusqlite::Result<Aggregate> {
+    let columns = [key.rollup.sums(), key.rollup.sketches()].concat().join(", ");
+    let is_key: Vec<_> = key.rollup.keys().iter().map(|name| format!("{name} = ?")).collect();
+    let query = format!("SELECT {columns} FROM {} WHERE {}", key.rollup.table(), is_key.join(" AND "));
+    let aggregate = connection
+        .prepare_cached(&query)?
+        .query_row(params_from_iter(key_values(key)), |row| from_row(key.rollup, row))
+        .optional()?;
+    Ok(aggregate.unwrap_or_default())
+}
+
+fn from_row(rollup: Rollup, row: &Row<'_>) -> rusqlite::Result<Aggregate> {
+    let mut aggregate = Aggregate::default();
+    let sums = rollup.sums().len();
+    for at in 0..sums {
+        aggregate.sums[at] = row.get(at)?;
+    }
+    for at in 0..rollup.sketches().len() {
+        let text = row.get_ref(sums + at)?.as_str()?;
+        aggregate.sketches[at] = Sketch::from_json(text).map_err(|cause| {
+            rusqlite::Error::FromSqlConversionFailure(sums + at, rusqlite::types::Type::Text, cause.into())
+        })?;
+    }
+    Ok(aggregate)
+}
+
+fn write(connection: &Connection, key: &Key, aggregate: &Aggregate) -> rusqlite::Result<()> {
+    let rollup = key.rollup;
+    let names = [rollup.keys(), rollup.sums(), rollup.sketches()].concat();
+    let places = vec!["?"; names.len()].join(", ");
+    let names = names.join(", ");
+    let sums = aggregate.sums.iter().take(rollup.sums().len());
+    let sketches = aggregate.sketches.iter().take(rollup.sketches().len());
+    let values = key_values(key)
+        .into_iter()
+        .chain(sums.map(|sum| Stored::Integer(stored(*sum))))
+        .chain(sketches.map(|sketch| Stored::Text(sketch.to_json())));
+    connection
+        .prepare_cached(&format!("INSERT OR REPLACE INTO {} ({names}) VALUES ({places})", rollup.table()))?
+        .execute(params_from_iter(values))
+        .map(drop)
+}
+
+/// The values of the key's columns, in order.
+fn key_values(key: &Key) -> Vec<Stored> {
+    let mut values = vec![
+        Stored::Integer(stored(key.window)),
+        Stored::Text(key.pop.clone()),
+        Stored::Text(key.prefix()),
+        Stored::Integer(key.asn.into()),
+        Stored::Text(key.region.as_deref().unwrap_or_default().to_owned()),
+        Stored::Text(key.congestion_control.clone()),
+        Stored::Text(key.cache.to_owned()),
+        Stored::Text(key.request_host.clone()),
+    ];
+    values.truncate(key.rollup.keys().len());
+    values
+}

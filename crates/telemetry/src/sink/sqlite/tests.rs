@@ -1,0 +1,282 @@
+//! The SQLite sink: its tables are those of the rows, each record is there once with what it adds, readers and queries beside the
+//! writer, another writer, and what goes with time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use rusqlite::params;
+use serde_json::json;
+use thalweg_record::rows::{Kind, Table};
+use thalweg_record::{Network, Record};
+
+use super::rollup::Rollup;
+use super::*;
+use crate::query::{By, Parameters, Query};
+use crate::runner::Runner;
+use crate::sketch::Sketch;
+use crate::testing::{Dir, Random, TIME_US, batch, open_spool, record, source};
+
+/// Keeps all that comes.
+const FOR_EVER: Retention =
+    Retention { records: Duration::MAX, aggregates: Duration::MAX, total_bytes: u64::MAX };
+const TABLES: [&str; 5] = ["sockets", "responses", "losses", "sockets_5m", "responses_5m"];
+
+fn open(dir: &Dir) -> SqliteSink {
+    SqliteSink::open(&dir.file("telemetry.sqlite"), FOR_EVER).unwrap()
+}
+
+fn records(numbers: std::ops::Range<u64>) -> Vec<(Network, Record)> {
+    numbers.map(record).collect()
+}
+
+/// All rows of all tables as text, sorted.
+fn dump(connection: &Connection) -> Vec<String> {
+    let mut rows = Vec::new();
+    for table in TABLES {
+        let mut query = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = query.column_count();
+        let mut found = query.query([]).unwrap();
+        while let Some(row) = found.next().unwrap() {
+            let values = (0..columns).map(|at| format!("{:?}", row.get_ref(at).unwrap()));
+            rows.push(format!("{table} {}", values.collect::<Vec<_>>().join(" ")));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+fn count(connection: &Connection, of: &str) -> u64 {
+    connection.query_row(&format!("SELECT {of}"), [], |row| row.get(0)).unwrap()
+}
+
+/// Name, type and whether it may be absent, of each column in order.
+fn columns(connection: &Connection, table: &str) -> Vec<(String, String, bool)> {
+    let mut query = connection.prepare(&format!("PRAGMA table_info({table})")).unwrap();
+    let column = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?, !row.get::<_, bool>(3)?));
+    query.query_map([], column).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn the_tables_have_the_columns_of_the_rows() {
+    let dir = Dir::new("columns");
+    let sink = open(&dir);
+    for table in Table::ALL {
+        let expected = table.columns().iter().map(|column| {
+            let kind =
+                if matches!(column.kind, Kind::Name | Kind::Text | Kind::Ip) { "TEXT" } else { "INTEGER" };
+            (column.name.to_owned(), kind.to_owned(), column.is_nullable)
+        });
+        assert_eq!(columns(&sink.connection, table.name()), expected.collect::<Vec<_>>());
+    }
+    for rollup in [Rollup::Sockets, Rollup::Responses] {
+        let expected = [rollup.keys(), rollup.sums(), rollup.sketches()].concat();
+        let names: Vec<_> =
+            columns(&sink.connection, rollup.table()).into_iter().map(|(name, _, _)| name).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
+fn a_batch_that_comes_again_adds_nothing() {
+    let dir = Dir::new("again");
+    let mut sink = open(&dir);
+    assert_eq!(sink.position(&source()).unwrap(), None);
+    sink.keep(&batch(0, records(0..500))).unwrap();
+    let once = dump(&sink.connection);
+    assert_eq!(sink.position(&source()).unwrap(), Some(500));
+    sink.keep(&batch(0, records(0..500))).unwrap();
+    sink.keep(&batch(100, records(100..200))).unwrap();
+    assert_eq!(dump(&sink.connection), once);
+    // Another numbering of the same machine is something else.
+    let mut other = batch(0, records(0..1));
+    other.source.epoch += 1;
+    sink.keep(&other).unwrap();
+    assert_eq!(dump(&sink.connection).len(), once.len() + 1, "an aggregate was there, the row is new");
+}
+
+#[test]
+fn aggregates_do_not_depend_on_batches_restarts_and_the_order_of_times() {
+    let whole = Dir::new("whole");
+    let mut sink = open(&whole);
+    sink.keep(&batch(0, records(0..3000))).unwrap();
+    let expected = dump(&sink.connection);
+    for seed in 0..3 {
+        let random = &mut Random(seed);
+        let parts = Dir::new(&format!("parts-{seed}"));
+        let mut sink = open(&parts);
+        let mut next = 0;
+        while next < 3000 {
+            let end = (next + 1 + random.below(400)).min(3000);
+            sink.keep(&batch(next, records(next..end))).unwrap();
+            next = end;
+            match random.below(3) {
+                0 => sink = open(&parts),
+                1 => sink.rollups.forget(),
+                _ => {}
+            }
+        }
+        assert!(dump(&sink.connection) == expected, "seed {seed}");
+    }
+}
+
+/// The lines of a query's answer.
+fn ask(dir: &Dir, name: &str, by: By) -> Vec<Vec<serde_json::Value>> {
+    let parameters = Parameters { since: TIME_US / 1_000_000, until: TIME_US / 1_000_000 + 900, by };
+    Query::named(name).unwrap().ask_sqlite(&dir.file("telemetry.sqlite"), &parameters).unwrap().rows
+}
+
+#[test]
+fn queries_answer_what_the_records_say() {
+    let dir = Dir::new("queries");
+    let mut sink = open(&dir);
+    let records = records(0..5000);
+    sink.keep(&batch(0, records.clone())).unwrap();
+    let mut rates: BTreeMap<u32, (u64, Sketch)> = BTreeMap::new();
+    let mut ttfbs: BTreeMap<u64, (u64, Sketch)> = BTreeMap::new();
+    let mut lost = 0;
+    for (network, record) in &records {
+        match record {
+            Record::Socket(socket) => {
+                let (samples, rate) = rates.entry(network.asn.unwrap_or(0)).or_default();
+                *samples += 1;
+                if let Some(gauges) =
+                    socket.gauges.as_ref().filter(|gauges| !gauges.delivery_rate_app_limited)
+                {
+                    rate.add(gauges.delivery_rate_bytes_per_s.unwrap_or(0));
+                }
+            }
+            Record::Response(response) => {
+                let window = response.time_unix_us / 300_000_000 * 300;
+                let (responses, ttfb) = ttfbs.entry(window).or_default();
+                *responses += 1;
+                ttfb.add(response.ttfb_us.unwrap_or(0));
+            }
+            Record::Loss(loss) => lost += loss.records,
+        }
+    }
+    let row = |key: u64, (count, sketch): &(u64, Sketch), qs: &[f64]| {
+        let quantiles = qs.iter().map(|q| (sketch.quantile(*q).unwrap().round() as u64).into());
+        [key.into(), (*count).into()].into_iter().chain(quantiles).collect::<Vec<serde_json::Value>>()
+    };
+    let mut expected: Vec<_> =
+        rates.iter().map(|(asn, of)| row((*asn).into(), of, &[0.05, 0.1, 0.5, 0.9])).collect();
+    expected.sort_by_key(|row| std::cmp::Reverse(row[1].as_u64()));
+    assert_eq!(ask(&dir, "delivery_rate", By::Asn), expected);
+    let expected: Vec<_> = ttfbs.iter().map(|(window, of)| row(*window, of, &[0.5, 0.95, 0.99])).collect();
+    assert_eq!(expected.len(), 3);
+    assert_eq!(ask(&dir, "ttfb", By::Asn), expected);
+    assert_eq!(ask(&dir, "losses", By::Asn), [[json!("edge-1"), json!("edge"), json!(lost)]]);
+    let slowest = ask(&dir, "slowest_prefixes", By::Asn);
+    assert_eq!(slowest.len(), 8);
+    assert!(slowest.is_sorted_by_key(|row| row[2].as_u64().unwrap()));
+    assert!(slowest.iter().all(|row| (0.0..1.0).contains(&row[4].as_f64().unwrap())));
+    let goodput = ask(&dir, "goodput", By::Prefix);
+    let responses: u64 = goodput.iter().map(|row| row[1].as_u64().unwrap()).sum();
+    assert_eq!(responses, ttfbs.values().map(|(count, _)| count).sum::<u64>());
+    assert!(goodput.iter().all(|row| row[3].as_u64() <= row[6].as_u64() && row[3].is_u64()));
+}
+
+#[test]
+fn other_files_are_refused() {
+    let dir = Dir::new("refused");
+    let newer = dir.file("newer.sqlite");
+    drop(SqliteSink::open(&newer, FOR_EVER).unwrap());
+    Connection::open(&newer).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let error = SqliteSink::open(&newer, FOR_EVER).unwrap_err();
+    assert_eq!(error.cause.to_string(), "its version is 2, and this program writes 1: use a newer release");
+    let foreign = dir.file("foreign.sqlite");
+    Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
+    let error = SqliteSink::open(&foreign, FOR_EVER).unwrap_err();
+    assert_eq!(error.cause.to_string(), "it is no file of telemetry: give another one");
+    let text = dir.file("text");
+    std::fs::write(&text, "x".repeat(5000)).unwrap();
+    assert!(!SqliteSink::open(&text, FOR_EVER).unwrap_err().is_passing);
+}
+
+#[test]
+fn while_another_writer_has_the_file_nothing_is_lost() {
+    let dir = Dir::new("busy");
+    let sink = open(&dir);
+    let other = Connection::open(dir.file("telemetry.sqlite")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let spool = open_spool(&dir.file("spool"), 1 << 20);
+    let runner = Runner::start(&spool, Box::new(sink)).unwrap();
+    let appended = spool.append(records(0..300), TIME_US);
+    let end = Instant::now() + Duration::from_secs(60);
+    while runner.state().error().is_none() {
+        assert!(Instant::now() < end, "the sink was never held up");
+        thread::yield_now();
+    }
+    assert!(runner.state().error().unwrap().contains("locked"), "{:?}", runner.state().error());
+    assert_eq!(runner.state().lag().records, 300);
+    other.execute_batch("COMMIT").unwrap();
+    spool.close(Duration::from_secs(60));
+    let state = Arc::clone(runner.state());
+    runner.join();
+    assert_eq!((state.kept(), state.lost(), state.error()), (appended.numbers.end, 0, None));
+    assert!(state.retries() > 0);
+    let rows =
+        "(SELECT count(*) FROM sockets) + (SELECT count(*) FROM responses) + (SELECT count(*) FROM losses)";
+    assert_eq!(count(&other, rows), 300);
+}
+
+#[test]
+fn what_is_too_old_goes_and_aggregates_stay_longer() {
+    let dir = Dir::new("age");
+    let mut sink = open(&dir);
+    sink.keep(&batch(0, records(0..5000))).unwrap();
+    let hour = Duration::from_secs(3600);
+    let retention = Retention { records: hour, aggregates: 2 * hour, total_bytes: u64::MAX };
+    // After an hour and 5 of the 15 minutes that the records are of.
+    let now = TIME_US + 3_900_000_000;
+    let old = |table: &str| {
+        count(&sink.connection, &format!("count(*) FROM {table} WHERE time < {}", TIME_US + 300_000_000))
+    };
+    let young = |table: &str| {
+        count(&sink.connection, &format!("count(*) FROM {table} WHERE time >= {}", TIME_US + 300_000_000))
+    };
+    let (kept, losses) = (young("sockets"), count(&sink.connection, "count(*) FROM losses"));
+    assert!(old("sockets") > 500);
+    retention.trim(&sink.connection, now, 100).unwrap();
+    for _ in 0..5 {
+        retention.trim(&sink.connection, now, 100).unwrap();
+    }
+    assert_eq!((old("sockets"), old("responses"), young("sockets")), (0, 0, kept));
+    assert_eq!(count(&sink.connection, "count(*) FROM losses"), losses);
+    assert_eq!(count(&sink.connection, "count(DISTINCT window) FROM sockets_5m"), 3);
+    retention.trim(&sink.connection, now + 3_900_000_000, 100).unwrap();
+    assert_eq!(count(&sink.connection, "count(DISTINCT window) FROM sockets_5m"), 2);
+}
+
+#[test]
+fn a_file_that_outgrows_its_bound_loses_its_oldest_records() {
+    let dir = Dir::new("size");
+    let bound = 3 << 20;
+    let retention = Retention { total_bytes: bound, ..FOR_EVER };
+    let mut sink = SqliteSink::open(&dir.file("telemetry.sqlite"), retention).unwrap();
+    for first in (0..40_000).step_by(1000) {
+        let mut records = records(0..1000);
+        for (_, record) in &mut records {
+            match record {
+                Record::Socket(socket) => socket.time_unix_us = TIME_US + first,
+                Record::Response(response) => Arc::make_mut(response).time_unix_us = TIME_US + first,
+                Record::Loss(_) => {}
+            }
+        }
+        sink.keep(&batch(first, records)).unwrap();
+    }
+    let bytes = count(&sink.connection, "page_count * page_size FROM pragma_page_count, pragma_page_size");
+    assert!(bytes < bound + (1 << 20), "{bytes}");
+    assert_eq!(count(&sink.connection, "max(time) FROM sockets"), TIME_US + 39_000);
+    assert!(count(&sink.connection, "min(time) FROM sockets") > TIME_US);
+    let samples = count(&sink.connection, "sum(samples) FROM sockets_5m");
+    assert_eq!(samples % 40, 0, "aggregates have all records");
+    assert!(samples > count(&sink.connection, "count(*) FROM sockets"));
+    // Nothing but aggregates is left: those go.
+    sink.connection.execute("DELETE FROM sockets", params![]).unwrap();
+    sink.connection.execute("DELETE FROM responses", params![]).unwrap();
+    Retention { total_bytes: 0, ..FOR_EVER }.trim(&sink.connection, TIME_US, 100_000).unwrap();
+    assert!(count(&sink.connection, "count(*) FROM sockets_5m") == 0);
+}

@@ -1,0 +1,32 @@
+-- Goodput by $by: percentiles in bytes per second over the responses of 100,000 bytes and more that were sent whole.
+-- Windows that begin from $since until before $until, seconds since 1970. Most responses first.
+WITH sums AS (
+    SELECT $by AS name, sum(responses) AS responses, sum(bytes) AS bytes
+    FROM responses_5m
+    WHERE window >= $since AND window < $until
+    GROUP BY 1
+),
+buckets AS (
+    SELECT $by AS name, CAST(part.key AS INTEGER) AS bucket, sum(part.value) AS here
+    FROM responses_5m, json_each(goodput) AS part
+    WHERE window >= $since AND window < $until
+    GROUP BY 1, 2
+),
+running AS (
+    SELECT name, bucket,
+        sum(here) OVER (PARTITION BY name ORDER BY bucket) AS upto,
+        sum(here) OVER (PARTITION BY name) AS total
+    FROM buckets
+),
+quantiles AS (
+    SELECT name,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.05 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p5,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.1 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p10,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.5 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p50,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.9 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p90
+    FROM running
+    GROUP BY 1
+)
+SELECT name AS $by, responses, bytes, p5, p10, p50, p90
+FROM sums LEFT JOIN quantiles USING (name)
+ORDER BY responses DESC, name;
