@@ -20,7 +20,8 @@ struct Process(Child);
 impl Process {
     /// Starts a program; its standard error goes to a file.
     fn start(command: &mut Command, errors: &Path) -> Self {
-        let errors = fs::OpenOptions::new().create(true).append(true).open(errors).expect("a log can be opened");
+        let errors =
+            fs::OpenOptions::new().create(true).append(true).open(errors).expect("a log can be opened");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();
         Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}; run make setup-services")))
     }

@@ -22,7 +22,7 @@ use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::consumer::{Consumer, Limits};
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::schema;
-use thalweg_telemetry::sink::{ClickHouse, Kafka};
+use thalweg_telemetry::sink::{ClickHouseSink, KafkaSink};
 use thalweg_tests::services;
 
 const TOPIC: &str = "telemetry";
@@ -63,11 +63,7 @@ fn socket(number: u64, time_unix_us: u64) -> SocketRecord {
         cause: Cause::Dump,
         interval_us: Some(10_000_000),
         congestion_control: Some("bbr".into()),
-        gauges: Some(Gauges {
-            rtt_us,
-            delivery_rate_bytes_per_s: Some(number + 1),
-            ..Gauges::default()
-        }),
+        gauges: Some(Gauges { rtt_us, delivery_rate_bytes_per_s: Some(number + 1), ..Gauges::default() }),
         counters: Some(Counters { bytes_acked: 3, ..Counters::default() }),
         bbr: None,
     }
@@ -75,7 +71,8 @@ fn socket(number: u64, time_unix_us: u64) -> SocketRecord {
 
 fn cluster(brokers: String) -> Cluster {
     // A killed member has to be missed soon.
-    let properties = vec![("session.timeout.ms".to_owned(), "3000".to_owned())];
+    let properties = [("session.timeout.ms", "5000"), ("heartbeat.interval.ms", "500")];
+    let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     Cluster { brokers, topic: TOPIC.into(), properties }
 }
 
@@ -86,6 +83,7 @@ fn role() {
     match var("THALWEG_TEST_ROLE").as_str() {
         "sink" => be_sink(var("THALWEG_TEST_BROKERS"), var("THALWEG_TEST_TIME").parse().unwrap()),
         "consumer" => {
+            tracing_subscriber::fmt().with_writer(std::io::stderr).init();
             let server = Server::at(&var("THALWEG_TEST_CLICKHOUSE")).unwrap();
             let limits = Limits { rows_max: 2_000, wait_max: Duration::from_millis(200) };
             let cluster = cluster(var("THALWEG_TEST_BROKERS"));
@@ -99,7 +97,7 @@ fn role() {
 fn be_sink(brokers: String, time_unix_us: u64) {
     let mut cluster = cluster(brokers);
     cluster.properties.clear();
-    let mut sink = Kafka::of(cluster, Some(3));
+    let mut sink = KafkaSink::of(cluster, Some(3));
     let source = batch(0, 0).source;
     let position = until_kept(|| sink.position(&source)).unwrap_or(0);
     assert_eq!(position % BATCH_RECORDS, 0, "a batch is kept wholly or not at all");
@@ -127,7 +125,12 @@ fn until_kept<T>(mut attempt: impl FnMut() -> Result<T, thalweg_telemetry::SinkE
 struct Life(Child);
 
 impl Life {
-    fn begin(role: &str, kafka: &services::Kafka, clickhouse: &services::ClickHouse, time_unix_us: u64) -> Self {
+    fn begin(
+        role: &str,
+        kafka: &services::Kafka,
+        clickhouse: &services::ClickHouse,
+        time_unix_us: u64,
+    ) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "role", "--nocapture"])
             .env("THALWEG_TEST_ROLE", role)
@@ -220,13 +223,22 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
     clickhouse.kill();
     sink.keeps(25);
     clickhouse.restart();
-    consumer = { drop(consumer); Life::begin("consumer", &kafka, &clickhouse, time) };
+    consumer = {
+        drop(consumer);
+        Life::begin("consumer", &kafka, &clickhouse, time)
+    };
     sink.keeps(35);
     kafka.kill();
     kafka.restart();
     sink.keeps(50);
-    consumer = { drop(consumer); Life::begin("consumer", &kafka, &clickhouse, time) };
-    sink = { drop(sink); Life::begin("sink", &kafka, &clickhouse, time) };
+    consumer = {
+        drop(consumer);
+        Life::begin("consumer", &kafka, &clickhouse, time)
+    };
+    sink = {
+        drop(sink);
+        Life::begin("sink", &kafka, &clickhouse, time)
+    };
     sink.keeps(60);
     clickhouse.kill();
     clickhouse.restart();
@@ -236,7 +248,10 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
     delivered(&server, sent);
     drop(consumer);
     check_once(&server, sent);
-    assert_eq!(number(&server, "SELECT count() FROM refused WHERE message = 'junk' AND kafka_offset >= 0"), 1);
+    assert_eq!(
+        number(&server, "SELECT count() FROM refused WHERE message = 'junk' AND kafka_offset >= 0"),
+        1
+    );
     assert_eq!(number(&server, "SELECT count() FROM refused"), 1);
 }
 
@@ -247,7 +262,7 @@ fn a_batch_that_comes_again_is_in_clickhouse_once() {
     assert_eq!(schema::apply(&server).unwrap().len(), 8);
     assert_eq!(schema::apply(&server).unwrap(), Vec::<String>::new());
     assert_eq!(schema::diff(&server).unwrap(), Vec::<String>::new());
-    let mut sink = ClickHouse::at(&clickhouse.url()).unwrap();
+    let mut sink = ClickHouseSink::at(&clickhouse.url()).unwrap();
     let time = now_unix_us();
     sink.keep(&batch(0, time)).unwrap();
     sink.keep(&batch(0, time)).unwrap();
@@ -262,15 +277,22 @@ fn a_batch_that_comes_again_is_in_clickhouse_once() {
     server.execute("ALTER TABLE losses MODIFY COLUMN records UInt32").unwrap();
     server.execute("ALTER TABLE losses ADD COLUMN own String").unwrap();
     server.execute("DROP TABLE refused").unwrap();
-    let expected =
-        ["sockets.bbr_min_rtt_us: is missing", "losses.records: is UInt32, to be UInt64", "losses.own: is not in the schema", "refused: is missing"];
+    let expected = [
+        "sockets.bbr_min_rtt_us: is missing",
+        "losses.records: is UInt32, to be UInt64",
+        "losses.own: is not in the schema",
+        "refused: is missing",
+    ];
     assert_eq!(schema::diff(&server).unwrap(), expected);
     let done = schema::apply(&server).unwrap();
     assert_eq!(done, ["added column bbr_min_rtt_us to sockets", "made refused"]);
     let error = sink.keep(&Batch { source: batch(0, 0).source, entries: vec![] });
     assert!(error.is_ok());
     server.execute("DROP TABLE losses").unwrap();
-    assert!(!sink.keep(&batch(2, time)).unwrap_err().is_passing, "a table that is missing does not come by itself");
+    assert!(
+        !sink.keep(&batch(2, time)).unwrap_err().is_passing,
+        "a table that is missing does not come by itself"
+    );
 }
 
 /// The dashboard's queries, with macros and variables as Grafana's ClickHouse plugin replaces them.
@@ -280,7 +302,7 @@ fn every_query_of_the_dashboard_runs() {
     let server = Server::at(&clickhouse.url()).unwrap();
     schema::apply(&server).unwrap();
     let time = now_unix_us();
-    let mut sink = ClickHouse::at(&clickhouse.url()).unwrap();
+    let mut sink = ClickHouseSink::at(&clickhouse.url()).unwrap();
     (0..4).for_each(|index| sink.keep(&batch(index, time)).unwrap());
     let dashboard: Value = serde_json::from_str(include_str!("../../schema/grafana/thalweg.json")).unwrap();
     let since = time / 1_000_000 - 3_600;
@@ -306,10 +328,8 @@ fn replaced(query: &str, since: u64, until: u64) -> String {
     let mut query = query
         .replace("${region:singlequote}", "'DE','FR'")
         .replace("${congestion_control:singlequote}", "'bbr','cubic'");
-    let macros = [
-        ("$__timeFilter_ms(", "fromUnixTimestamp64Milli", "000"),
-        ("$__timeFilter(", "toDateTime", ""),
-    ];
+    let macros =
+        [("$__timeFilter_ms(", "fromUnixTimestamp64Milli", "000"), ("$__timeFilter(", "toDateTime", "")];
     for (name, function, zeros) in macros {
         while let Some(at) = query.find(name) {
             let inside = at + name.len();

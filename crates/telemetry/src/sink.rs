@@ -9,8 +9,8 @@ use std::fmt;
 
 use thalweg_record::{Batch, Source};
 
-pub use clickhouse::ClickHouse;
-pub use kafka::Kafka;
+pub use clickhouse::ClickHouseSink;
+pub use kafka::KafkaSink;
 
 /// A place where records are kept.
 pub trait Sink: Send {

@@ -202,10 +202,13 @@ The name is that which a policy gives it; a configured backend's is its URL.")]
     },
 
     /// Make, compare or print the tables that telemetry has in ClickHouse
-    #[command(subcommand, after_help = "\
+    #[command(
+        subcommand,
+        after_help = "\
 Examples:
   thalweg schema apply --clickhouse http://user:password@db.example:8123/telemetry
-  thalweg schema diff --clickhouse http://db.example:8123/telemetry    exit status 1 if any")]
+  thalweg schema diff --clickhouse http://db.example:8123/telemetry    exit status 1 if any"
+    )]
     Schema(SchemaCommand),
 
     /// Bring telemetry from Kafka to ClickHouse, each record once

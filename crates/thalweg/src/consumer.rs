@@ -25,8 +25,7 @@ use crate::shutdown::Signals;
 /// When an address cannot be bound, or a URL or a property is wrong.
 pub(crate) fn run(flags: ConsumerFlags) -> anyhow::Result<()> {
     let server = Server::at(&flags.clickhouse)?;
-    let cluster =
-        Cluster { brokers: flags.kafka, topic: flags.topic, properties: flags.kafka_set };
+    let cluster = Cluster { brokers: flags.kafka, topic: flags.topic, properties: flags.kafka_set };
     let limits = Limits { rows_max: flags.block_rows, wait_max: flags.block_wait.duration };
     let mut consumer = Consumer::join(&cluster, &flags.group, server, limits)?;
     let figures = Arc::clone(consumer.figures());
@@ -67,9 +66,19 @@ async fn serve(listener: Option<TcpListener>, figures: Arc<Figures>) -> std::io:
 fn text(figures: &Figures) -> String {
     let rows = [
         ("records_total", "counter", "Records inserted into ClickHouse.", &figures.records),
-        ("refused_messages_total", "counter", "Messages that could not be read, kept whole.", &figures.refused),
+        (
+            "refused_messages_total",
+            "counter",
+            "Messages that could not be read, kept whole.",
+            &figures.refused,
+        ),
         ("blocks_total", "counter", "Blocks inserted.", &figures.blocks),
-        ("failures_total", "counter", "Failed attempts at reading, committing, inserting.", &figures.failures),
+        (
+            "failures_total",
+            "counter",
+            "Failed attempts at reading, committing, inserting.",
+            &figures.failures,
+        ),
         ("lag_messages", "gauge", "Messages that wait in the assigned partitions.", &figures.lag_messages),
     ];
     let mut text = String::new();

@@ -49,5 +49,9 @@ pub(crate) fn run(command: SchemaCommand) -> anyhow::Result<()> {
 }
 
 fn lines(lines: &[String], none: &str) -> String {
-    if lines.is_empty() { format!("{none}\n") } else { lines.iter().map(|line| format!("{line}\n")).collect() }
+    if lines.is_empty() {
+        format!("{none}\n")
+    } else {
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
 }

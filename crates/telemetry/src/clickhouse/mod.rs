@@ -47,7 +47,9 @@ impl Server {
     /// When it is no such URL, or the system gives no runtime.
     pub fn at(url: &str) -> Result<Self, Error> {
         let refused = || {
-            Error::refused(format!("{url:?} is no ClickHouse URL: write http://user:password@host:8123/database"))
+            Error::refused(format!(
+                "{url:?} is no ClickHouse URL: write http://user:password@host:8123/database"
+            ))
         };
         let parsed = Url::parse(url).map_err(|_| refused())?;
         let database = parsed.path().trim_matches('/');
@@ -55,11 +57,13 @@ impl Server {
             return Err(refused());
         }
         let host = parsed.host_str().ok_or_else(refused)?;
-        let place = format!("{}://{host}:{}", parsed.scheme(), parsed.port_or_known_default().unwrap_or(8123));
+        let place =
+            format!("{}://{host}:{}", parsed.scheme(), parsed.port_or_known_default().unwrap_or(8123));
         let mut client = clickhouse::Client::default()
             .with_url(&place)
             .with_compression(Compression::None)
             .with_setting("async_insert", "0")
+            .with_setting("output_format_json_quote_64bit_integers", "0")
             .with_setting("deduplicate_blocks_in_dependent_materialized_views", "1");
         if !database.is_empty() {
             client = client.with_database(database);

@@ -108,11 +108,6 @@ impl Block {
         rowbinary::append_row(source, entry, &mut self.rows[index]);
     }
 
-    /// Whether it has a message.
-    pub(super) fn is_empty(&self) -> bool {
-        self.since.is_none()
-    }
-
     /// When it is to be inserted, if nothing more comes; `None` while it has to be waited for.
     pub(super) fn due(&self, limits: Limits) -> Option<Instant> {
         let since = self.since?;

@@ -115,7 +115,8 @@ mod tests {
     fn tables_of_records_have_the_columns_of_rows() {
         for table in Table::ALL {
             let declared = declared().find(|one| one.name == table.name()).expect("each table is declared");
-            let columns: Vec<_> = declared.columns.into_iter().map(|column| (column.name, column.kind)).collect();
+            let columns: Vec<_> =
+                declared.columns.into_iter().map(|column| (column.name, column.kind)).collect();
             let expected: Vec<_> = table
                 .columns()
                 .iter()

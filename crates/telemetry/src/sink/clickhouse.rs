@@ -11,11 +11,11 @@ use crate::{Error, Sink, SinkError};
 
 /// The sink.
 #[derive(Debug)]
-pub struct ClickHouse {
+pub struct ClickHouseSink {
     server: Server,
 }
 
-impl ClickHouse {
+impl ClickHouseSink {
     /// Keeps records in the tables of `schema/clickhouse` at a URL as [`Server::at`] has it.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ impl ClickHouse {
     }
 }
 
-impl Sink for ClickHouse {
+impl Sink for ClickHouseSink {
     fn name(&self) -> &'static str {
         "clickhouse"
     }

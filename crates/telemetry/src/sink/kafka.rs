@@ -41,7 +41,7 @@ const PRODUCER: [(&str, &str); 7] = [
 ];
 
 /// The sink.
-pub struct Kafka {
+pub struct KafkaSink {
     cluster: Cluster,
     create_partitions: Option<u16>,
     session: Option<Session>,
@@ -55,13 +55,13 @@ struct Session {
     position: Option<u64>,
 }
 
-impl std::fmt::Debug for Kafka {
+impl std::fmt::Debug for KafkaSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Kafka").field(&self.cluster).finish()
+        f.debug_tuple("KafkaSink").field(&self.cluster).finish()
     }
 }
 
-impl Kafka {
+impl KafkaSink {
     /// Keeps records in a topic; nothing is sent yet. A topic that is not there is made with `create_partitions`
     /// partitions, if that is given.
     pub fn of(cluster: Cluster, create_partitions: Option<u16>) -> Self {
@@ -105,7 +105,7 @@ impl Kafka {
     }
 }
 
-impl Sink for Kafka {
+impl Sink for KafkaSink {
     fn name(&self) -> &'static str {
         "kafka"
     }
@@ -133,10 +133,8 @@ impl Sink for Kafka {
 impl Session {
     fn start(cluster: &Cluster, source: &Source) -> Result<Self, KafkaError> {
         let Source { host, epoch, .. } = source;
-        let producer: BaseProducer = cluster
-            .config(&PRODUCER)
-            .set("transactional.id", format!("thalweg-{host}-{epoch}"))
-            .create()?;
+        let producer: BaseProducer =
+            cluster.config(&PRODUCER).set("transactional.id", format!("thalweg-{host}-{epoch}")).create()?;
         // From here on no producer before this one can commit anything: the position stands.
         producer.init_transactions(STEP_TIMEOUT)?;
         let group: BaseConsumer = cluster
