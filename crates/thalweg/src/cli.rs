@@ -296,19 +296,24 @@ printed are names too: CC == bbr.",
     )
 }
 
+/// A URL of ClickHouse, if it is one.
+fn clickhouse_url(text: &str) -> Result<String, thalweg_telemetry::Error> {
+    thalweg_telemetry::clickhouse::Server::at(text).map(|_| text.to_owned())
+}
+
 /// What is done with the tables of ClickHouse.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchemaCommand {
     /// Make the tables, views and columns that a server lacks; nothing is dropped or changed
     Apply {
         /// The server and the database
-        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE")]
+        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
         clickhouse: String,
     },
     /// Tell what a server lacks, has otherwise, or has more of
     Diff {
         /// The server and the database
-        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE")]
+        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
         clickhouse: String,
     },
     /// Print the statements
@@ -331,7 +336,7 @@ pub(crate) struct ConsumerFlags {
     #[arg(long, value_name = "KEY=VALUE", value_parser = thalweg_telemetry::kafka::property)]
     pub(crate) kafka_set: Vec<(String, String)>,
     /// The server and the database
-    #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE")]
+    #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
     pub(crate) clickhouse: String,
     /// A block of a partition is inserted when it has this many rows
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
