@@ -2,6 +2,7 @@
 //! block as long as it takes: what comes meanwhile waits in the spool.
 
 mod clickhouse;
+pub mod json;
 mod kafka;
 pub mod sqlite;
 

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
+use thalweg_telemetry::query::{By, QUERIES};
 
 use crate::config::{Edge, Flags, IngestUrl, Origin, Value};
 use crate::log::{Query, reference};
+use crate::query::When;
 
 /// Everything after the program's name.
 #[derive(Debug, Parser)]
@@ -221,6 +224,42 @@ A block is inserted whole under a token of its own: after a crash it is sent aga
 ClickHouse has it. Messages that cannot be read go into the table refused.
 Stops cleanly on SIGINT (Ctrl-C) and SIGTERM.")]
     Consumer(ConsumerFlags),
+
+    /// Ask what has been kept of sockets and responses: ready queries over windows of five minutes
+    #[command(after_help = "\
+Examples:
+  thalweg query                                            the queries there are
+  thalweg query delivery_rate --by congestion_control      percentiles of the last hour
+  thalweg query ttfb --since 24h --json
+  thalweg query slowest_prefixes --since 2026-11-21T18:00:00Z --until 2026-11-21T19:00:00Z
+
+A time is how long ago, or RFC 3339. Windows that begin in between count; the newest one is still
+being added to. Rates are bytes per second.")]
+    Query {
+        /// The query; without it all are listed
+        #[arg(value_parser = PossibleValuesParser::new(QUERIES.map(|query| query.name)))]
+        name: Option<String>,
+        /// What rows are of
+        #[arg(long, default_value = "prefix", requires = "name")]
+        #[arg(value_parser = PossibleValuesParser::new(By::ALL.map(By::as_str)))]
+        by: String,
+        /// From when on
+        #[arg(long, value_name = "SPAN|TIME", default_value = "1h", requires = "name")]
+        since: When,
+        /// Until when; now without it
+        #[arg(long, value_name = "SPAN|TIME", requires = "name")]
+        until: Option<When>,
+        /// The file that an agent writes
+        #[arg(long, value_name = "FILE", default_value = "thalweg-telemetry.sqlite", requires = "name")]
+        sqlite: PathBuf,
+        /// The ClickHouse server and database to ask, instead of a file
+        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
+        #[arg(requires = "name", conflicts_with = "sqlite")]
+        clickhouse: Option<String>,
+        /// Print a JSON object for each row
+        #[arg(long, requires = "name")]
+        json: bool,
+    },
 
     /// Print a completion script for a shell
     #[command(after_help = "\

@@ -16,6 +16,7 @@ mod log;
 mod policies;
 mod policy;
 mod purge;
+mod query;
 mod roles;
 mod schema;
 mod shutdown;
@@ -101,6 +102,15 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Consumer(flags) => {
             start_logging();
             consumer::run(flags)
+        }
+        Command::Query { name: None, .. } => {
+            query::list();
+            Ok(())
+        }
+        Command::Query { name: Some(name), by, since, until, sqlite, clickhouse, json } => {
+            let clickhouse = clickhouse.as_deref();
+            let sqlite = &sqlite;
+            query::run(&query::Question { name: &name, by: &by, since, until, sqlite, clickhouse, json })
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,0 +1,112 @@
+//! Lines as they are, and what is in the files after failures and restarts.
+
+use expect_test::expect;
+use thalweg_record::rows::Table;
+
+use super::*;
+use crate::testing::{Dir, batch, record, source};
+
+const ONE_FILE: Rotation = Rotation { file_bytes: u64::MAX, age: Duration::MAX };
+
+fn records(numbers: std::ops::Range<u64>) -> Batch {
+    batch(numbers.start, numbers.map(record).collect())
+}
+
+/// The lines of all files, in the files' order.
+fn lines(dir: &Dir) -> Vec<serde_json::Value> {
+    let mut paths: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    paths.sort();
+    let text: String = paths.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn numbers(dir: &Dir) -> Vec<u64> {
+    lines(dir).iter().map(|line| line["number"].as_u64().unwrap()).collect()
+}
+
+fn files(dir: &Dir) -> usize {
+    fs::read_dir(dir).unwrap().filter(|entry| entry.as_ref().unwrap().path().extension().is_some()).count()
+}
+
+#[test]
+fn a_line_has_the_names_of_the_rows_without_what_is_absent() {
+    let records = records(0..200);
+    let text = |table| {
+        let mut out = Vec::new();
+        let entry = records.entries.iter().find(|entry| Table::of(&entry.record) == table).unwrap();
+        line::put(&source(), entry, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    expect![[r#"
+        {"table":"sockets","time":"2027-01-15T08:07:38.607535Z","pop":"fra","host":"edge-1","epoch":1795000000000000,"number":0,"prefix":"2001:db8::/56","client_ip":"2001:db8::b3","client_port":35771,"local_ip":"192.0.2.1","local_port":443,"cookie":619579017923,"state":"ESTAB","cause":"dump","congestion_control":"bbr"}
+    "#]].assert_eq(&text(Table::Sockets));
+    expect![[r#"
+        {"table":"responses","time":"2027-01-15T08:08:20.822465Z","pop":"fra","host":"edge-1","epoch":1795000000000000,"number":1,"prefix":"203.0.3.0/24","asn":64502,"region":"US-CA","client_ip":"203.0.3.90","client_port":29785,"method":"GET","request_host":"a.example","path":"/live/520.m4s","status":404,"bytes":3376737,"duration_us":1390784,"goodput_bytes_per_s":2427937,"cache":"miss","protocol":"HTTP/1.1","cut":"client_closed","congestion_control":"cubic","rtt_us":120241,"snd_cwnd":10,"retransmits":0,"lost":0,"restarts":0}
+    "#]].assert_eq(&text(Table::Responses));
+    expect![[r#"
+        {"table":"losses","time":"2027-01-15T08:04:44.110592Z","pop":"fra","host":"edge-1","epoch":1795000000000000,"number":6,"stage":"edge","records":1}
+    "#]].assert_eq(&text(Table::Losses));
+}
+
+#[test]
+fn lines_are_there_once_after_restarts_and_repeats() {
+    let dir = Dir::new("json-again");
+    let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
+    assert_eq!(sink.position(&source()).unwrap(), None);
+    sink.keep(&records(0..10)).unwrap();
+    sink.keep(&records(0..10)).unwrap();
+    sink.keep(&records(5..20)).unwrap();
+    assert_eq!(numbers(&dir), (0..20).collect::<Vec<_>>());
+    let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
+    assert_eq!(sink.position(&source()).unwrap(), Some(20));
+    sink.keep(&records(20..25)).unwrap();
+    assert_eq!((numbers(&dir), files(&dir)), ((0..25).collect::<Vec<_>>(), 2));
+}
+
+#[test]
+fn what_a_kill_leaves_is_cut_off() {
+    let dir = Dir::new("json-kill");
+    let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
+    sink.keep(&records(0..10)).unwrap();
+    let first = path(&dir.0, source().epoch, 0);
+    let whole = fs::read(&first).unwrap();
+    // Killed in a write to the file, and after it began another one that has no note.
+    fs::write(&first, [&whole[..], b"{\"table\":\"soc"].concat()).unwrap();
+    fs::write(path(&dir.0, source().epoch, 10), &whole).unwrap();
+    JsonSink::open(&dir.0, ONE_FILE).unwrap();
+    assert_eq!(numbers(&dir), (0..10).collect::<Vec<_>>());
+    assert_eq!(fs::read(&first).unwrap(), whole);
+}
+
+#[test]
+fn files_begin_anew_by_size_by_age_and_for_another_numbering() {
+    let dir = Dir::new("json-rotation");
+    let rotation = Rotation { file_bytes: 4000, ..ONE_FILE };
+    let mut sink = JsonSink::open(&dir.0, rotation).unwrap();
+    (0..20).for_each(|at| sink.keep(&records(at * 5..at * 5 + 5)).unwrap());
+    let by_size = files(&dir);
+    assert!((5..20).contains(&by_size), "{by_size}");
+    let mut sink = JsonSink::open(&dir.0, Rotation { age: Duration::ZERO, ..ONE_FILE }).unwrap();
+    (20..23).for_each(|at| sink.keep(&records(at * 5..at * 5 + 5)).unwrap());
+    assert_eq!(files(&dir), by_size + 3);
+    assert_eq!(numbers(&dir), (0..115).collect::<Vec<_>>());
+    let mut other = records(0..3);
+    other.source.epoch += 1;
+    sink.keep(&other).unwrap();
+    assert_eq!(sink.position(&other.source).unwrap(), Some(3));
+    assert_eq!((sink.position(&source()).unwrap(), files(&dir)), (None, by_size + 4));
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_told_and_tried_again() {
+    let dir = Dir::new("json-full");
+    let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
+    sink.keep(&records(0..5)).unwrap();
+    // Stands in the way of the note's replacement.
+    fs::create_dir(dir.file("position.new")).unwrap();
+    assert!(sink.keep(&records(5..10)).unwrap_err().is_passing);
+    fs::remove_dir(dir.file("position.new")).unwrap();
+    sink.keep(&records(5..10)).unwrap();
+    assert_eq!(numbers(&dir), (0..10).collect::<Vec<_>>());
+}
