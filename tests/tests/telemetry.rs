@@ -71,7 +71,7 @@ fn socket(number: u64, time_unix_us: u64) -> SocketRecord {
 
 fn cluster(brokers: String) -> Cluster {
     // A killed member has to be missed soon.
-    let properties = [("session.timeout.ms", "5000"), ("heartbeat.interval.ms", "500")];
+    let properties = [("session.timeout.ms", "3000"), ("heartbeat.interval.ms", "500")];
     let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     Cluster { brokers, topic: TOPIC.into(), properties }
 }
@@ -175,11 +175,20 @@ fn rows(server: &Server) -> u64 {
     number(server, "SELECT (SELECT count() FROM sockets) + (SELECT count() FROM losses)")
 }
 
+/// The first and the last number that are not there, and how many there are.
+fn missing(server: &Server, sent: u64) -> String {
+    let query = format!(
+        "SELECT min(number), max(number), count() FROM numbers({sent}) \
+         WHERE number NOT IN (SELECT number FROM sockets UNION ALL SELECT number FROM losses)"
+    );
+    String::from_utf8_lossy(&server.query(&query, "TabSeparated").unwrap()).into_owned()
+}
+
 /// Waits until all is there, or more than all.
 fn delivered(server: &Server, sent: u64) {
     let until = Instant::now() + DELIVERY_MAX;
     while rows(server) < sent {
-        assert!(Instant::now() < until, "{} of {sent} rows", rows(server));
+        assert!(Instant::now() < until, "{} of {sent} rows, without {}", rows(server), missing(server, sent));
         thread::sleep(Duration::from_millis(100)); // another process inserts: only asking tells
     }
 }

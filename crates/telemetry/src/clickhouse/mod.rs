@@ -74,7 +74,9 @@ impl Server {
         if let Some(password) = parsed.password() {
             client = client.with_password(unescaped(password).ok_or_else(refused)?);
         }
-        let runtime = Builder::new_current_thread()
+        // A thread of its own, so that a connection that the server closes between two statements is seen to be closed.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
             .enable_all()
             .build()
             .map_err(|cause| Error::of("cannot start a runtime", cause))?;

@@ -4,7 +4,8 @@
 //! takes the partition over in between, after a crash or a rebalance, reads exactly [a,b) and inserts it under the same token,
 //! which ClickHouse drops if it knows it.
 //!
-//! **Invariant:** no message is committed before its rows are in ClickHouse.
+//! **Invariant:** no message is committed before its rows are in ClickHouse, and a block has every message of its range: reading
+//! begins at the committed offset each time that a partition is taken up.
 //! **Invariant:** a message that cannot be read holds nothing up: it goes whole into `refused`.
 //! **Invariant:** while ClickHouse takes nothing, nothing is read: partitions are paused, and what is in memory is a block for each.
 
@@ -183,8 +184,9 @@ impl Consumer {
 
     fn take(&mut self, partition: i32, message: &Message<'_>, stop: &AtomicBool) -> Result<(), Abandoned> {
         if !self.blocks.contains_key(&partition) {
-            let block = self.begun(partition, message.offset)?;
+            let block = self.begin(partition)?;
             self.blocks.insert(partition, block);
+            return Ok(());
         }
         // Messages of a block that was begun may be gone by now, those at its end too.
         if self.blocks[&partition].ends_before(message.offset) {
@@ -197,19 +199,22 @@ impl Consumer {
         Ok(())
     }
 
-    /// The block of a partition that has come to us: the one that was begun before, or a new one.
-    fn begun(&self, partition: i32, offset: i64) -> Result<Block, Abandoned> {
+    /// The block of a partition that has come to us: the one that was begun before, or a new one. Reading goes back to where it
+    /// begins: the message at hand may be of the assignment before, behind others that were dropped with it.
+    fn begin(&self, partition: i32) -> Result<Block, Abandoned> {
         let mut asked = TopicPartitionList::new();
         asked.add_partition(&self.topic, partition);
-        let known = self
-            .kafka
-            .committed_offsets(asked, ASK_TIMEOUT)
-            .map_err(|cause| self.abandon("ask for the offset", &cause))?;
+        let failed = |cause| self.abandon("go to the offset", &cause);
+        let known = self.kafka.committed_offsets(asked, ASK_TIMEOUT).map_err(failed)?;
         let known = known.elements();
-        let Some(known) = known.first() else { return Ok(Block::at(offset, None)) };
-        known.error().map_err(|cause| self.abandon("ask for the offset", &cause))?;
-        let Offset::Offset(first) = known.offset() else { return Ok(Block::at(offset, None)) };
-        Ok(Block::at(first, known.metadata().parse().ok()))
+        let known = known.first().expect("what was asked for is in the answer");
+        known.error().map_err(failed)?;
+        let (block, place) = match known.offset() {
+            Offset::Offset(first) => (Block::at(first, known.metadata().parse().ok()), known.offset()),
+            _ => (Block::at(0, None), Offset::Beginning),
+        };
+        self.kafka.seek(&self.topic, partition, place, ASK_TIMEOUT).map_err(failed)?;
+        Ok(block)
     }
 
     /// Inserts blocks, each behind a commit that says what is coming, and before one that says what is done.
