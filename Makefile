@@ -63,7 +63,7 @@ lab: setup-lab
 	@$(CARGO) build --release -p thalweg-lab
 
 .PHONY: test
-test: setup-test console check-console check-rust check-model check-browser
+test: setup-test setup-services console check-console check-rust check-model check-browser
 	$(call step,all tests passed)
 
 .PHONY: bench-relay
@@ -125,8 +125,8 @@ clean:
 
 # The steps.
 
-.PHONY: setup-demo setup-test setup-lab setup-bench
-setup-demo setup-test setup-lab setup-bench: setup-%:
+.PHONY: setup-demo setup-test setup-lab setup-bench setup-services
+setup-demo setup-test setup-lab setup-bench setup-services: setup-%:
 	$(call step,set up for $*)
 	@tools/setup $*
 

@@ -1,1 +1,3 @@
-//! End-to-end scenarios.
+//! End-to-end scenarios, and the real services that they run against.
+
+pub mod services;

@@ -9,15 +9,19 @@
 //! **Invariant:** a sink keeps each record once, however often it or the agent is killed.
 
 pub mod agent;
+pub mod clickhouse;
 mod clock;
 pub mod collect;
+pub mod consumer;
 pub mod enrich;
 mod error;
+pub mod kafka;
 #[cfg(test)]
 mod killed;
 pub mod look;
 pub mod query;
 pub mod runner;
+pub mod schema;
 pub mod sink;
 pub mod sketch;
 pub mod spool;

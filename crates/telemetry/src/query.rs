@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use crate::Error;
+use crate::clickhouse::Server;
 
 /// Rows of an answer, at most; further ones are left out.
 pub const ROWS_MAX: usize = 100_000;
@@ -21,6 +22,7 @@ pub struct Query {
     /// What it answers, in a line.
     pub about: &'static str,
     sqlite: &'static str,
+    clickhouse: &'static str,
 }
 
 /// What a query groups by.
@@ -62,6 +64,7 @@ macro_rules! query {
             name: $name,
             about: $about,
             sqlite: include_str!(concat!("../../../schema/queries/", $name, ".sqlite.sql")),
+            clickhouse: include_str!(concat!("../../../schema/queries/", $name, ".clickhouse.sql")),
         }
     };
 }
@@ -116,6 +119,27 @@ impl Query {
         };
         let connection = open(path)?;
         answer(&connection, &filled(self.sqlite, parameters)).map_err(failed)
+    }
+
+    /// Asks a ClickHouse server.
+    ///
+    /// # Errors
+    /// When the server refuses or is not there, or answers what is no row.
+    pub fn ask_clickhouse(&self, server: &Server, parameters: &Parameters) -> Result<Answer, Error> {
+        let text = filled(self.clickhouse, parameters);
+        let answer = server
+            .query(&text, "JSONCompactEachRowWithNames")
+            .map_err(|error| Error::of(error.what, error.cause))?;
+        let rows: Result<Vec<Vec<Value>>, _> =
+            serde_json::Deserializer::from_slice(&answer).into_iter().take(ROWS_MAX + 1).collect();
+        let mut rows =
+            rows.map_err(|cause| Error::of(format!("cannot read the answer to {}", self.name), cause))?;
+        if rows.is_empty() {
+            return Err(Error::refused(format!("the answer to {} has no columns", self.name)));
+        }
+        let columns =
+            rows.remove(0).iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect();
+        Ok(Answer { columns, rows })
     }
 }
 

@@ -1,14 +1,19 @@
 //! What a place that keeps records has to do. Each runs on a thread of its own, which reads batches from the spool, and may
 //! block as long as it takes: what comes meanwhile waits in the spool.
 
+mod clickhouse;
 mod files;
 pub mod json;
+mod kafka;
 pub mod parquet;
 pub mod sqlite;
 
 use std::fmt;
 
 use thalweg_record::{Batch, Source};
+
+pub use clickhouse::ClickHouseSink;
+pub use kafka::KafkaSink;
 
 /// A place where records are kept.
 pub trait Sink: Send {

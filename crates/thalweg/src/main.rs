@@ -12,12 +12,14 @@ mod check;
 mod cli;
 mod config;
 mod console;
+mod consumer;
 mod log;
 mod policies;
 mod policy;
 mod purge;
 mod query;
 mod roles;
+mod schema;
 mod shutdown;
 mod sockets;
 mod source;
@@ -53,7 +55,7 @@ fn tell(failure: &anyhow::Error) {
         eprintln!("{failure}");
     } else if failure.is::<policy::Refused>() || failure.is::<bundle::Refused>() {
         eprint!("{failure}");
-    } else if !failure.is::<check::Failed>() {
+    } else if !failure.is::<check::Failed>() && !failure.is::<schema::Differs>() {
         let text = format!("{failure:#}");
         // A policy's report, from the edge that refuses it, begins with its first fault.
         let is_report = ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity));
@@ -105,12 +107,19 @@ fn run(command: Command) -> anyhow::Result<()> {
             backends::set(admin, &name, health.as_str())
         }
         Command::Backends { admin, .. } => backends::list(admin),
+        Command::Schema(command) => schema::run(command),
+        Command::Consumer(flags) => {
+            start_logging();
+            consumer::run(flags)
+        }
         Command::Query { name: None, .. } => {
             query::list();
             Ok(())
         }
-        Command::Query { name: Some(name), by, since, until, sqlite, json } => {
-            query::run(&query::Question { name: &name, by: &by, since, until, sqlite: &sqlite, json })
+        Command::Query { name: Some(name), by, since, until, sqlite, clickhouse, json } => {
+            let clickhouse = clickhouse.as_deref();
+            let sqlite = &sqlite;
+            query::run(&query::Question { name: &name, by: &by, since, until, sqlite, clickhouse, json })
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();

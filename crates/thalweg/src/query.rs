@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use serde_json::Value;
 use thalweg_record::units::Span;
+use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::query::{Answer, By, Parameters, QUERIES, Query};
 
 use crate::print_or_gone;
@@ -25,6 +26,8 @@ pub(crate) struct Question<'a> {
     pub(crate) until: Option<When>,
     /// The file that is asked.
     pub(crate) sqlite: &'a Path,
+    /// The server that is asked instead.
+    pub(crate) clickhouse: Option<&'a str>,
     /// Whether the rows are printed as JSON.
     pub(crate) json: bool,
 }
@@ -72,7 +75,7 @@ pub(crate) fn list() {
 /// Prints what a query answers.
 ///
 /// # Errors
-/// When the file cannot be asked.
+/// When the file or the server cannot be asked.
 pub(crate) fn run(question: &Question<'_>) -> anyhow::Result<()> {
     let query = Query::named(question.name).context("no such query")?;
     let by = By::from_word(question.by).context("no such column")?;
@@ -80,7 +83,11 @@ pub(crate) fn run(question: &Question<'_>) -> anyhow::Result<()> {
     let since = question.since.unix_s(now);
     let until = question.until.unwrap_or(When::At(now)).unix_s(now);
     anyhow::ensure!(since < until, "--since is not before --until: nothing lies in between");
-    let answer = query.ask_sqlite(question.sqlite, &Parameters { since, until, by })?;
+    let parameters = Parameters { since, until, by };
+    let answer = match question.clickhouse {
+        Some(url) => query.ask_clickhouse(&Server::at(url)?, &parameters)?,
+        None => query.ask_sqlite(question.sqlite, &parameters)?,
+    };
     print_or_gone(&if question.json { lines(&answer)? } else { people(&answer) });
     Ok(())
 }

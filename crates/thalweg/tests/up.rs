@@ -64,7 +64,10 @@ fn every_role_is_there_and_ends_on_a_signal() {
         assert_eq!(line_with(&mut running.out, "  thalweg log"), format!("  thalweg log --admin {admin}"));
         let port = edge.rsplit_once(':').unwrap().1;
         let config = get(&console, "/api/config", "");
-        assert!(config.contains(&format!(r#"{{"edge":{{"port":{port}}},"telemetry":false,"version":""#)), "{config}");
+        assert!(
+            config.contains(&format!(r#"{{"edge":{{"port":{port}}},"telemetry":false,"version":""#)),
+            "{config}"
+        );
         // A stream of records that never ends by itself does not hold up the end.
         let mut records = ask(&console, "/api/records", "");
         assert_eq!(line_with(&mut records, "HTTP/1.1"), "HTTP/1.1 200 OK");

@@ -39,7 +39,9 @@ fn an_unknown_section_is_told() {
     );
     check(
         "[kafka]",
-        expect![[r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, source"#]],
+        expect![[
+            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, source"#
+        ]],
     );
     check(
         "edge = 1\nsource = 2\n[origin]",
@@ -170,7 +172,9 @@ fn syntax_is_told_with_its_place() {
 fn sections_must_fit_together() {
     check(
         "",
-        expect!["thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent] or [[source]]"],
+        expect![
+            "thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent] or [[source]]"
+        ],
     );
     check(
         "[edge]",

@@ -1,0 +1,182 @@
+//! A block: the messages of a partition from one offset to another, as rows of each table. Pure.
+//!
+//! **Invariant:** the same messages make the same block, byte for byte, and the same token.
+
+use std::time::{Duration, Instant};
+
+use thalweg_record::rows::Table;
+use thalweg_record::{Batch, Entry, Source};
+
+use crate::clickhouse::rowbinary;
+
+/// No block grows after it has this many bytes of rows.
+pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
+
+/// The columns of `refused`, in the order in which [`Block::add`] writes them.
+pub(super) const REFUSED: [&str; 6] =
+    ["time", "topic", "kafka_partition", "kafka_offset", "reason", "message"];
+
+/// How much is taken into a block that nothing else ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Rows.
+    pub rows_max: u64,
+    /// Time since its first message.
+    pub wait_max: Duration,
+}
+
+/// A message as Kafka has it.
+#[derive(Debug)]
+pub(super) struct Message<'a> {
+    pub(super) offset: i64,
+    pub(super) time_unix_ms: i64,
+    pub(super) content: &'a [u8],
+}
+
+/// A block that is being filled, of one partition.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// Where it begins.
+    pub(super) first: i64,
+    /// Behind its last message.
+    pub(super) end: i64,
+    /// Where it has to end: it was begun before, by somebody who may have inserted it.
+    pub(super) until: Option<i64>,
+    /// Rows by table, in the order of [`Table::ALL`].
+    pub(super) rows: [Vec<u8>; Table::ALL.len()],
+    /// Rows of `refused`.
+    pub(super) refused: Vec<u8>,
+    /// Records in it.
+    pub(super) records: u64,
+    /// Messages that could not be read.
+    pub(super) refused_messages: u64,
+    since: Option<Instant>,
+    first_record: String,
+}
+
+impl Block {
+    /// An empty block that begins at an offset.
+    pub(super) fn at(first: i64, until: Option<i64>) -> Self {
+        Self {
+            first,
+            end: first,
+            until,
+            rows: Default::default(),
+            refused: Vec::new(),
+            records: 0,
+            refused_messages: 0,
+            since: None,
+            first_record: String::new(),
+        }
+    }
+
+    /// Whether a message is behind where the block has to end.
+    pub(super) fn ends_before(&self, offset: i64) -> bool {
+        self.until.is_some_and(|until| offset >= until)
+    }
+
+    /// Takes a message.
+    pub(super) fn add(&mut self, topic: &str, partition: i32, message: &Message<'_>, now: Instant) {
+        self.since.get_or_insert(now);
+        self.end = message.offset + 1;
+        match Batch::decode(message.content) {
+            Ok(batch) => batch.entries.iter().for_each(|entry| self.add_entry(&batch.source, entry)),
+            Err(error) => {
+                let mut reason = error.to_string();
+                if let Some(cause) = std::error::Error::source(&error) {
+                    reason = format!("{reason}: {cause}");
+                }
+                self.refused_messages += 1;
+                let out = &mut self.refused;
+                out.extend_from_slice(&message.time_unix_ms.saturating_mul(1000).to_le_bytes());
+                rowbinary::append_text(topic.as_bytes(), out);
+                out.extend_from_slice(&partition.to_le_bytes());
+                out.extend_from_slice(&message.offset.to_le_bytes());
+                rowbinary::append_text(reason.as_bytes(), out);
+                rowbinary::append_text(message.content, out);
+            }
+        }
+    }
+
+    fn add_entry(&mut self, source: &Source, entry: &Entry) {
+        if self.records == 0 {
+            self.first_record = format!("{}/{}/{}", source.host, source.epoch, entry.number);
+        }
+        self.records += 1;
+        let table = Table::of(&entry.record);
+        let index = Table::ALL.iter().position(|known| *known == table).expect("each table is in ALL");
+        rowbinary::append_row(source, entry, &mut self.rows[index]);
+    }
+
+    /// When it is to be inserted, if nothing more comes; `None` while it has to be waited for.
+    pub(super) fn due(&self, limits: Limits) -> Option<Instant> {
+        let since = self.since?;
+        let bytes = self.rows.iter().map(Vec::len).sum::<usize>() + self.refused.len();
+        match self.until {
+            Some(until) => (self.end >= until).then_some(since),
+            None if self.records >= limits.rows_max || bytes >= BLOCK_BYTES_MAX => Some(since),
+            None => Some(since + limits.wait_max),
+        }
+    }
+
+    /// What names the block. Offsets alone would name another once a topic is made anew under the old name; the first
+    /// record tells them apart.
+    pub(super) fn token(&self, topic: &str, partition: i32) -> String {
+        format!("{topic}/{partition}/{}-{}/{}", self.first, self.end, self.first_record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_record::{LossRecord, Network, Record, Stage};
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { rows_max: 2, wait_max: Duration::from_secs(1) };
+
+    fn content() -> Vec<u8> {
+        let record = Record::Loss(LossRecord { time_unix_us: 1, stage: Stage::Edge, records: 3 });
+        let source = Source { host: "a".into(), pop: String::new(), epoch: 7 };
+        let entries = vec![Entry { number: 5, network: Network::default(), record }];
+        let mut out = Vec::new();
+        Batch { source, entries }.encode(&mut out);
+        out
+    }
+
+    fn filled(until: Option<i64>, offsets: &[i64], now: Instant) -> Block {
+        let content = content();
+        let mut block = Block::at(10, until);
+        for &offset in offsets {
+            block.add("t", 1, &Message { offset, time_unix_ms: 0, content: &content }, now);
+        }
+        block
+    }
+
+    #[test]
+    fn a_block_ends_by_rows_or_time() {
+        let now = Instant::now();
+        assert_eq!(filled(None, &[], now).due(LIMITS), None);
+        assert_eq!(filled(None, &[11], now).due(LIMITS), Some(now + LIMITS.wait_max));
+        let block = filled(None, &[11, 14], now);
+        assert_eq!(block.due(LIMITS), Some(now));
+        assert_eq!(block.token("t", 1), "t/1/10-15/a/7/5");
+    }
+
+    #[test]
+    fn a_block_that_was_begun_before_ends_where_it_did() {
+        let now = Instant::now();
+        let block = filled(Some(17), &[11, 12, 13], now);
+        assert_eq!(block.due(LIMITS), None);
+        assert!(!block.ends_before(16) && block.ends_before(17));
+        assert_eq!(filled(Some(17), &[11, 16], now).due(LIMITS), Some(now));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_kept_whole() {
+        let mut block = Block::at(0, None);
+        block.add("t", 1, &Message { offset: 0, time_unix_ms: 2, content: b"\xff\xff" }, Instant::now());
+        assert_eq!((block.records, block.refused_messages), (0, 1));
+        assert!(block.refused.starts_with(&[0xd0, 0x07, 0, 0, 0, 0, 0, 0, 1, b't', 1, 0, 0, 0]));
+        assert!(block.refused.ends_with(b"\x02\xff\xff"));
+    }
+}

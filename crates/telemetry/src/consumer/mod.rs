@@ -1,0 +1,302 @@
+//! From Kafka to ClickHouse: messages of each partition in blocks, each block in the tables once.
+//!
+//! Before a block [a,b) is inserted, the group's offset is committed as a, with b as its metadata; afterwards as b, without. Who
+//! takes the partition over in between, after a crash or a rebalance, reads exactly [a,b) and inserts it under the same token,
+//! which ClickHouse drops if it knows it.
+//!
+//! **Invariant:** no message is committed before its rows are in ClickHouse, and a block has every message of its range: reading
+//! begins at the committed offset each time that a partition is taken up.
+//! **Invariant:** a message that cannot be read holds nothing up: it goes whole into `refused`.
+//! **Invariant:** while ClickHouse takes nothing, nothing is read: partitions are paused, and what is in memory is a block for each.
+
+mod block;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance};
+use rdkafka::error::KafkaError;
+use rdkafka::{Message as _, Offset, Statistics, TopicPartitionList};
+use thalweg_record::rows::Table;
+
+use crate::clickhouse::Server;
+use crate::kafka::Cluster;
+use crate::{Error, SinkError};
+use block::{Block, Message};
+
+pub use block::Limits;
+
+/// How long a look for messages may last: a stop is noticed after it.
+const POLL: Duration = Duration::from_millis(200);
+/// How long a broker may take for an answer.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a failure; each one after that doubles it.
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+/// No pause is longer.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// What the consumer has done, for metrics.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Records inserted.
+    pub records: AtomicU64,
+    /// Messages that could not be read, inserted into `refused`.
+    pub refused: AtomicU64,
+    /// Blocks inserted.
+    pub blocks: AtomicU64,
+    /// Failed attempts: at inserting, committing, reading.
+    pub failures: AtomicU64,
+    /// Messages that are in the assigned partitions and were not committed, as of a moment ago.
+    pub lag_messages: AtomicU64,
+}
+
+/// Sees when partitions come and go, and how far behind they are.
+struct Watch {
+    rebalances: AtomicU64,
+    figures: Arc<Figures>,
+}
+
+impl ClientContext for Watch {
+    fn stats(&self, statistics: Statistics) {
+        let partitions = statistics.topics.values().flat_map(|topic| topic.partitions.values());
+        let lag = partitions.filter_map(|one| u64::try_from(one.consumer_lag).ok()).sum();
+        self.figures.lag_messages.store(lag, Relaxed);
+    }
+}
+
+impl ConsumerContext for Watch {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, _: &Rebalance<'_>) {
+        self.rebalances.fetch_add(1, Relaxed);
+    }
+}
+
+/// A member of the group, with what it has read and not inserted.
+pub struct Consumer {
+    kafka: BaseConsumer<Watch>,
+    server: Server,
+    topic: String,
+    limits: Limits,
+    /// By partition; as of the rebalance whose number is `seen`.
+    blocks: BTreeMap<i32, Block>,
+    seen: u64,
+    figures: Arc<Figures>,
+}
+
+impl std::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Consumer").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+/// Why a round ended early: the partitions are no longer ours, or are not known to be.
+struct Abandoned;
+
+impl Consumer {
+    /// Joins a group.
+    ///
+    /// # Errors
+    /// When a property is wrong.
+    pub fn join(cluster: &Cluster, group: &str, server: Server, limits: Limits) -> Result<Self, Error> {
+        let figures = Arc::new(Figures::default());
+        let watch = Watch { rebalances: AtomicU64::new(0), figures: Arc::clone(&figures) };
+        let ours = [
+            ("group.id", group),
+            ("isolation.level", "read_committed"),
+            ("auto.offset.reset", "earliest"),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("partition.assignment.strategy", "range"),
+            ("queued.max.messages.kbytes", "32768"),
+            ("session.timeout.ms", "10000"),
+            ("statistics.interval.ms", "5000"),
+        ];
+        let failed = |cause| Error::of(format!("cannot read Kafka at {}", cluster.brokers), cause);
+        let kafka: BaseConsumer<Watch> = cluster.config(&ours).create_with_context(watch).map_err(failed)?;
+        kafka.subscribe(&[&cluster.topic]).map_err(failed)?;
+        let topic = cluster.topic.clone();
+        Ok(Self { kafka, server, topic, limits, blocks: BTreeMap::new(), seen: 0, figures })
+    }
+
+    /// What it has done.
+    pub fn figures(&self) -> &Arc<Figures> {
+        &self.figures
+    }
+
+    /// Runs until it is told to stop. What is in memory then is read again by whoever gets the partitions next.
+    pub fn run(&mut self, stop: &AtomicBool) {
+        let mut backoff = BACKOFF_MIN;
+        while !stop.load(Relaxed) {
+            if self.round(stop).is_ok() {
+                backoff = BACKOFF_MIN;
+                continue;
+            }
+            self.blocks.clear();
+            // Joining anew gives the partitions back from where they are committed.
+            self.kafka.unsubscribe();
+            let _ = self.kafka.poll(backoff);
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+            if let Err(cause) = self.kafka.subscribe(&[&self.topic]) {
+                self.failed("subscribe", &cause);
+            }
+        }
+    }
+
+    /// Reads a message if there is one, and inserts what is due.
+    fn round(&mut self, stop: &AtomicBool) -> Result<(), Abandoned> {
+        let now = Instant::now();
+        let due = self.blocks.values().filter_map(|block| block.due(self.limits)).min();
+        let wait = due.map_or(POLL, |due| due.saturating_duration_since(now).min(POLL));
+        let read = {
+            let message = self.kafka.poll(wait);
+            match message {
+                Some(Ok(message)) => Some((
+                    message.partition(),
+                    message.offset(),
+                    message.timestamp().to_millis().unwrap_or(0),
+                    message.payload().unwrap_or_default().to_vec(),
+                )),
+                Some(Err(cause)) => {
+                    // Its library reads on by itself, and tells of a broker that is away.
+                    self.figures.failures.fetch_add(1, Relaxed);
+                    tracing::debug!(topic = self.topic, %cause, "cannot read");
+                    None
+                }
+                None => None,
+            }
+        };
+        let rebalances = self.kafka.context().rebalances.load(Relaxed);
+        if rebalances != self.seen {
+            self.seen = rebalances;
+            self.blocks.clear();
+        }
+        if let Some((partition, offset, time_unix_ms, content)) = read {
+            self.take(partition, &Message { offset, time_unix_ms, content: &content }, stop)?;
+        }
+        let now = Instant::now();
+        let is_due = |block: &Block| block.due(self.limits).is_some_and(|due| due <= now);
+        let due: Vec<i32> =
+            self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(&partition, _)| partition).collect();
+        if due.is_empty() { Ok(()) } else { self.insert(&due, stop) }
+    }
+
+    fn take(&mut self, partition: i32, message: &Message<'_>, stop: &AtomicBool) -> Result<(), Abandoned> {
+        if !self.blocks.contains_key(&partition) {
+            let block = self.begin(partition)?;
+            self.blocks.insert(partition, block);
+            return Ok(());
+        }
+        // Messages of a block that was begun may be gone by now, those at its end too.
+        if self.blocks[&partition].ends_before(message.offset) {
+            let block = self.blocks.get_mut(&partition).expect("it was put there above");
+            block.end = block.until.unwrap_or(block.end);
+            self.insert(&[partition], stop)?;
+        }
+        let block = self.blocks.get_mut(&partition).expect("a block follows a block");
+        block.add(&self.topic, partition, message, Instant::now());
+        Ok(())
+    }
+
+    /// The block of a partition that has come to us: the one that was begun before, or a new one. Reading goes back to where it
+    /// begins: the message at hand may be of the assignment before, behind others that were dropped with it.
+    fn begin(&self, partition: i32) -> Result<Block, Abandoned> {
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(&self.topic, partition);
+        let failed = |cause| self.abandon("go to the offset", &cause);
+        let known = self.kafka.committed_offsets(asked, ASK_TIMEOUT).map_err(failed)?;
+        let known = known.elements();
+        let known = known.first().expect("what was asked for is in the answer");
+        known.error().map_err(failed)?;
+        let (block, place) = match known.offset() {
+            Offset::Offset(first) => (Block::at(first, known.metadata().parse().ok()), known.offset()),
+            _ => (Block::at(0, None), Offset::Beginning),
+        };
+        self.kafka.seek(&self.topic, partition, place, ASK_TIMEOUT).map_err(failed)?;
+        Ok(block)
+    }
+
+    /// Inserts blocks, each behind a commit that says what is coming, and before one that says what is done.
+    fn insert(&mut self, due: &[i32], stop: &AtomicBool) -> Result<(), Abandoned> {
+        self.commit(due, |block| (block.first, block.end.to_string()))?;
+        for partition in due {
+            let block = &self.blocks[partition];
+            self.insert_block(*partition, block, stop)?;
+            self.figures.records.fetch_add(block.records, Relaxed);
+            self.figures.refused.fetch_add(block.refused_messages, Relaxed);
+            self.figures.blocks.fetch_add(1, Relaxed);
+        }
+        self.commit(due, |block| (block.end, String::new()))?;
+        for partition in due {
+            let end = self.blocks[partition].end;
+            self.blocks.insert(*partition, Block::at(end, None));
+        }
+        Ok(())
+    }
+
+    fn commit(&self, due: &[i32], place: impl Fn(&Block) -> (i64, String)) -> Result<(), Abandoned> {
+        let mut list = TopicPartitionList::new();
+        for &partition in due {
+            let (offset, metadata) = place(&self.blocks[&partition]);
+            let mut one = list.add_partition(&self.topic, partition);
+            one.set_offset(Offset::Offset(offset)).map_err(|cause| self.abandon("commit", &cause))?;
+            if !metadata.is_empty() {
+                one.set_metadata(metadata);
+            }
+        }
+        self.kafka.commit(&list, CommitMode::Sync).map_err(|cause| self.abandon("commit", &cause))
+    }
+
+    /// Inserts a block, however long it takes, unless the partitions go.
+    fn insert_block(&self, partition: i32, block: &Block, stop: &AtomicBool) -> Result<(), Abandoned> {
+        let mut backoff = BACKOFF_MIN;
+        let mut is_paused = false;
+        loop {
+            let Err(error) = self.try_insert(partition, block) else { break };
+            if backoff == BACKOFF_MIN {
+                tracing::warn!(%error, cause = %error.cause, is_passing = error.is_passing, "cannot insert, trying again");
+            }
+            self.figures.failures.fetch_add(1, Relaxed);
+            self.pause(true)?;
+            is_paused = true;
+            // The group has to hear of us meanwhile. Paused partitions give nothing; what comes is of a new assignment.
+            let read = self.kafka.poll(backoff);
+            let is_ours = read.is_none() && self.kafka.context().rebalances.load(Relaxed) == self.seen;
+            if !is_ours || stop.load(Relaxed) {
+                return Err(Abandoned);
+            }
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+        if is_paused { self.pause(false) } else { Ok(()) }
+    }
+
+    fn pause(&self, is_paused: bool) -> Result<(), Abandoned> {
+        let assignment = self.kafka.assignment().map_err(|cause| self.abandon("pause", &cause))?;
+        let done = if is_paused { self.kafka.pause(&assignment) } else { self.kafka.resume(&assignment) };
+        done.map_err(|cause| self.abandon("pause", &cause))
+    }
+
+    fn try_insert(&self, partition: i32, block: &Block) -> Result<(), SinkError> {
+        let token = block.token(&self.topic, partition);
+        for (table, rows) in Table::ALL.into_iter().zip(&block.rows) {
+            if !rows.is_empty() {
+                self.server.insert(table, &token, rows.clone())?;
+            }
+        }
+        if block.refused.is_empty() {
+            return Ok(());
+        }
+        self.server.insert_named("refused", &block::REFUSED, &token, block.refused.clone())
+    }
+
+    fn abandon(&self, what: &str, cause: &KafkaError) -> Abandoned {
+        self.failed(what, cause);
+        Abandoned
+    }
+
+    fn failed(&self, what: &str, cause: &KafkaError) {
+        self.figures.failures.fetch_add(1, Relaxed);
+        tracing::warn!(topic = self.topic, %cause, "cannot {what}");
+    }
+}

@@ -1,0 +1,53 @@
+//! What a file of the schema declares. Pure; it reads the form in which the files are written, not SQL: a statement ends
+//! with `;` at the end of a line, a column has a line of its own.
+
+/// A statement that makes a table or a view.
+#[derive(Debug)]
+pub(super) struct Declared {
+    /// What it makes.
+    pub(super) name: String,
+    /// The statement, without the semicolon.
+    pub(super) statement: String,
+    /// The columns of a table, in order; none of a view.
+    pub(super) columns: Vec<Column>,
+}
+
+/// A column of a table.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// Its name.
+    pub(super) name: String,
+    /// Its type, as the server spells it.
+    pub(super) kind: String,
+    /// All that is said of it, for ALTER TABLE.
+    pub(super) definition: String,
+}
+
+/// The statements of a file.
+pub(super) fn statements(text: &str) -> impl Iterator<Item = Declared> {
+    let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
+    let code = code.join("\n");
+    let statements: Vec<String> =
+        code.split(";\n").map(|one| one.trim().trim_end_matches(';').to_owned()).collect();
+    statements.into_iter().filter(|one| !one.is_empty()).map(declared)
+}
+
+fn declared(statement: String) -> Declared {
+    let (_, rest) = statement.split_once(" IF NOT EXISTS ").expect("each statement may be run again");
+    let name = rest.split_whitespace().next().unwrap_or_default().to_owned();
+    let is_table = statement.starts_with("CREATE TABLE");
+    let columns = statement
+        .lines()
+        .skip_while(|line| *line != "(")
+        .skip(1)
+        .take_while(|line| is_table && *line != ")")
+        .map(|line| column(line.trim().trim_end_matches(',')))
+        .collect();
+    Declared { name, statement, columns }
+}
+
+fn column(definition: &str) -> Column {
+    let (name, rest) = definition.split_once(' ').unwrap_or((definition, ""));
+    let end = [" CODEC(", " COMMENT "].iter().filter_map(|word| rest.find(word)).min().unwrap_or(rest.len());
+    Column { name: name.to_owned(), kind: rest[..end].to_owned(), definition: definition.to_owned() }
+}

@@ -1,0 +1,40 @@
+-- Responses in windows of five minutes. Sums are read with sum(), sketches (DDSketch, relative accuracy 1 %) with
+-- quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)().
+CREATE TABLE IF NOT EXISTS responses_5m
+(
+    window UInt32 CODEC(Delta(4), ZSTD(1)) COMMENT 'its start, unix s, a multiple of 300',
+    pop LowCardinality(String) COMMENT 'site of the machine',
+    prefix LowCardinality(String) COMMENT 'network of the client, /24 or /56',
+    asn UInt32 CODEC(ZSTD(1)) COMMENT 'autonomous system of the client; 0 where unknown',
+    region LowCardinality(String) COMMENT 'of the client; empty where unknown',
+    congestion_control LowCardinality(String) COMMENT 'at the end of the response; empty where unknown',
+    cache LowCardinality(String) COMMENT 'what the cache made of the request',
+    request_host LowCardinality(String) COMMENT 'Host field as received',
+    responses SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of responses',
+    errors SimpleAggregateFunction(sum, UInt64) COMMENT 'of those, status 500 and above',
+    cut SimpleAggregateFunction(sum, UInt64) COMMENT 'of those, not sent whole',
+    bytes SimpleAggregateFunction(sum, UInt64) COMMENT 'content, bytes',
+    ttfb AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'us',
+    goodput AggregateFunction(quantilesDD(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99), UInt64) COMMENT 'bytes/s, whole responses of 100,000 content bytes and more'
+)
+ENGINE = AggregatingMergeTree
+PARTITION BY toMonday(toDateTime(window, 'UTC'))
+ORDER BY (window, pop, prefix, asn, region, congestion_control, cache, request_host)
+TTL toDateTime(window) + INTERVAL 35 DAY
+SETTINGS non_replicated_deduplication_window = 10000;
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS responses_5m_view TO responses_5m AS
+SELECT
+    toUInt32(intDiv(toUnixTimestamp64Second(time), 300) * 300) AS window, pop, prefix,
+    ifNull(r.asn, 0) AS asn, ifNull(r.region, '') AS region, ifNull(r.congestion_control, '') AS congestion_control,
+    cache, request_host,
+    count() AS responses,
+    countIf(r.status >= 500) AS errors,
+    countIf(r.cut IS NOT NULL) AS cut,
+    sum(r.bytes) AS bytes,
+    quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(ifNull(r.ttfb_us, 0), ifNull(r.ttfb_us > 0, 0)) AS ttfb,
+    quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
+        r.goodput_bytes_per_s, r.bytes >= 100000 AND r.cut IS NULL AND r.goodput_bytes_per_s > 0
+    ) AS goodput
+FROM responses AS r
+GROUP BY window, pop, prefix, asn, region, congestion_control, cache, request_host;

@@ -1,0 +1,66 @@
+-- Samples of sockets, one row for each socket and dump, and one when it is destroyed. Counters are since the socket's row
+-- before (its life, where interval_us is absent), so they add up. Where the kernel gave no tcp_info, gauges and counters are
+-- absent. (host, epoch, number) names a row.
+CREATE TABLE IF NOT EXISTS sockets
+(
+    time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'when the kernel was asked',
+    pop LowCardinality(String) COMMENT 'site of the machine',
+    host LowCardinality(String) COMMENT 'name of the machine',
+    epoch UInt64 CODEC(Delta(8), ZSTD(1)) COMMENT 'when the numbering of records began, unix us',
+    number UInt64 CODEC(Delta(8), ZSTD(1)) COMMENT 'of the record in its epoch',
+    prefix LowCardinality(String) COMMENT 'network of the client, /24 or /56',
+    asn Nullable(UInt32) CODEC(ZSTD(1)) COMMENT 'autonomous system of the client',
+    region LowCardinality(Nullable(String)) COMMENT 'of the client',
+    client_ip IPv6 CODEC(ZSTD(1)) COMMENT 'IPv4 as ::ffff:a.b.c.d',
+    client_port UInt16 CODEC(ZSTD(1)),
+    local_ip IPv6 CODEC(ZSTD(1)) COMMENT 'IPv4 as ::ffff:a.b.c.d',
+    local_port UInt16 CODEC(ZSTD(1)),
+    cookie UInt64 CODEC(ZSTD(1)) COMMENT 'name of the socket in its machine, until that starts again',
+    namespace LowCardinality(Nullable(String)) COMMENT 'network namespace; absent in the own one of the agent',
+    state LowCardinality(String) COMMENT 'as ss spells it',
+    cause LowCardinality(String) COMMENT 'dump or destroy',
+    interval_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'time that the counters cover, us',
+    congestion_control LowCardinality(Nullable(String)) COMMENT 'of the kernel',
+    rtt_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'smoothed round trip, us',
+    rttvar_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'its mean deviation, us',
+    min_rtt_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'smallest round trip, us',
+    rto_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'retransmission timeout, us',
+    snd_cwnd Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'congestion window, TCP segments',
+    snd_ssthresh Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'slow start threshold, TCP segments',
+    snd_mss_bytes Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'largest TCP segment, content bytes',
+    pmtu_bytes Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'path MTU, bytes',
+    unacked Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'in flight, TCP segments',
+    lost Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'of those taken for lost, TCP segments',
+    reordering Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'reordering not taken for loss, TCP segments',
+    ca_state Nullable(UInt8) CODEC(T64, ZSTD(1)) COMMENT '0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss',
+    delivery_rate_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'newest delivery rate sample, bytes/s',
+    delivery_rate_app_limited Nullable(Bool) CODEC(ZSTD(1)) COMMENT 'that sample was limited by the application',
+    pacing_rate_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'bytes/s; absent without a limit',
+    notsent_bytes Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'never sent yet, bytes',
+    snd_wnd_bytes Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'receive window of the client, bytes',
+    bytes_acked Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'acknowledged, bytes',
+    bytes_received Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'received in order, bytes',
+    bytes_sent Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'sent, repetitions included, bytes',
+    bytes_retrans Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'sent again, bytes',
+    segs_out Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'TCP segments sent',
+    segs_in Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'TCP segments received',
+    data_segs_out Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'TCP segments with content sent',
+    retransmits Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'TCP segments sent again',
+    delivered Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'TCP segments delivered',
+    delivered_ce Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'of those with an ECN mark',
+    dsack_dups Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'duplicates that the client reported',
+    reord_seen Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'reordering events',
+    timeouts Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'retransmission timeouts',
+    busy_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'time with content in flight, us',
+    rwnd_limited_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'of that, held back by the receive window, us',
+    sndbuf_limited_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'of that, held back by the send buffer, us',
+    bbr_bw_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'estimate of the bottleneck by BBR, bytes/s',
+    bbr_min_rtt_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'smallest round trip by BBR, us',
+    bbr_pacing_gain_256th Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'in 1/256',
+    bbr_cwnd_gain_256th Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'in 1/256'
+)
+ENGINE = MergeTree
+PARTITION BY toDate(time)
+ORDER BY (pop, prefix, time, cookie)
+TTL toDateTime(time) + INTERVAL 7 DAY
+SETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1;

@@ -1,0 +1,7 @@
+-- Records that were lost before they were kept, by machine and by where.
+-- Noticed from $since until before $until, seconds since 1970.
+SELECT host, stage, sum(losses.records) AS records
+FROM losses
+WHERE time >= toDateTime64($since, 6, 'UTC') AND time < toDateTime64($until, 6, 'UTC')
+GROUP BY host, stage
+ORDER BY host, stage

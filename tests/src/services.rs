@@ -1,0 +1,216 @@
+//! Real services for tests: a Kafka broker and ClickHouse's engine, as `make setup-services` has fetched them. Each has a directory
+//! and a port of its own on loopback, which outlive a kill, and is ready once it has answered.
+//!
+//! **Invariant:** what a test has started ends with it, by its process alone.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+/// The broker's heap: enough for a test, and two of them fit beside a build.
+const KAFKA_HEAP: &str = "-Xmx512m";
+
+/// A service's process, which is killed with it.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Process {
+    /// Starts a program; its standard error goes to a file.
+    fn start(command: &mut Command, errors: &Path) -> Self {
+        let errors =
+            fs::OpenOptions::new().create(true).append(true).open(errors).expect("a log can be opened");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();
+        Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}; run make setup-services")))
+    }
+
+    /// The first line of its standard output that holds; the rest is read and dropped.
+    fn line(&mut self, holds: impl Fn(&str) -> bool) -> Option<String> {
+        let mut output = BufReader::new(self.0.stdout.take()?);
+        loop {
+            let mut line = String::new();
+            if output.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            if holds(&line) {
+                thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+                return Some(line);
+            }
+        }
+    }
+
+    /// SIGKILL, and its end.
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A directory that goes with its service.
+#[derive(Debug)]
+struct Dir(PathBuf);
+
+impl Dir {
+    fn make(name: &str, port: u16) -> Self {
+        let path = std::env::temp_dir().join(format!("thalweg-{name}-{}-{port}", std::process::id()));
+        fs::create_dir_all(&path).expect("the directory for temporary files can be written");
+        Self(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A Kafka broker, its own controller.
+#[derive(Debug)]
+pub struct Kafka {
+    process: Process,
+    dir: Dir,
+    port: u16,
+}
+
+impl Kafka {
+    /// Formats a directory and starts a broker on it.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start() -> Self {
+        let (port, controller_port) = (free_port(), free_port());
+        let dir = Dir::make("kafka", port);
+        let common = fs::read_to_string(root().join("tests/services/kafka/server.properties"))
+            .expect("the properties are in the tree");
+        let own = format!(
+            "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             controller.quorum.voters=1@127.0.0.1:{controller_port}\nlog.dirs={}\n",
+            dir.0.join("data").display()
+        );
+        fs::write(dir.0.join("server.properties"), common + &own).expect("a file can be written");
+        let formatted = java()
+            .args(["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c"])
+            .arg(dir.0.join("server.properties"))
+            .output()
+            .expect("java runs; run make setup-services");
+        assert!(formatted.status.success(), "{}", String::from_utf8_lossy(&formatted.stderr));
+        let process = Self::launch(&dir, port);
+        Self { process, dir, port }
+    }
+
+    /// `host:port`.
+    pub fn brokers(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts again after a kill, on the same directory and port.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.process = Self::launch(&self.dir, self.port);
+    }
+
+    fn launch(dir: &Dir, port: u16) -> Process {
+        let mut command = java();
+        command.args(["-Dorg.slf4j.simpleLogger.logFile=System.out", "kafka.Kafka"]);
+        command.arg(dir.0.join("server.properties"));
+        let log = dir.0.join("log");
+        let mut process = Process::start(&mut command, &log);
+        let started = process.line(|line| line.contains("Kafka Server started"));
+        assert!(started.is_some(), "Kafka: {}", fs::read_to_string(&log).unwrap_or_default());
+        assert!(answers(port), "Kafka answers no request");
+        process
+    }
+}
+
+fn java() -> Command {
+    let mut command = Command::new("java");
+    command.args([KAFKA_HEAP, "-cp"]).arg(root().join("target/services/kafka/*"));
+    command
+}
+
+/// Asks a broker for the versions of its requests (`ApiVersions`, version 0).
+fn answers(port: u16) -> bool {
+    let ask = || -> std::io::Result<()> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.write_all(&[0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff])?;
+        stream.read_exact(&mut [0; 8])
+    };
+    ask().is_ok()
+}
+
+/// ClickHouse's engine behind its HTTP interface.
+#[derive(Debug)]
+pub struct ClickHouse {
+    process: Process,
+    dir: Dir,
+    port: u16,
+}
+
+impl ClickHouse {
+    /// Starts an empty one.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start() -> Self {
+        let port = free_port();
+        let dir = Dir::make("clickhouse", port);
+        let process = Self::launch(&dir, port);
+        Self { process, dir, port }
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts again after a kill, on the same directory and port.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.process = Self::launch(&self.dir, self.port);
+    }
+
+    fn launch(dir: &Dir, port: u16) -> Process {
+        let mut command = Command::new(root().join("target/services/clickhouse/bin/python"));
+        command.arg(root().join("tests/services/clickhouse.py"));
+        command.arg("--path").arg(dir.0.join("data")).args(["--port", &port.to_string()]);
+        let log = dir.0.join("log");
+        let mut process = Process::start(&mut command, &log);
+        // It says its port after the engine has answered a first query.
+        let started = process.line(|line| line.trim() == port.to_string());
+        assert!(started.is_some(), "ClickHouse: {}", fs::read_to_string(&log).unwrap_or_default());
+        process
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A port that nobody listens on.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has free ports");
+    listener.local_addr().expect("it is bound").port()
+}

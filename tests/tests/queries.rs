@@ -1,0 +1,177 @@
+//! The ready queries mean the same in SQLite and in ClickHouse: both are asked about the same records.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use thalweg_record::{
+    Batch, CacheResult, Cause, Counters, Cut, Entry, Gauges, Lines, LossRecord, Network, Protocol, Record,
+    ResponseRecord, SocketRecord, Source, Stage, TcpState,
+};
+use thalweg_telemetry::clickhouse::Server;
+use thalweg_telemetry::query::{By, Parameters, QUERIES};
+use thalweg_telemetry::schema;
+use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
+use thalweg_telemetry::sink::{ClickHouseSink, Sink};
+use thalweg_tests::services;
+
+const SEED: u64 = 0x7468_616c_7765_6721;
+const RECORDS: u64 = 20_000;
+/// A sketch is right to 1 %, on either side.
+const DIFFERENCE_MAX: f64 = 0.025;
+
+/// Numbers that look random and are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn below_u32(&mut self, end: u32) -> u32 {
+        u32::try_from(self.below(end.into())).unwrap()
+    }
+
+    /// One time of two.
+    fn maybe<T>(&mut self, value: T) -> Option<T> {
+        (self.below(2) == 0).then_some(value)
+    }
+}
+
+fn entry(number: u64, since: u64, random: &mut Random) -> Entry {
+    let time_unix_us = since * 1_000_000 + random.below(900_000_000);
+    let client = format!("10.0.{}.{}:443", random.below(5), random.below(200)).parse().unwrap();
+    let record = match random.below(10) {
+        0 => Record::Loss(LossRecord { time_unix_us, stage: Stage::Edge, records: random.below(50) }),
+        1..5 => {
+            let client_and_time = (client, time_unix_us);
+            Record::Response(Arc::new(response(client_and_time, random)))
+        }
+        _ => Record::Socket(Box::new(socket((client, time_unix_us), random))),
+    };
+    let asn = random.below_u32(3);
+    let network = Network { asn: random.maybe(64_500 + asn), region: random.maybe(Arc::from("DE")) };
+    Entry { number, network, record }
+}
+
+fn socket((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Random) -> SocketRecord {
+    let gauges = Gauges {
+        rtt_us: 5_000 + random.below_u32(50_000),
+        min_rtt_us: Some(5_000),
+        delivery_rate_bytes_per_s: Some(1_000_000 + random.below(50_000_000)),
+        delivery_rate_app_limited: random.below(4) == 0,
+        ..Gauges::default()
+    };
+    let counters = Counters {
+        bytes_acked: random.below(1_000_000),
+        segs_out: 1_000,
+        retransmits: random.below_u32(50),
+        ..Counters::default()
+    };
+    let congestion_control = random.maybe("bbr".to_owned());
+    SocketRecord {
+        time_unix_us,
+        client,
+        local: "192.0.2.1:80".parse().unwrap(),
+        cookie: 1,
+        namespace: None,
+        state: "ESTAB".into(),
+        cause: Cause::Dump,
+        interval_us: None,
+        congestion_control,
+        gauges: Some(gauges),
+        counters: random.maybe(counters),
+        bbr: None,
+    }
+}
+
+fn response((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Random) -> ResponseRecord {
+    let ttfb_us = 500 + random.below(20_000);
+    ResponseRecord {
+        time_unix_us,
+        client,
+        method: Cow::Borrowed("GET"),
+        host: "media.example".into(),
+        path: "/a".into(),
+        status: if random.below(10) == 0 { 503 } else { 200 },
+        bytes: 90_000 + random.below(100_000),
+        ttfb_us: random.maybe(ttfb_us),
+        duration_us: 90_000 + random.below(20_000),
+        cache: CacheResult::Hit,
+        detail: None,
+        backend: None,
+        protocol: Protocol::ALL[0],
+        cut: random.maybe(Cut::ALL[0]),
+        tcp: None::<TcpState>,
+        steered: None,
+        cmcd: None,
+        xid: None,
+        restarts: 0,
+        lines: Lines::default(),
+    }
+}
+
+/// Whether two cells say the same: percentiles nearly, all else exactly.
+fn agree(column: &str, left: &Value, right: &Value) -> bool {
+    match (left.as_f64(), right.as_f64()) {
+        (Some(left), Some(right)) if column.starts_with('p') => {
+            (left - right).abs() <= DIFFERENCE_MAX * left.max(right)
+        }
+        (Some(left), Some(right)) => (left - right).abs() < 1e-6 * left.abs().max(1.0),
+        _ => left == right,
+    }
+}
+
+#[test]
+fn queries_say_the_same_of_the_same_records() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let since = now / 300 * 300 - 1_200;
+    let mut random = Random(SEED);
+    let entries = (0..RECORDS).map(|number| entry(number, since, &mut random)).collect();
+    let batch = Batch { source: Source { host: "alpha".into(), pop: "fra".into(), epoch: 1 }, entries };
+
+    let clickhouse = services::ClickHouse::start();
+    let server = Server::at(&clickhouse.url()).unwrap();
+    schema::apply(&server).unwrap();
+    ClickHouseSink::at(&clickhouse.url()).unwrap().keep(&batch).unwrap();
+    let file = std::env::temp_dir().join(format!("thalweg-queries-{}.sqlite", std::process::id()));
+    let age = Duration::from_secs(1_000_000);
+    let retention = Retention { records: age, aggregates: age, total_bytes: 1 << 30 };
+    SqliteSink::open(&file, retention).unwrap().keep(&batch).unwrap();
+
+    for query in QUERIES {
+        let kinds = if query.has_by() { &By::ALL[..] } else { &By::ALL[..1] };
+        for &by in kinds {
+            let parameters = Parameters { since, until: now + 300, by };
+            let left = query.ask_sqlite(&file, &parameters).unwrap();
+            let right = query.ask_clickhouse(&server, &parameters).unwrap();
+            assert_eq!(left.columns, right.columns, "{} by {by:?}", query.name);
+            assert!(!left.rows.is_empty(), "{} has rows", query.name);
+            assert_eq!(left.rows.len(), right.rows.len(), "{} by {by:?}: {left:?} {right:?}", query.name);
+            let order_is_by_percentile = query.name == "slowest_prefixes";
+            let sorted = |mut rows: Vec<Vec<Value>>| {
+                if order_is_by_percentile {
+                    rows.sort_by_key(|row| row[0].to_string());
+                }
+                rows
+            };
+            for (left_row, right_row) in sorted(left.rows).iter().zip(&sorted(right.rows)) {
+                for ((column, left), right) in left.columns.iter().zip(left_row).zip(right_row) {
+                    assert!(
+                        agree(column, left, right),
+                        "{} by {by:?}: {left_row:?} {right_row:?}",
+                        query.name
+                    );
+                }
+            }
+        }
+    }
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
+    }
+}
