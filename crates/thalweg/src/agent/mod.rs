@@ -11,18 +11,24 @@ use std::time::Duration;
 
 use thalweg_edge::Records;
 use thalweg_telemetry::collect::Place;
+use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::json::{JsonSink, Rotation};
+use thalweg_telemetry::sink::parquet::{Gathering, ParquetSink};
 use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
+use thalweg_telemetry::sink::{ClickHouseSink, KafkaSink};
 use thalweg_telemetry::{Sink, agent};
 use tokio::task::JoinSet;
 
-use crate::config::{self, Fault};
+use crate::config::{self, Broker, Fault};
 
 /// Where records are kept when no sink is named: beside the spool.
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
 
 /// When a file of JSON lines ends.
 const JSON_ROTATION: Rotation = Rotation { file_bytes: 256 << 20, age: Duration::from_secs(3600) };
+
+/// When a Parquet file is written.
+const PARQUET_GATHERING: Gathering = Gathering { rows: 200_000, age: Duration::from_secs(60) };
 
 /// An agent with everything open that it needs, not begun.
 pub(crate) struct Agent {
@@ -120,11 +126,12 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
 
 /// The SQLite database: as named, or beside the spool if there is no other sink.
 fn database(settings: &config::Agent) -> Option<PathBuf> {
-    match &settings.sqlite {
-        Some(path) => Some(path.value.clone()),
-        None if settings.json.is_none() => Some(settings.spool.value.directory.with_file_name(SQLITE_FILE)),
-        None => None,
+    if let Some(path) = &settings.sqlite {
+        return Some(path.value.clone());
     }
+    let has_files = settings.json.is_some() || settings.parquet.is_some();
+    let has_other = has_files || settings.kafka.is_some() || settings.clickhouse.is_some();
+    (!has_other).then(|| settings.spool.value.directory.with_file_name(SQLITE_FILE))
 }
 
 /// Every sink that is named, and the database.
@@ -133,6 +140,20 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
     if let Some(directory) = &settings.json {
         let sink = JsonSink::open(&directory.value, JSON_ROTATION);
         sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
+    }
+    if let Some(directory) = &settings.parquet {
+        let sink = ParquetSink::open(&directory.value, PARQUET_GATHERING);
+        sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
+    }
+    if let Some(brokers) = &settings.kafka {
+        let partitions =
+            u16::try_from(settings.kafka_partitions.value.0).expect("bounded by its declaration");
+        let sink = KafkaSink::of(cluster(settings, &brokers.value), (partitions > 0).then_some(partitions));
+        sinks.push(Box::new(sink));
+    }
+    if let Some(url) = &settings.clickhouse {
+        let sink = ClickHouseSink::at(&url.value.0).map_err(|error| url.fault(with_causes(&error)));
+        sinks.push(Box::new(sink?));
     }
     if let Some(path) = database {
         let sink = SqliteSink::open(path, retention(settings)).map_err(|error| {
@@ -145,6 +166,15 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
         sinks.push(Box::new(sink?));
     }
     Ok(sinks)
+}
+
+fn cluster(settings: &config::Agent, brokers: &[Broker]) -> Cluster {
+    let properties = settings.kafka_set.iter().flat_map(|properties| properties.value.clone());
+    Cluster {
+        brokers: brokers.iter().map(|broker| broker.0.as_str()).collect::<Vec<_>>().join(","),
+        topic: settings.kafka_topic.value.0.clone(),
+        properties: properties.map(|property| (property.key, property.value)).collect(),
+    }
 }
 
 fn retention(settings: &config::Agent) -> Retention {

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use thalweg_http::Authority;
 use thalweg_tcp::diag::Filter;
+use thalweg_telemetry::kafka;
 
 use super::value::Value;
 
@@ -41,5 +43,58 @@ impl Value for Namespace {
         }
         let directory = if text.contains('/') { Path::new("") } else { Path::new(Self::DIRECTORY) };
         Ok(Self { name: text.to_owned(), path: directory.join(text) })
+    }
+}
+
+/// A Kafka broker to begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broker(pub(crate) String);
+
+impl Value for Broker {
+    const FORM: &'static str = "a broker such as \"kafka-1.example.com:9092\"";
+    const PLACEHOLDER: &'static str = "HOST:PORT";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match Authority::parse(text.as_bytes()) {
+            Ok(authority) if authority.port().is_some() => Ok(Self(text.to_owned())),
+            _ => Err(format!("{text:?} is not {}", Self::FORM)),
+        }
+    }
+}
+
+/// A property of librdkafka.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KafkaProperty {
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+impl Value for KafkaProperty {
+    const FORM: &'static str = "a property such as \"linger.ms=50\"";
+    const PLACEHOLDER: &'static str = "KEY=VALUE";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let (key, value) = kafka::property(text)?;
+        Ok(Self { key, value })
+    }
+}
+
+/// A ClickHouse server and database. It may have a password, and is not told in messages.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ClickHouseUrl(pub(crate) String);
+
+impl std::fmt::Debug for ClickHouseUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClickHouseUrl")
+    }
+}
+
+impl Value for ClickHouseUrl {
+    const FORM: &'static str = "a URL such as \"http://user:password@clickhouse:8123/thalweg\"";
+    const PLACEHOLDER: &'static str = "URL";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let has_scheme = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
+        if has_scheme { Ok(Self(text.to_owned())) } else { Err(format!("not {}", Self::FORM)) }
     }
 }

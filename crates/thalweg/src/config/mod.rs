@@ -15,6 +15,7 @@ mod reference;
 mod sections;
 mod value;
 
+pub(crate) use agent_value::Broker;
 pub(crate) use flags::Flags;
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use thalweg_edge::BackendUrl;
 
-use super::agent_value::{Namespace, SocketFilter};
+use super::agent_value::{Broker, ClickHouseUrl, KafkaProperty, Namespace, SocketFilter};
 use super::declare::section;
 use super::value::{
     Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
@@ -180,6 +180,18 @@ section! {
         sqlite_max: Size = default("4GiB"), within("16MiB", "16TiB");
         /// A directory for files of JSON lines, one record on each, for log shippers. A file ends at 256 MiB or after an hour.
         json: PathBuf = unset("no such files");
+        /// A directory for Parquet files, each written whole, of 200,000 rows or of a minute.
+        parquet: PathBuf = unset("no such files");
+        /// Kafka's brokers to begin with: records go to a topic there, by client network, each once.
+        kafka: Vec<Broker> = unset("not to Kafka");
+        /// The topic.
+        kafka_topic: ChannelName = default("thalweg.telemetry");
+        /// Partitions of the topic, which is made if it is not there; 0: it is not made.
+        kafka_partitions: Count = default("12"), within("0", "10000");
+        /// Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT".
+        kafka_set: Vec<KafkaProperty> = unset("none");
+        /// A ClickHouse database that has the tables (`thalweg schema apply`): records go there without Kafka between.
+        clickhouse: ClickHouseUrl = unset("not to ClickHouse");
         /// Where Prometheus reads the agent's own figures, at /metrics.
         listen: SocketAddr = unset("nowhere");
     }
