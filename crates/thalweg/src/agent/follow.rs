@@ -36,10 +36,16 @@ impl Heard {
 /// Hands on what the edge in this process tells, until that has ended.
 pub(super) async fn within(records: Records, intake: Intake) {
     let (epoch, mut follower, mut heard) = (records.epoch(), records.follow(), Heard::default());
+    let mut lost_there = records.lost();
     loop {
         match follower.recv().await {
             Ok(told) => {
-                intake.lost(Stage::Follow, heard.missing_before(epoch, told.number));
+                let missing = heard.missing_before(epoch, told.number);
+                // What never reached the stream is the edge's loss, the rest is this follower's.
+                let there = missing.min(records.lost() - lost_there);
+                lost_there += there;
+                intake.lost(Stage::Edge, there);
+                intake.lost(Stage::Follow, missing - there);
                 intake.put(Record::Response(told.record), Stage::Follow);
             }
             Err(RecvError::Lagged(_)) => {} // the next number says how many
