@@ -116,7 +116,9 @@ impl Agent {
             spool: spool.clone(),
         };
         let into = spool.clone();
-        let append = move |records| drop(into.append(records, unix_us()));
+        let append = move |records| {
+            into.append(records, unix_us());
+        };
         let batching = spawn("telemetry-batch", move || batcher.run(append))?;
         let collecting = spawn("telemetry-socks", move || collector.run())?;
         Ok(Running { intake, spool, stop, collecting, batching, runners, figures })

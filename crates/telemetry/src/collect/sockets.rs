@@ -185,7 +185,7 @@ impl Collector {
                     self.intake.lost(Stage::Events, lost);
                 }
                 Err(error) => {
-                    tracing::error!(%error, namespace = name.as_deref(), "cannot read a destroyed socket")
+                    tracing::error!(%error, namespace = name.as_deref(), "cannot read a destroyed socket");
                 }
             }
         }
