@@ -34,6 +34,7 @@ export class SinglesTable {
   readonly #query = new QueryDisclosure();
   readonly #whole = el("button", { type: "button", "data-testid": "singles-whole" }, "Whole group");
   readonly #rows = el("tbody", { "data-testid": "singles" });
+  readonly #scroll = el("div", { class: "scroll", tabindex: "0" });
 
   constructor(changed: (part: Change) => void) {
     this.#changed = changed;
@@ -41,12 +42,9 @@ export class SinglesTable {
     const close = el("button", { type: "button", "data-testid": "singles-close" }, "Close");
     close.onclick = () => changed({ group: null, bucket: null, response: null });
     const names = COLUMNS.map(([name, label]) => el("th", { scope: "col", class: name }, label));
-    this.element = el(
-      "div",
-      { class: "singles", hidden: "" },
-      el("header", {}, this.#title, this.#query.element, this.#whole, close),
-      el("div", { class: "scroll", tabindex: "0" }, el("table", {}, el("thead", {}, el("tr", {}, ...names)), this.#rows)),
-    );
+    this.#scroll.append(el("table", {}, el("thead", {}, el("tr", {}, ...names)), this.#rows));
+    const header = el("header", {}, this.#title, this.#query.element, this.#whole, close);
+    this.element = el("div", { class: "singles", hidden: "" }, header, this.#scroll);
   }
 
   /** Shows what is chosen; null: there is no answer yet. Hidden without an open group. */
@@ -60,6 +58,13 @@ export class SinglesTable {
     const rows = (answer?.responses ?? []).flatMap((single) => this.#row(single, response));
     replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [emptyRow(answer ? "No response in this time." : "Not answered yet.")]));
     if (answer) this.#query.show(answer.sql);
+    this.#scrollToOpen();
+  }
+
+  /** The open one comes first below the head, which gives what is known of it the most room. */
+  #scrollToOpen(): void {
+    const open = this.#rows.querySelector<HTMLElement>("[data-open]");
+    if (open) this.#scroll.scrollTop = open.offsetTop - this.#rows.offsetTop;
   }
 
   fail(message: string): void {

@@ -80,7 +80,8 @@ export class SocketsPanel {
     this.element = el(
       "section",
       { class: "records sockets", "aria-label": "sockets" },
-      el("header", {}, head, this.#state, this.#summary, this.#query.element, this.#filter, this.#pause),
+      el("header", {}, head, this.#state, this.#query.element, this.#filter, this.#pause),
+      this.#summary,
       el("div", { class: "scroll", tabindex: "0" }, table),
     );
     this.#draw();
@@ -134,8 +135,8 @@ export class SocketsPanel {
     this.#summary.replaceChildren(
       pair("sockets", String(open)),
       pair("ended", String(ended)),
-      pair("acked", format.rate(acked_bytes_per_s)),
-      ...by_congestion_control.map(([name, count]) => pair(name ?? "cc unknown", String(count))),
+      pair("acked together", format.rate(acked_bytes_per_s)),
+      ...by_congestion_control.map(([name, count]) => pair(name ?? "cc not known", String(count))),
     );
   }
 
@@ -166,7 +167,8 @@ function row(socket: Socket, at_us: number): HTMLTableRowElement {
   const { asn, region, delivery_rate_app_limited } = socket;
   const drawn = (which: typeof RATE | typeof RTT) => sparkline(curve(socket.history, which, at_us, WINDOW_S * 1e6));
   const network = [socket.prefix, asn === null ? null : `AS${asn}`, region].filter(Boolean).join(" ");
-  const limited = delivery_rate_app_limited ? [el("i", { title: "limited by the application" }, "app"), " "] : [];
+  const is_limited = delivery_rate_app_limited === true && socket.delivery_rate_bytes_per_s !== null;
+  const limited = is_limited ? [el("i", { title: "limited by the application" }, "app"), " "] : [];
   const cells: (string | Node | (string | Node)[])[] = [
     socket.client,
     network,
@@ -184,7 +186,9 @@ function row(socket: Socket, at_us: number): HTMLTableRowElement {
     count(socket.retransmits),
     format.seconds(Math.max(0, at_us - socket.last_us) / 1e6, 1),
   ];
-  const line = el("tr", { "data-cookie": socket.cookie, title: `to ${socket.local}, cookie ${socket.cookie}` });
+  const { cookie, client, local } = socket;
+  const title = `${client} to ${local}\n${network}\ncookie ${cookie}`;
+  const line = el("tr", { "data-client": client, "data-local": local, title });
   for (const [index, [, name]] of COLUMNS.entries()) line.append(el("td", { class: name }, ...[cells[index] ?? ""].flat()));
   line.toggleAttribute("data-ended", socket.is_ended);
   line.toggleAttribute("data-retransmits", (socket.retransmits ?? 0) > 0);
