@@ -159,7 +159,7 @@ export class ResponsesPanel {
     if (this.#ttfb === null) return ["starting", "connecting"];
     const count = this.#ttfb.groups.reduce((sum, { responses }) => sum + responses, 0);
     const words = `${count} ${count === 1 ? "response" : "responses"}`;
-    return this.#choice.group === null ? ["playing", words] : ["starting", `${words}, held`];
+    return this.#choice.group === null ? ["playing", words] : ["starting", `${words}, held until refreshed`];
   }
 }
 

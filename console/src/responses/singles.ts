@@ -87,7 +87,8 @@ export class SinglesTable {
 }
 
 function found({ responses }: ResponsesAnswer, open: string | null): string {
-  const count = responses.length >= RESPONSES_MAX ? `the slowest ${RESPONSES_MAX}` : `${responses.length}, slowest first`;
+  const all = responses.length === 1 ? "1 response" : `${responses.length} responses, slowest first`;
+  const count = responses.length >= RESPONSES_MAX ? `the slowest ${RESPONSES_MAX} responses` : all;
   const is_there = open === null || responses.some((single) => responseKey(single) === open);
   return is_there ? count : `${count}; the one that was open is not among them any more`;
 }
