@@ -30,7 +30,7 @@ export class GroupsTable {
       el("th", { scope: "col", class: "group" }, "group"),
       this.#axis,
       ...PERCENTILES.map(([, label, title]) => el("th", { scope: "col", class: label, title: `TTFB, ${title}` }, label)),
-      el("th", { scope: "col", class: "asked" }, "responses"),
+      el("th", { scope: "col", class: "asked", title: "of which a first byte was sent" }, "responses"),
     ];
     const table = el("table", {}, el("thead", {}, el("tr", {}, ...heads)), this.#rows);
     this.element = el("div", { class: "scroll groups", tabindex: "0" }, table);

@@ -4,9 +4,18 @@
 // While no group is open the distributions are asked for again and again; from then on everything stands still until
 // it is refreshed, so that what is looked into does not move away.
 
-import { fetchResponses, fetchTtfb, type Grouping, GROUPINGS, type ResponsesAnswer, type TtfbAnswer } from "../telemetry/api";
+import {
+  fetchResponses,
+  fetchTtfb,
+  type Grouping,
+  GROUPINGS,
+  GROUPS_MAX,
+  NO_AGENT,
+  type ResponsesAnswer,
+  type TtfbAnswer,
+} from "../telemetry/api";
 import { Poller } from "../telemetry/poller";
-import { NO_AGENT, QueryDisclosure } from "../telemetry/query";
+import { QueryDisclosure } from "../telemetry/query";
 import { el, setAttribute, setText } from "../ui/element";
 import { bucketRange } from "./axis";
 import { FIRST_CHOICE, type ResponsesChoice, WINDOWS } from "./choice";
@@ -81,6 +90,7 @@ export class ResponsesPanel {
 
   /** Whether somebody looks at it. */
   show(shown: boolean): void {
+    if (this.#shown === shown) return;
     this.#shown = shown;
     this.#settle(false);
   }
@@ -157,8 +167,10 @@ export class ResponsesPanel {
     if (this.#has_agent === false) return ["failed", NO_AGENT];
     if (this.#failure !== null) return ["failed", this.#failure];
     if (this.#ttfb === null) return ["starting", "connecting"];
-    const count = this.#ttfb.groups.reduce((sum, { responses }) => sum + responses, 0);
-    const words = `${count} ${count === 1 ? "response" : "responses"}`;
+    const { groups } = this.#ttfb;
+    const count = groups.reduce((sum, { responses }) => sum + responses, 0);
+    const cut = groups.length >= GROUPS_MAX ? ` of the ${GROUPS_MAX} largest groups` : "";
+    const words = `${count} ${count === 1 ? "response" : "responses"}${cut}`;
     return this.#choice.group === null ? ["playing", words] : ["starting", `${words}, held until refreshed`];
   }
 }

@@ -1,9 +1,9 @@
 // The sockets as the agent sees them: who is given most first, sorted and filtered at will, each with its last minutes.
 
 import * as format from "../format";
-import { fetchSockets, type Socket, SOCKETS_MAX, type SocketsAnswer } from "../telemetry/api";
+import { fetchSockets, NO_AGENT, type Socket, SOCKETS_MAX, type SocketsAnswer } from "../telemetry/api";
 import { Poller } from "../telemetry/poller";
-import { NO_AGENT, QueryDisclosure } from "../telemetry/query";
+import { QueryDisclosure } from "../telemetry/query";
 import { el, setAttribute, setText } from "../ui/element";
 import { CURVE, curve, matching, RATE, resort, RTT, type Sort, sorted, type SortKey, summary } from "./table";
 
@@ -89,6 +89,7 @@ export class SocketsPanel {
 
   /** Whether somebody looks at it. */
   show(shown: boolean): void {
+    if (this.#shown === shown) return;
     this.#shown = shown;
     this.#settle();
   }

@@ -91,9 +91,17 @@ it("draws a curve at the samples' times, with gaps", () => {
     [50, null, null],
     [100, 50, null],
   ];
-  expect(curve(history, RATE, 100, 100)).toBe("M0.0 1.8h0L25.0 20.0M100.0 10.9h0");
-  expect(curve(history, RTT, 100, 100)).toBe("M25.0 1.8h0");
+  expect(curve(history, RATE, 100, 100)).toBe("M0 1.8h0L25 20.0M100 10.9h0");
+  expect(curve(history, RTT, 100, 100)).toBe("M25 1.8h0");
   expect(curve([[0, null, null]], RTT, 100, 100)).toBe("");
   // A sample that is older than the window, or newer than the answer, stays in the box.
-  expect(curve([[-50, 0, 0], [120, 0, 0]], RTT, 100, 100)).toBe("M0.0 20.0h0L100.0 20.0");
+  expect(curve([[-50, 0, 0], [120, 0, 0]], RTT, 100, 100)).toBe("M0 20.0h0L100 20.0");
+});
+
+it("has as many points as there is room for, and keeps what stands out", () => {
+  const history = Array.from({ length: 12_000 }, (_, at): Socket["history"][number] => [at, null, at === 6000 ? 1000 : 500]);
+  history[5999] = [5999, null, null];
+  const path = curve(history, RTT, 12_000, 12_000);
+  expect(path.match(/[ML]/g)).toHaveLength(101);
+  expect(path.match(/[ML]\d+ 1\.8/g)).toEqual(["L50 1.8"]);
 });

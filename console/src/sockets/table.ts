@@ -81,25 +81,35 @@ export function summary(sockets: readonly Socket[]): Summary {
 export const RATE = 1;
 export const RTT = 2;
 
-/** The box that curves are drawn in. */
+/** The box that curves are drawn in. A curve has a point at each whole unit of its width at most. */
 export const CURVE = { width: 100, height: 20 } as const;
 
 /**
  * The path of a curve (SVG) over the window that ends at `to_us`: zero at the foot, the greatest value near the top,
- * a gap where a sample has no value. A value between two gaps is a dot. Empty without a value.
+ * a gap where samples have no value. A value between two gaps is a dot. Empty without a value.
  */
 export function curve(history: readonly SocketSample[], which: typeof RATE | typeof RTT, to_us: number, window_us: number): string {
-  const max = Math.max(1, ...history.map((sample) => sample[which] ?? 0)) * 1.1;
+  const points = [...greatest(history, which, to_us, window_us)];
+  const max = Math.max(1, ...points.map(([, value]) => value ?? 0)) * 1.1;
   let drawing = false;
-  const parts = history.map((sample) => {
-    const value = sample[which];
+  const parts = points.map(([x, value]) => {
     const first = !drawing;
     drawing = value !== null;
     if (value === null) return "";
-    const x = CURVE.width * Math.min(1, Math.max(0, 1 - (to_us - sample[0]) / window_us));
-    const y = CURVE.height * (1 - value / max);
+    const y = (CURVE.height * (1 - value / max)).toFixed(1);
     // A line of no length is drawn by its round ends.
-    return `${first ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}${first ? "h0" : ""}`;
+    return first ? `M${x} ${y}h0` : `L${x} ${y}`;
   });
   return parts.join("");
+}
+
+/** The greatest value at each place of the curve's width that has samples, from the left. */
+function greatest(history: readonly SocketSample[], which: typeof RATE | typeof RTT, to_us: number, window_us: number): Map<number, number | null> {
+  const values = new Map<number, number | null>();
+  for (const sample of history) {
+    const x = Math.round(CURVE.width * Math.min(1, Math.max(0, 1 - (to_us - sample[0]) / window_us)));
+    const [before, value] = [values.get(x) ?? null, sample[which]];
+    values.set(x, value === null || before === null ? (value ?? before) : Math.max(before, value));
+  }
+  return values;
 }

@@ -135,6 +135,12 @@ export interface Wanted {
 export const SOCKETS_MAX = 300;
 export const RESPONSES_MAX = 200;
 
+/** Groups that are answered, those with the most responses. */
+export const GROUPS_MAX = 50;
+
+/** What stands in place of an answer where there is nobody to ask. */
+export const NO_AGENT = "no agent: write [agent] into the config file";
+
 export function fetchSockets(window_s: number, signal: AbortSignal): Promise<SocketsAnswer> {
   return getJson(`api/telemetry/sockets?window_s=${window_s}&limit=${SOCKETS_MAX}`, signal);
 }

@@ -15,6 +15,3 @@ export class QueryDisclosure {
     this.element.hidden = false;
   }
 }
-
-/** What stands in place of an answer when there is nobody to ask. */
-export const NO_AGENT = "no agent: write [agent] into the config file";
