@@ -8,6 +8,8 @@ export interface Config {
   /** Where browsers reach the edge: a port on the console's own host, or a whole URL if one is configured. */
   edge: { port: number } | { url: string };
   version: string;
+  /** Whether an agent of the same process keeps sockets and responses in SQLite, which can be asked. */
+  telemetry: boolean;
 }
 
 /** A presentation on demand; `hls` and `dash` are absolute paths on the edge. */
@@ -105,10 +107,12 @@ export interface TcpState {
   pacing_rate_bytes_per_s?: number;
 }
 
-async function getJson<T>(url: string): Promise<T> {
-  const response = await fetch(url, { cache: "no-store" });
-  if (!response.ok) throw new Error(`${url}: ${response.status} ${response.statusText}`.trim());
-  return (await response.json()) as T;
+/** Fails with what the server says of it, `{"error": …}`, if it says anything. */
+export async function getJson<T>(url: string, signal: AbortSignal | null = null): Promise<T> {
+  const response = await fetch(url, { cache: "no-store", signal });
+  if (response.ok) return (await response.json()) as T;
+  const said = (await response.json().catch(() => null)) as { error?: string } | null;
+  throw new Error(said?.error ?? `${url}: ${response.status} ${response.statusText}`.trim());
 }
 
 export function fetchConfig(): Promise<Config> {

@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 
 import { edgeUrl } from "./api";
 import { presentations, readAddress, resolve, writeAddress } from "./choice";
+import { FIRST_CHOICE } from "./responses/choice";
 
 const CATALOGUE = {
   vod: [{ name: "sample", hls: "/vod/sample/master.m3u8", dash: "/vod/sample/manifest.mpd", duration_s: 32 }],
@@ -9,14 +10,15 @@ const CATALOGUE = {
 };
 
 it("reads what it writes in the page's address", () => {
-  for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=live:demo&show=networks", "?play=vod:a:b%26c", ""]) {
+  for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=live:demo&show=networks", "?show=sockets", "?show=responses&by=path&group=a%26b", "?play=vod:a:b%26c", ""]) {
     expect(writeAddress(readAddress(address))).toBe(address);
   }
 });
 
 it("leaves out of an address what it does not understand", () => {
-  expect(readAddress("?play=demo&only=mss&show=all")).toEqual({ choice: null, only: null, show: "requests" });
-  expect(readAddress("?play=vod:")).toEqual({ choice: null, only: null, show: "requests" });
+  const nothing = { choice: null, only: null, show: "requests", responses: FIRST_CHOICE };
+  expect(readAddress("?play=demo&only=mss&show=all")).toEqual(nothing);
+  expect(readAddress("?play=vod:")).toEqual(nothing);
 });
 
 it("plays what is wanted, waits for it if it is not there, and without a wish takes the first, live before vod", () => {
@@ -29,6 +31,6 @@ it("plays what is wanted, waits for it if it is not there, and without a wish ta
 
 it("finds the edge by port on the console's host, or by the configured URL", () => {
   const location = { protocol: "http:", hostname: "edge.example" };
-  expect(edgeUrl({ edge: { port: 8080 }, version: "" }, location)).toBe("http://edge.example:8080");
-  expect(edgeUrl({ edge: { url: "https://cdn.example/" }, version: "" }, location)).toBe("https://cdn.example");
+  expect(edgeUrl({ edge: { port: 8080 }, version: "", telemetry: false }, location)).toBe("http://edge.example:8080");
+  expect(edgeUrl({ edge: { url: "https://cdn.example/" }, version: "", telemetry: false }, location)).toBe("https://cdn.example");
 });

@@ -2,6 +2,7 @@
 // address says it. Pure.
 
 import type { Catalogue } from "./api";
+import { readResponses, type ResponsesChoice, writeResponses } from "./responses/choice";
 
 export type Kind = "live" | "vod";
 
@@ -19,10 +20,12 @@ export interface Address {
   only: Format | null;
   /** Which panel is below the players. */
   show: Below;
+  responses: ResponsesChoice;
 }
 
-/** What is below the players: requests as they happen, or who suffers. */
-export type Below = "requests" | "networks";
+/** What can be below the players: requests as they happen, who suffers, and what the agent has kept. */
+export const BELOW = ["requests", "networks", "sockets", "responses"] as const;
+export type Below = (typeof BELOW)[number];
 
 /** A choice that the catalogue has. */
 export interface Presentation extends Choice {
@@ -33,23 +36,25 @@ export interface Presentation extends Choice {
   durationS: number | null;
 }
 
-/** Reads `?play=live:demo&only=dash&show=networks`; what is not understood is left out. */
+/** Reads `?play=live:demo&only=dash&show=responses&group=hit`; what is not understood is left out. */
 export function readAddress(search: string): Address {
   const parameters = new URLSearchParams(search);
   const only = parameters.get("only");
   return {
     choice: parseChoice(parameters.get("play") ?? ""),
     only: only === "hls" || only === "dash" ? only : null,
-    show: parameters.get("show") === "networks" ? "networks" : "requests",
+    show: BELOW.find((below) => below === parameters.get("show")) ?? "requests",
+    responses: readResponses(parameters),
   };
 }
 
-/** The query that `readAddress` reads back. */
-export function writeAddress({ choice, only, show }: Address): string {
+/** The query that `readAddress` reads back. What is chosen among the responses is part of it while they are shown. */
+export function writeAddress({ choice, only, show, responses }: Address): string {
   const parameters = new URLSearchParams();
   if (choice) parameters.set("play", choiceKey(choice));
   if (only) parameters.set("only", only);
   if (show !== "requests") parameters.set("show", show);
+  if (show === "responses") writeResponses(parameters, responses);
   // A colon needs no escape in a query, RFC 3986 section 3.4, and reads better without.
   return parameters.size > 0 ? `?${parameters.toString().replaceAll("%3A", ":")}` : "";
 }

@@ -27,8 +27,8 @@ export function bitsPerS(value: number): string {
   return scaled(value, 1000, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]);
 }
 
-export function micros(us: number | undefined): string {
-  if (us === undefined) return NONE;
+export function micros(us: number | null | undefined): string {
+  if (us === null || us === undefined) return NONE;
   if (us < 1000) return `${us.toFixed(0)} µs`;
   if (us < 1e6) return `${threeDigits(us / 1e3)} ms`;
   return `${threeDigits(us / 1e6)} s`;
@@ -36,6 +36,11 @@ export function micros(us: number | undefined): string {
 
 export function millis(ms: number | null): string {
   return ms === null ? NONE : ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(2)} s`;
+}
+
+/** Of bytes per second, as bits. */
+export function rate(bytes_per_s: number | null): string {
+  return bytes_per_s === null ? NONE : bitsPerS(bytes_per_s * 8);
 }
 
 export function seconds(s: number | null, decimals = 2): string {

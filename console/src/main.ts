@@ -1,20 +1,26 @@
-// The page: what can be played, two players of it, and below them the requests of all clients, or their networks.
+// The page: what can be played, two players of it, and below them the requests of all clients, their networks, or
+// the sockets and responses that the agent has kept.
 
 import "./style.css";
 
 import { type Catalogue, type Config, edgeUrl, fetchCatalogue, fetchClockOffsetMs, fetchConfig, followRecords } from "./api";
-import { type Address, type Below, choiceKey, type Format, parseChoice, type Presentation, presentations, readAddress, resolve, writeAddress } from "./choice";
+import { type Address, BELOW, type Below, choiceKey, type Format, parseChoice, type Presentation, presentations, readAddress, resolve, writeAddress } from "./choice";
 import { Header } from "./header";
 import { NetworksPanel } from "./networks/panel";
 import { HISTORY_STEP_MS, PlayerPanel } from "./player/panel";
 import { RequestsPanel } from "./requests/panel";
+import type { ResponsesChoice } from "./responses/choice";
+import { ResponsesPanel } from "./responses/panel";
+import { SocketsPanel } from "./sockets/panel";
 import { el } from "./ui/element";
 import { Tabs } from "./ui/tabs";
 
-const BELOW: readonly (readonly [Below, string])[] = [
-  ["requests", "Requests"],
-  ["networks", "Networks"],
-];
+const TITLES: Record<Below, string> = {
+  requests: "Requests",
+  networks: "Networks",
+  sockets: "Sockets",
+  responses: "Responses",
+};
 
 /** How often the figures are shown anew. */
 const SHOW_EVERY_MS = 250;
@@ -32,9 +38,15 @@ class Page {
     hls: this.#player("hls"),
     dash: this.#player("dash"),
   };
-  readonly #below = new Tabs(BELOW, (name) => this.#showBelow(name));
+  readonly #below = new Tabs(
+    BELOW.map((name) => [name, TITLES[name]] as const),
+    (name) => this.#showBelow(name),
+  );
   readonly #requests = new RequestsPanel(this.#below.head("requests"));
   readonly #networks = new NetworksPanel(this.#below.head("networks"));
+  readonly #sockets = new SocketsPanel(this.#below.head("sockets"));
+  readonly #responses = new ResponsesPanel(this.#below.head("responses"), (choice) => this.#chooseResponses(choice));
+  readonly #main = el("main");
   #edge = "";
   #clock_offset_ms = 0;
   #clock_read_ms = Number.NEGATIVE_INFINITY;
@@ -47,11 +59,12 @@ class Page {
   }
 
   start(): void {
-    const main = el("main", {}, this.#players.hls.element, this.#players.dash.element, this.#requests.element, this.#networks.element);
-    this.#below.add("requests", this.#requests.element);
-    this.#below.add("networks", this.#networks.element);
-    this.#below.show(this.#address.show);
-    document.body.append(this.#header.element, main);
+    const panels = { requests: this.#requests, networks: this.#networks, sockets: this.#sockets, responses: this.#responses };
+    for (const name of BELOW) this.#below.add(name, panels[name].element);
+    this.#main.append(this.#players.hls.element, this.#players.dash.element, ...BELOW.map((name) => panels[name].element));
+    document.body.append(this.#header.element, this.#main);
+    this.#settleBelow();
+    addEventListener("popstate", () => this.#goBack());
     followRecords([this.#requests, this.#networks]);
     setInterval(() => this.#eachPlayer((player) => player.show()), SHOW_EVERY_MS);
     setInterval(() => this.#eachPlayer((player) => player.remember()), HISTORY_STEP_MS);
@@ -80,6 +93,8 @@ class Page {
       const config: Config = await fetchConfig();
       this.#edge = edgeUrl(config, location);
       this.#header.showVersion(config.version);
+      this.#sockets.setAgent(config.telemetry);
+      this.#responses.setAgent(config.telemetry);
     }
     this.#catalogue = await fetchCatalogue(this.#edge).catch(() => {
       throw new Error(`the edge at ${this.#edge} does not give its catalogue; trying again`);
@@ -119,12 +134,40 @@ class Page {
 
   #showBelow(name: Below): void {
     this.#address.show = name;
+    this.#settleBelow();
+    this.#writeAddress(true);
+  }
+
+  #chooseResponses(choice: ResponsesChoice): void {
+    this.#address.responses = choice;
+    this.#responses.choose(choice);
+    this.#writeAddress(true);
+  }
+
+  /** Brings what is below the players in line with the address. */
+  #settleBelow(): void {
+    const { show, responses } = this.#address;
+    this.#main.dataset.below = show;
+    this.#below.show(show);
     this.#networks.draw();
+    this.#responses.choose(responses);
+    this.#sockets.show(show === "sockets");
+    this.#responses.show(show === "responses");
+  }
+
+  /** Back and forward go through what was looked at below; what is played stays. */
+  #goBack(): void {
+    const { show, responses } = readAddress(location.search);
+    Object.assign(this.#address, { show, responses });
+    this.#settleBelow();
     this.#writeAddress();
   }
 
-  #writeAddress(): void {
-    history.replaceState(null, "", `${location.pathname}${writeAddress(this.#address)}`);
+  /** `is_step`: so that one can go back from it. */
+  #writeAddress(is_step = false): void {
+    const url = `${location.pathname}${writeAddress(this.#address)}`;
+    if (is_step && url !== location.pathname + location.search) history.pushState(null, "", url);
+    else history.replaceState(null, "", url);
   }
 }
 

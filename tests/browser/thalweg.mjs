@@ -21,15 +21,19 @@ const STOP_MS_MAX = 10_000;
 /** The name of the presentation that cannot be served. */
 export const BROKEN = "broken";
 
-/** Starts the program with the sample on demand, as channel `demo`, and a broken presentation beside it. */
-export async function startThalweg() {
+/**
+ * Starts the program with the sample on demand, as channel `demo`, and a broken presentation beside it.
+ * With `agent`, one that keeps sockets and responses, and an edge that is not left on the system's congestion control.
+ */
+export async function startThalweg({ agent = false } = {}) {
   const directory = await mkdtemp(join(tmpdir(), "thalweg-browser-"));
   const media = join(directory, "media");
   await cp(SAMPLE, join(media, "sample"), { recursive: true });
   await addBroken(media);
 
   const config = join(directory, "thalweg.toml");
-  await writeFile(config, configText(media));
+  const own = agent ? [`congestion_control = "${CONGESTION_CONTROL}"`, agentText(directory)] : [];
+  await writeFile(config, configText(media, ...own));
   const child = spawn(PROGRAM, ["up", "--config", config], { stdio: ["ignore", "ignore", "pipe"] });
   const log = [];
   let addresses;
@@ -57,8 +61,8 @@ export async function startThalweg() {
   };
 }
 
-/** Every role on a port that is free, which it tells. */
-function configText(media) {
+/** Every role on a port that is free, which it tells; `edge` is set in its section, and `more` are further ones. */
+function configText(media, edge = "", more = "") {
   return `
 [origin]
 listen = "127.0.0.1:0"
@@ -67,6 +71,7 @@ media = ${JSON.stringify(media)}
 [edge]
 listen = "127.0.0.1:0"
 admin = "127.0.0.1:0"
+${edge}
 
 [console]
 listen = "127.0.0.1:0"
@@ -74,6 +79,19 @@ listen = "127.0.0.1:0"
 [[source]]
 channel = "demo"
 media = ${JSON.stringify(join(media, "sample"))}
+${more}`;
+}
+
+/** That of the edge beside an agent: no system's own, so a browser's side of a connection does not have it. */
+export const CONGESTION_CONTROL = "reno";
+
+/** An agent that is quick enough to be watched. */
+function agentText(directory) {
+  return `
+[agent]
+period = "500ms"
+spool = ${JSON.stringify(`${join(directory, "spool")}=64MiB`)}
+sqlite = ${JSON.stringify(join(directory, "telemetry.sqlite"))}
 `;
 }
 

@@ -24,3 +24,11 @@ export function setAttribute(element: Element, name: string, value: string | nul
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
+
+/** Replaces all children; what had the focus has it again if something with the same `data-key` is there. */
+export function replaceChildren(parent: Element, ...children: Child[]): void {
+  const focused = document.activeElement;
+  const key = focused instanceof HTMLElement && parent.contains(focused) ? focused.dataset.key : undefined;
+  parent.replaceChildren(...children);
+  if (key !== undefined) parent.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`)?.focus();
+}

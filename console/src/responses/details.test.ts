@@ -1,0 +1,121 @@
+import { expect, it } from "vitest";
+
+import type { SingleResponse } from "../telemetry/api";
+import { details } from "./details";
+
+const SEGMENT: SingleResponse = {
+  time_us: 1_700_000_000_123_007,
+  client: "203.0.113.7:50000",
+  prefix: "203.0.113.0/24",
+  asn: 64500,
+  region: "DE",
+  method: "GET",
+  request_host: "cdn.example",
+  path: "/vod/sample/1.m4s?x",
+  status: 200,
+  bytes: 1_258_291,
+  ttfb_us: 1903,
+  duration_us: 850,
+  goodput_bytes_per_s: 1_250_000,
+  cache: "hit",
+  detail: "memory",
+  backend: "origin1",
+  protocol: "HTTP/1.1",
+  cut: "client_closed",
+  congestion_control: "bbr",
+  congestion_control_start: "cubic",
+  decider: "rule",
+  rtt_us: 20_000,
+  min_rtt_us: 19_000,
+  snd_cwnd: 1,
+  delivery_rate_bytes_per_s: 2_500_000,
+  pacing_rate_bytes_per_s: null,
+  retransmits: 0,
+  lost: 2,
+  bundle: 4,
+  rule: "203.0.113.0/25",
+  is_holdout: false,
+  experiment: "paced",
+  arm: "control",
+  refused: "EPERM",
+  cmcd_sid: "s-1",
+  cmcd_st: "l",
+  cmcd_br_kbps: 3000,
+  cmcd_bl_ms: 2100,
+  cmcd_mtp_kbps: 25_400,
+  cmcd_bs: true,
+  xid: 32_770,
+  restarts: 1,
+  lines: "VCL_Log: slow\nVCL_Log: path",
+  pop: "fra1",
+  host: "edge1",
+  number: "12",
+};
+
+it("shows every field once, with its unit and as exactly as it was measured", () => {
+  const groups = details(SEGMENT);
+  const text = groups.map(({ name, fields }) => [name, ...fields.map(({ label, value }) => `  ${label}: ${value}`)].join("\n"));
+  expect(`${text.join("\n")}`).toMatchInlineSnapshot(`
+    "Request
+      time: 2023-11-14T22:13:20.123007Z
+      method: GET
+      host: cdn.example
+      path and query: /vod/sample/1.m4s?x
+      client: 203.0.113.7:50000
+      network: 203.0.113.0/24
+      autonomous system: AS64500
+      region: DE
+    Response
+      protocol: HTTP/1.1
+      status: 200
+      content: 1.20 MiB (1258291 B)
+      TTFB: 1.90 ms (1903 µs)
+      duration: 850 µs
+      goodput: 10.0 Mbit/s (1250000 B/s)
+      cut: client closed
+      cache: hit
+      why: memory
+      backend: origin1
+    Connection at the end
+      congestion control at the end: bbr
+      congestion control at the start: cubic
+      decided by: rule
+      RTT, smoothed: 20.0 ms (20000 µs)
+      smallest RTT: 19.0 ms (19000 µs)
+      congestion window: 1 TCP segment
+      delivery rate: 20.0 Mbit/s (2500000 B/s)
+      pacing rate: –
+      sent again, connection: 0 TCP segments
+      taken for lost: 2 TCP segments
+    Control
+      bundle: 4
+      steering rule: 203.0.113.0/25
+      holdout: no
+      experiment: paced
+      arm: control
+      refused by the kernel: EPERM
+    Player (CMCD)
+      session: s-1
+      stream: live
+      bitrate: 3000 kbit/s
+      buffer: 2100 ms
+      throughput measured: 25400 kbit/s
+      buffer ran dry: yes
+    Policy and record
+      request number: 32770
+      restarts: 1
+      log: VCL_Log: slow
+    VCL_Log: path
+      PoP: fra1
+      machine: edge1
+      record: 12"
+  `);
+  const keys = groups.flatMap(({ fields }) => fields.map(({ key }) => key));
+  expect(keys.sort()).toEqual(Object.keys(SEGMENT).sort());
+});
+
+it("says of nothing that it is not known, rather than leaving it out", () => {
+  const unknown = details({ ...SEGMENT, ttfb_us: null, cut: null, request_host: "", is_holdout: null });
+  const values = unknown.flatMap(({ fields }) => fields).filter(({ value }) => value === "–");
+  expect(values.map(({ key }) => key)).toEqual(["request_host", "ttfb_us", "cut", "pacing_rate_bytes_per_s", "is_holdout"]);
+});

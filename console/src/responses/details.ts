@@ -1,0 +1,111 @@
+// Everything that is known of one response, in words and units. Pure.
+
+import * as format from "../format";
+import type { SingleResponse } from "../telemetry/api";
+
+type Field = readonly [label: string, value: (response: SingleResponse) => string | null];
+type Key = keyof SingleResponse;
+
+/** Every column has its place here: the type sees to it. */
+const FIELDS: Record<Key, Field> = {
+  time_us: ["time", ({ time_us }) => `${new Date(time_us / 1000).toISOString().slice(0, -1)}${String(time_us % 1000).padStart(3, "0")}Z`],
+  method: ["method", ({ method }) => method],
+  request_host: ["host", ({ request_host }) => request_host || null],
+  path: ["path and query", ({ path }) => path],
+  client: ["client", ({ client }) => client],
+  prefix: ["network", ({ prefix }) => prefix],
+  asn: ["autonomous system", ({ asn }) => (asn === null ? null : `AS${asn}`)],
+  region: ["region", ({ region }) => region],
+  protocol: ["protocol", ({ protocol }) => protocol],
+  status: ["status", ({ status }) => String(status)],
+  bytes: ["content", ({ bytes }) => exact(format.bytes(bytes), bytes, "B")],
+  ttfb_us: ["TTFB", ({ ttfb_us }) => time(ttfb_us)],
+  duration_us: ["duration", ({ duration_us }) => time(duration_us)],
+  goodput_bytes_per_s: ["goodput", (response) => rate(response.goodput_bytes_per_s)],
+  cut: ["cut", ({ cut }) => cut?.replaceAll("_", " ") ?? null],
+  cache: ["cache", ({ cache }) => cache],
+  detail: ["why", ({ detail }) => detail],
+  backend: ["backend", ({ backend }) => backend],
+  congestion_control: ["congestion control at the end", (response) => response.congestion_control],
+  congestion_control_start: ["congestion control at the start", (response) => response.congestion_control_start],
+  decider: ["decided by", ({ decider }) => decider],
+  rtt_us: ["RTT, smoothed", ({ rtt_us }) => time(rtt_us)],
+  min_rtt_us: ["smallest RTT", ({ min_rtt_us }) => time(min_rtt_us)],
+  snd_cwnd: ["congestion window", ({ snd_cwnd }) => segments(snd_cwnd)],
+  delivery_rate_bytes_per_s: ["delivery rate", (response) => rate(response.delivery_rate_bytes_per_s)],
+  pacing_rate_bytes_per_s: ["pacing rate", (response) => rate(response.pacing_rate_bytes_per_s)],
+  retransmits: ["sent again, connection", ({ retransmits }) => segments(retransmits)],
+  lost: ["taken for lost", ({ lost }) => segments(lost)],
+  bundle: ["bundle", ({ bundle }) => text(bundle)],
+  rule: ["steering rule", ({ rule }) => rule],
+  is_holdout: ["holdout", ({ is_holdout }) => yesNo(is_holdout)],
+  experiment: ["experiment", ({ experiment }) => experiment],
+  arm: ["arm", ({ arm }) => arm],
+  refused: ["refused by the kernel", ({ refused }) => refused],
+  cmcd_sid: ["session", ({ cmcd_sid }) => cmcd_sid],
+  cmcd_st: ["stream", ({ cmcd_st }) => (cmcd_st === "l" ? "live" : cmcd_st === "v" ? "on demand" : cmcd_st)],
+  cmcd_br_kbps: ["bitrate", ({ cmcd_br_kbps }) => (cmcd_br_kbps === null ? null : `${cmcd_br_kbps} kbit/s`)],
+  cmcd_bl_ms: ["buffer", ({ cmcd_bl_ms }) => (cmcd_bl_ms === null ? null : `${cmcd_bl_ms} ms`)],
+  cmcd_mtp_kbps: ["throughput measured", ({ cmcd_mtp_kbps }) => (cmcd_mtp_kbps === null ? null : `${cmcd_mtp_kbps} kbit/s`)],
+  cmcd_bs: ["buffer ran dry", ({ cmcd_bs }) => yesNo(cmcd_bs)],
+  xid: ["request number", ({ xid }) => text(xid)],
+  restarts: ["restarts", ({ restarts }) => text(restarts)],
+  lines: ["log", ({ lines }) => lines],
+  pop: ["PoP", ({ pop }) => pop || null],
+  host: ["machine", ({ host }) => host],
+  number: ["record", ({ number }) => number],
+};
+
+/** The fields by what they are of, in the order they are shown. */
+const GROUPS: readonly (readonly [string, readonly Key[]])[] = [
+  ["Request", ["time_us", "method", "request_host", "path", "client", "prefix", "asn", "region"]],
+  ["Response", ["protocol", "status", "bytes", "ttfb_us", "duration_us", "goodput_bytes_per_s", "cut", "cache", "detail", "backend"]],
+  [
+    "Connection at the end",
+    ["congestion_control", "congestion_control_start", "decider", "rtt_us", "min_rtt_us", "snd_cwnd", "delivery_rate_bytes_per_s", "pacing_rate_bytes_per_s", "retransmits", "lost"],
+  ],
+  ["Control", ["bundle", "rule", "is_holdout", "experiment", "arm", "refused"]],
+  ["Player (CMCD)", ["cmcd_sid", "cmcd_st", "cmcd_br_kbps", "cmcd_bl_ms", "cmcd_mtp_kbps", "cmcd_bs"]],
+  ["Policy and record", ["xid", "restarts", "lines", "pop", "host", "number"]],
+];
+
+export interface DetailGroup {
+  name: string;
+  fields: { key: Key; label: string; value: string }[];
+}
+
+/** All fields, those without a value too. */
+export function details(response: SingleResponse): DetailGroup[] {
+  return GROUPS.map(([name, keys]) => ({
+    name,
+    fields: keys.map((key) => {
+      const [label, value] = FIELDS[key];
+      return { key, label, value: value(response) ?? format.NONE };
+    }),
+  }));
+}
+
+function exact(rounded: string, value: number, unit: string): string {
+  const whole = `${value} ${unit}`;
+  return rounded === whole ? whole : `${rounded} (${whole})`;
+}
+
+function time(us: number | null): string | null {
+  return us === null ? null : exact(format.micros(us), us, "µs");
+}
+
+function rate(bytes_per_s: number | null): string | null {
+  return bytes_per_s === null ? null : `${format.rate(bytes_per_s)} (${bytes_per_s} B/s)`;
+}
+
+function segments(count: number | null): string | null {
+  return count === null ? null : `${count} TCP ${count === 1 ? "segment" : "segments"}`;
+}
+
+function text(value: number | null): string | null {
+  return value === null ? null : String(value);
+}
+
+function yesNo(value: boolean | null): string | null {
+  return value === null ? null : value ? "yes" : "no";
+}

@@ -1,0 +1,213 @@
+// The sockets as the agent sees them: who is given most first, sorted and filtered at will, each with its last minutes.
+
+import * as format from "../format";
+import { fetchSockets, NO_AGENT, type Socket, SOCKETS_MAX, type SocketsAnswer } from "../telemetry/api";
+import { Poller } from "../telemetry/poller";
+import { QueryDisclosure } from "../telemetry/query";
+import { el, setAttribute, setText } from "../ui/element";
+import { CURVE, curve, matching, RATE, resort, RTT, type Sort, sorted, type SortKey, summary } from "./table";
+
+const ASK_EVERY_MS = 2000;
+
+/** How far back sockets are shown, and their curves reach. */
+const WINDOW_S = 120;
+
+/** What it is sorted by, class, name, and what it means. Curves are not sorted by. */
+const COLUMNS: readonly (readonly [SortKey | null, string, string, string])[] = [
+  ["client", "client", "client", "address and port"],
+  ["prefix", "prefix", "network", "the client's: /24 for IPv4, /56 for IPv6; autonomous system and region where known"],
+  ["state", "socket-state", "state", "as ss spells it"],
+  ["congestion_control", "cc", "cc", "congestion control, read back from the kernel"],
+  ["rtt_us", "figure", "RTT", "round trip as the kernel has it, smoothed"],
+  [null, "curve", "", "round trip over the last two minutes, from zero"],
+  ["min_rtt_us", "figure", "min RTT", "smallest round trip"],
+  ["snd_cwnd", "count", "cwnd", "congestion window, TCP segments"],
+  ["delivery_rate_bytes_per_s", "rate", "delivery rate", "newest sample; app: the application sent too little for it to tell of the network"],
+  [null, "curve", "", "delivery rate over the last two minutes, from zero"],
+  ["pacing_rate_bytes_per_s", "rate", "pacing", "pacing rate; none where there is no limit"],
+  ["acked_bytes_per_s", "rate", "acked", "what the client acknowledged over the last period"],
+  ["bytes_acked", "figure", "in all", "what the client acknowledged in the last two minutes"],
+  ["retransmits", "count", "retrans", "TCP segments sent again in the last two minutes"],
+  ["last_us", "seen", "seen", "how long before the answer the newest sample was taken"],
+];
+
+export class SocketsPanel {
+  readonly element: HTMLElement;
+
+  readonly #rows = el("tbody", { "data-testid": "sockets" });
+  readonly #heads: HTMLElement[];
+  readonly #state = el("span", { class: "state", role: "status", "data-testid": "sockets-state" });
+  readonly #summary = el("dl", { class: "totals", "data-testid": "sockets-summary" });
+  readonly #query = new QueryDisclosure();
+  readonly #filter = el("input", {
+    type: "search",
+    placeholder: "network, address, cc, state …",
+    "aria-label": "show sockets that have each of these words",
+    "data-testid": "sockets-filter",
+  });
+  readonly #pause = el("button", { type: "button", "data-testid": "sockets-pause" }, "Pause");
+  readonly #poller = new Poller<SocketsAnswer>({
+    ask: (signal) => fetchSockets(WINDOW_S, signal),
+    answered: (answer) => {
+      this.#answer = answer;
+      this.#failure = null;
+      this.#draw();
+    },
+    failed: (message) => {
+      this.#failure = message;
+      this.#drawState();
+    },
+  });
+
+  #answer: SocketsAnswer | null = null;
+  #failure: string | null = null;
+  #sort: Sort = { key: "bytes_acked", descending: true };
+  #paused = false;
+  #shown = false;
+  /** Null: not known yet. */
+  #has_agent: boolean | null = null;
+
+  /** `head` begins the panel's own. */
+  constructor(head: HTMLElement) {
+    this.#heads = COLUMNS.map((column) => this.#head(column));
+    this.#filter.oninput = () => this.#draw();
+    this.#pause.onclick = () => {
+      this.#paused = !this.#paused;
+      setText(this.#pause, this.#paused ? "Go on" : "Pause");
+      this.#settle();
+    };
+    const table = el("table", {}, el("thead", {}, el("tr", {}, ...this.#heads)), this.#rows);
+    this.element = el(
+      "section",
+      { class: "records sockets", "aria-label": "sockets" },
+      el("header", {}, head, this.#state, this.#query.element, this.#filter, this.#pause),
+      this.#summary,
+      el("div", { class: "scroll", tabindex: "0" }, table),
+    );
+    this.#draw();
+  }
+
+  /** Whether somebody looks at it. */
+  show(shown: boolean): void {
+    if (this.#shown === shown) return;
+    this.#shown = shown;
+    this.#settle();
+  }
+
+  setAgent(has_agent: boolean): void {
+    this.#has_agent = has_agent;
+    this.#settle();
+  }
+
+  #settle(): void {
+    if (this.#shown && !this.#paused && this.#has_agent) this.#poller.start(ASK_EVERY_MS);
+    else this.#poller.stop();
+    this.#draw();
+  }
+
+  #head([key, name, label, title]: (typeof COLUMNS)[number]): HTMLElement {
+    if (key === null) return el("th", { scope: "col", class: name, title }, label);
+    const button = el("button", { type: "button", title }, label);
+    button.onclick = () => {
+      this.#sort = resort(this.#sort, key);
+      this.#draw();
+    };
+    return el("th", { scope: "col", class: name }, button);
+  }
+
+  #draw(): void {
+    const { key, descending } = this.#sort;
+    for (const [index, [by]] of COLUMNS.entries()) {
+      const order = by === key ? (descending ? "descending" : "ascending") : null;
+      const head = this.#heads[index];
+      if (head) setAttribute(head, "aria-sort", order);
+    }
+    const answer = this.#answer;
+    const shown = answer ? sorted(matching(answer.sockets, this.#filter.value), this.#sort) : [];
+    this.#rows.replaceChildren(...(answer && shown.length > 0 ? shown.map((socket) => row(socket, answer.at_us)) : [this.#emptyRow()]));
+    if (answer) this.#query.show(answer.sql);
+    this.#drawSummary(shown);
+    this.#drawState();
+  }
+
+  #drawSummary(shown: Socket[]): void {
+    const { open, ended, acked_bytes_per_s, by_congestion_control } = summary(shown);
+    const pair = (name: string, value: string) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+    this.#summary.replaceChildren(
+      pair("sockets", String(open)),
+      pair("ended", String(ended)),
+      pair("acked together", format.rate(acked_bytes_per_s)),
+      ...by_congestion_control.map(([name, count]) => pair(name ?? "cc not known", String(count))),
+    );
+  }
+
+  #drawState(): void {
+    const [phase, words] = this.#told();
+    setText(this.#state, words);
+    setAttribute(this.#state, "data-phase", phase);
+  }
+
+  #told(): [phase: string, words: string] {
+    if (this.#has_agent === false) return ["failed", NO_AGENT];
+    if (this.#failure !== null) return ["failed", this.#failure];
+    if (this.#answer === null) return ["starting", "connecting"];
+    const cut = this.#answer.sockets.length >= SOCKETS_MAX ? `, the busiest ${SOCKETS_MAX}` : "";
+    if (this.#paused) return ["starting", `paused${cut}`];
+    return ["playing", `last ${format.duration(WINDOW_S)} min${cut}`];
+  }
+
+  #emptyRow(): HTMLTableRowElement {
+    const waiting = this.#has_agent === false ? NO_AGENT : "Not answered yet.";
+    const none = this.#answer?.sockets.length ? "No socket among these matches." : "No socket in this time.";
+    const words = this.#answer ? none : waiting;
+    return el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, words));
+  }
+}
+
+function row(socket: Socket, at_us: number): HTMLTableRowElement {
+  const { asn, region, delivery_rate_app_limited } = socket;
+  const drawn = (which: typeof RATE | typeof RTT) => sparkline(curve(socket.history, which, at_us, WINDOW_S * 1e6));
+  const network = [socket.prefix, asn === null ? null : `AS${asn}`, region].filter(Boolean).join(" ");
+  const is_limited = delivery_rate_app_limited === true && socket.delivery_rate_bytes_per_s !== null;
+  const limited = is_limited ? [el("i", { title: "limited by the application" }, "app"), " "] : [];
+  const cells: (string | Node | (string | Node)[])[] = [
+    socket.client,
+    network,
+    socket.is_ended ? "ended" : socket.state,
+    socket.congestion_control ?? format.NONE,
+    format.micros(socket.rtt_us),
+    drawn(RTT),
+    format.micros(socket.min_rtt_us),
+    count(socket.snd_cwnd),
+    [...limited, format.rate(socket.delivery_rate_bytes_per_s)],
+    drawn(RATE),
+    format.rate(socket.pacing_rate_bytes_per_s),
+    format.rate(socket.acked_bytes_per_s),
+    socket.bytes_acked === null ? format.NONE : format.bytes(socket.bytes_acked),
+    count(socket.retransmits),
+    format.seconds(Math.max(0, at_us - socket.last_us) / 1e6, 1),
+  ];
+  const { cookie, client, local } = socket;
+  const title = `${client} to ${local}\n${network}\ncookie ${cookie}`;
+  const line = el("tr", { "data-client": client, "data-local": local, title });
+  for (const [index, [, name]] of COLUMNS.entries()) line.append(el("td", { class: name }, ...[cells[index] ?? ""].flat()));
+  line.toggleAttribute("data-ended", socket.is_ended);
+  line.toggleAttribute("data-retransmits", (socket.retransmits ?? 0) > 0);
+  return line;
+}
+
+function count(value: number | null): string {
+  return value === null ? format.NONE : String(value);
+}
+
+function sparkline(path: string): SVGElement {
+  const ns = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(ns, "svg");
+  setAttribute(svg, "viewBox", `0 0 ${CURVE.width} ${CURVE.height}`);
+  setAttribute(svg, "preserveAspectRatio", "none");
+  setAttribute(svg, "aria-hidden", "true");
+  const line = document.createElementNS(ns, "path");
+  setAttribute(line, "d", path);
+  svg.append(line);
+  return svg;
+}
