@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thalweg_tcp::diag::Filter;
 
@@ -19,7 +19,11 @@ use crate::spool::{Limits, Spool};
 use crate::{Error, Sink};
 
 /// How long sinks may go on with what is in the spool once the agent ends; the rest waits there for the next start.
-const DRAIN_MAX: Duration = Duration::from_millis(300);
+const DRAIN_MAX: Duration = Duration::from_millis(1000);
+
+/// How long the threads of sinks may take to end after that, and how often it is looked.
+const JOIN_MAX: Duration = Duration::from_millis(200);
+const JOIN_STEP: Duration = Duration::from_millis(5);
 
 /// What an agent does.
 #[derive(Debug)]
@@ -143,7 +147,11 @@ impl Running {
         self.intake.end();
         join(self.batching);
         self.spool.close(DRAIN_MAX);
-        self.runners.into_iter().for_each(Runner::join);
+        // A sink may be within a call that takes long: it is left there, as by a kill.
+        let over = Instant::now() + JOIN_MAX;
+        while self.runners.iter().any(Runner::is_running) && Instant::now() < over {
+            thread::sleep(JOIN_STEP);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use rdkafka::ClientConfig;
 pub const TOPIC: &str = "thalweg.telemetry";
 
 /// A Kafka cluster and a topic on it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Cluster {
     /// Brokers to ask first: `host:port`, separated by commas.
     pub brokers: String,
@@ -15,6 +15,19 @@ pub struct Cluster {
     pub topic: String,
     /// Further properties of librdkafka, such as those of SASL; they go over ours.
     pub properties: Vec<(String, String)>,
+}
+
+/// Values of properties may be passwords.
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let keys: Vec<_> = self.properties.iter().map(|(key, _)| key).collect();
+        let Self { brokers, topic, .. } = self;
+        f.debug_struct("Cluster")
+            .field("brokers", brokers)
+            .field("topic", topic)
+            .field("properties", &keys)
+            .finish()
+    }
 }
 
 impl Cluster {

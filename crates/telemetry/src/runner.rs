@@ -64,6 +64,11 @@ impl Runner {
         &self.state
     }
 
+    /// Whether its thread goes on.
+    pub fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
     /// Waits for the sink's end, which comes after the spool was closed.
     pub fn join(self) {
         if self.thread.join().is_err() {

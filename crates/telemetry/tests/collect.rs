@@ -38,7 +38,7 @@ fn collecting(server: SocketAddr, period: Duration) -> Collecting {
     let (collector, stop) = Collector::open(config, intake.clone()).unwrap();
     let (sender, records) = channel();
     let batching = thread::spawn(move || {
-        batcher.run(|batch| batch.into_iter().for_each(|record| sender.send(record).unwrap()))
+        batcher.run(|batch| batch.into_iter().for_each(|record| sender.send(record).unwrap()));
     });
     let threads = [thread::spawn(move || collector.run()), batching];
     Collecting { stop, intake, records, threads }

@@ -25,7 +25,7 @@ use crate::source::Source;
 use thalweg_record::units::Size;
 
 /// How long the roles have to end once they are asked; what is under way then is cut.
-const STOP_MAX: Duration = Duration::from_millis(1800);
+const STOP_MAX: Duration = Duration::from_millis(2800);
 
 /// Runs every role of `config` until SIGINT or SIGTERM. With `advise`, says on standard output what to try,
 /// unless that is where the request log goes.
@@ -133,8 +133,17 @@ impl Roles {
         let records = self.edge.as_ref().map(Edge::records);
         let database = self.agent.as_ref().and_then(Agent::database);
         if let Some(agent) = self.agent {
-            let (records, stop) = (records.clone(), asked());
-            running.spawn(async { ("agent", agent.run(records, stop).await) });
+            let (records, stop) = (records.clone(), shutdown.clone());
+            let is_alone = self.edge.is_none() && self.origin.is_none();
+            running.spawn(async move {
+                let ended = agent.run(records, stop.clone().asked()).await;
+                if let (Err(error), false) = (&ended, is_alone) {
+                    tracing::error!(%error, "the agent has ended; everything else goes on");
+                    stop.asked().await;
+                    return ("agent", Ok(()));
+                }
+                ("agent", ended)
+            });
         }
         if let Some(origin) = self.origin {
             let stop = asked();

@@ -1,37 +1,34 @@
 -- The newest sample of each socket that was seen since :since_us, those that were given most first, with the samples of that
 -- time: [time, delivery rate, rtt].
-WITH seen AS (
-    SELECT host, cookie, max(time) AS last, sum(bytes_acked) AS bytes_acked, sum(retransmits) AS retransmits
+WITH newest AS (
+    -- Beside max() SQLite takes the other columns from the row that has it.
+    SELECT max(number) AS number, *, sum(bytes_acked) AS given, sum(retransmits) AS resent
     FROM sockets
     WHERE time >= :since_us
-    GROUP BY host, cookie
-    ORDER BY sum(bytes_acked) DESC, cookie
+    GROUP BY host, epoch, namespace, cookie
+    ORDER BY given DESC, cookie
     LIMIT :limit
 ),
 histories AS (
-    SELECT host, cookie,
-        json_group_array(json_array(s.time, s.delivery_rate_bytes_per_s, s.rtt_us) ORDER BY s.time, s.number) AS history
-    FROM seen JOIN sockets AS s USING (host, cookie)
-    WHERE s.time >= :since_us
-    GROUP BY host, cookie
-),
-newest AS (
-    SELECT s.*, row_number() OVER (PARTITION BY host, cookie ORDER BY s.number DESC) AS nth
-    FROM seen JOIN sockets AS s USING (host, cookie)
-    WHERE s.time = seen.last
+    SELECT host, epoch, namespace, cookie,
+        json_group_array(json_array(time, delivery_rate_bytes_per_s, rtt_us) ORDER BY number) AS history
+    FROM sockets
+    WHERE time >= :since_us AND (host, epoch, cookie) IN (SELECT host, epoch, cookie FROM newest)
+    GROUP BY host, epoch, namespace, cookie
 )
 SELECT
-    CAST(cookie AS TEXT) AS cookie,
-    iif(newest.client_ip LIKE '%:%', '[' || newest.client_ip || ']', newest.client_ip) || ':' || newest.client_port AS client,
-    iif(newest.local_ip LIKE '%:%', '[' || newest.local_ip || ']', newest.local_ip) || ':' || newest.local_port AS local,
-    newest.prefix, newest.asn, newest.region, newest.state, newest.congestion_control,
-    newest.rtt_us, newest.min_rtt_us, newest.snd_cwnd,
-    newest.delivery_rate_bytes_per_s, newest.delivery_rate_app_limited, newest.pacing_rate_bytes_per_s,
-    CAST(newest.bytes_acked * 1000000.0 / nullif(newest.interval_us, 0) AS INTEGER) AS acked_bytes_per_s,
-    seen.retransmits, seen.bytes_acked,
-    newest.time AS last_us,
-    newest.cause = 'destroy' AS is_ended,
-    histories.history
-FROM newest JOIN seen USING (host, cookie) JOIN histories USING (host, cookie)
-WHERE nth = 1
-ORDER BY seen.bytes_acked DESC, cookie;
+    CAST(newest.cookie AS TEXT) AS cookie,
+    iif(client_ip LIKE '%:%', '[' || client_ip || ']', client_ip) || ':' || client_port AS client,
+    iif(local_ip LIKE '%:%', '[' || local_ip || ']', local_ip) || ':' || local_port AS local,
+    prefix, asn, region, newest.namespace, state, congestion_control,
+    rtt_us, min_rtt_us, snd_cwnd,
+    delivery_rate_bytes_per_s, delivery_rate_app_limited, pacing_rate_bytes_per_s,
+    CAST(bytes_acked * 1000000.0 / nullif(interval_us, 0) AS INTEGER) AS acked_bytes_per_s,
+    resent AS retransmits, given AS bytes_acked,
+    time AS last_us,
+    cause = 'destroy' AS is_ended,
+    history
+FROM newest JOIN histories
+    ON histories.host = newest.host AND histories.epoch = newest.epoch AND histories.namespace IS newest.namespace
+    AND histories.cookie = newest.cookie
+ORDER BY given DESC, newest.cookie;

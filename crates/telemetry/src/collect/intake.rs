@@ -13,6 +13,10 @@ use crate::enrich::Networks;
 
 /// Records that wait to be handed on.
 pub(crate) const QUEUE_MAX: usize = 64 * 1024;
+/// Records of a dump that go through the queue as one.
+pub(crate) const CHUNK_RECORDS: usize = 256;
+/// Such chunks that wait: a dump waits for the batcher before it takes the room of what cannot wait.
+const CHUNKS_MAX: usize = 64;
 /// Records that are handed on at once.
 const BATCH_RECORDS_MAX: usize = 4096;
 /// How long a record waits for others.
@@ -24,6 +28,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Intake {
     queue: SyncSender<Item>,
+    chunks: SyncSender<()>,
     lost: Arc<Lost>,
 }
 
@@ -31,6 +36,8 @@ pub struct Intake {
 #[derive(Debug)]
 enum Item {
     Record(Record),
+    /// A part of a dump.
+    Chunk(Vec<Record>),
     /// Nothing that comes after this is handed on.
     End,
 }
@@ -55,8 +62,9 @@ impl Lost {
 /// A queue: where records go in, and who empties it.
 pub fn intake(networks: Networks) -> (Intake, Batcher) {
     let (sender, queue) = sync_channel(QUEUE_MAX);
+    let (chunks, taken) = sync_channel(CHUNKS_MAX);
     let lost = Arc::<Lost>::default();
-    (Intake { queue: sender, lost: lost.clone() }, Batcher { queue, lost, networks })
+    (Intake { queue: sender, chunks, lost: lost.clone() }, Batcher { queue, chunks: taken, lost, networks })
 }
 
 impl Intake {
@@ -67,9 +75,11 @@ impl Intake {
         }
     }
 
-    /// Hands a record on, waiting for room. After the end of the batcher it is gone.
-    pub(crate) fn put_waiting(&self, record: Record) {
-        let _ = self.queue.send(Item::Record(record));
+    /// Hands the records of a dump on, waiting for room. After the end of the batcher they are gone.
+    pub(crate) fn put_all(&self, records: Vec<Record>) {
+        if !records.is_empty() && self.chunks.send(()).is_ok() {
+            let _ = self.queue.send(Item::Chunk(records));
+        }
     }
 
     /// Ends the batcher once it has handed on all that came before.
@@ -87,6 +97,7 @@ impl Intake {
 #[derive(Debug)]
 pub struct Batcher {
     queue: Receiver<Item>,
+    chunks: Receiver<()>,
     lost: Arc<Lost>,
     networks: Networks,
 }
@@ -119,6 +130,10 @@ impl Batcher {
         while records.len() < BATCH_RECORDS_MAX {
             match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(begun.elapsed())) {
                 Ok(Item::Record(record)) => records.push(record),
+                Ok(Item::Chunk(chunk)) => {
+                    let _ = self.chunks.try_recv(); // it was announced
+                    records.extend(chunk);
+                }
                 Err(RecvTimeoutError::Timeout) => break,
                 Ok(Item::End) | Err(RecvTimeoutError::Disconnected) => {
                     is_over = true;

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use thalweg_record::{Record, Stage};
 use thalweg_tcp::diag::{Diag, Error, Events, Extensions, Filter, Heard, Socket};
 
-use super::intake::Intake;
+use super::intake::{CHUNK_RECORDS, Intake};
 use super::tracker::{Moment, Tracker};
 use crate::clock::unix_us;
 
@@ -116,6 +116,14 @@ impl Collector {
             let (diag, events) = (Diag::open()?, Events::open(EVENTS_QUEUE_BYTES)?);
             watched.push(Watched { name: None, diag, events, tracker: tracker(None) });
         }
+        for Watched { name, events, .. } in &watched {
+            let queue_bytes = events.queue_bytes()?;
+            if queue_bytes < EVENTS_QUEUE_BYTES {
+                let (wanted_bytes, namespace) = (EVENTS_QUEUE_BYTES, name.as_deref());
+                let why = "ends of connections may be lost: the kernel's queue of them is short without CAP_NET_ADMIN";
+                tracing::warn!(namespace, queue_bytes, wanted_bytes, "{why}");
+            }
+        }
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| Error::Io(error.into()))?);
         let figures = Arc::default();
         Ok((Self { config, watched, intake, figures, stop: stop.clone() }, Stop(stop)))
@@ -181,10 +189,16 @@ impl Collector {
             match events.read(&mut each) {
                 Ok(heard) => {
                     let lost = lost(heard);
+                    if lost > 0 {
+                        tracker.lost_events();
+                    }
                     self.figures.events_lost.fetch_add(lost, Relaxed);
                     self.intake.lost(Stage::Events, lost);
                 }
                 Err(error) => {
+                    tracker.lost_events();
+                    self.figures.events_lost.fetch_add(1, Relaxed);
+                    self.intake.lost(Stage::Events, 1);
                     tracing::error!(%error, namespace = name.as_deref(), "cannot read a destroyed socket");
                 }
             }
@@ -197,12 +211,16 @@ impl Collector {
         for watched in &mut self.watched {
             let Watched { name, diag, tracker, .. } = watched;
             let now = now();
+            let mut chunk = Vec::new();
             let each = |socket: &Socket| {
-                if let Some(record) = tracker.dumped(socket, now) {
-                    self.intake.put_waiting(Record::Socket(Box::new(record)));
+                chunk.extend(tracker.dumped(socket, now).map(|record| Record::Socket(Box::new(record))));
+                if chunk.len() == CHUNK_RECORDS {
+                    self.intake.put_all(std::mem::take(&mut chunk));
                 }
             };
-            match diag.dump(&self.config.filter, Extensions::DELIVERY, each) {
+            let dumped = diag.dump(&self.config.filter, Extensions::DELIVERY, each);
+            self.intake.put_all(chunk);
+            match dumped {
                 Ok(dumped) => {
                     sockets += dumped.sockets;
                     tracker.end_dump();

@@ -16,8 +16,8 @@ use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
 /// Sockets of a namespace that are followed; of more, every record would be a first one, so they are left out and counted.
 pub(crate) const SOCKETS_MAX: usize = 1 << 20;
 
-/// Dumps in a row that a socket may be missing from until it is forgotten: the kernel may pass one over while its table
-/// changes, and the end of one may have been among the events that were lost.
+/// Dumps in a row that a socket may be missing from until it is forgotten, if its end may have been among events that were lost.
+/// Where none were lost it is waited for: a socket that its peer has reset is in no dump, and is destroyed when it is closed.
 const MISSED_DUMPS_MAX: u64 = 3;
 
 /// A moment, by both clocks: the one that people set and the one that only goes on.
@@ -34,6 +34,8 @@ pub(crate) struct Tracker {
     one_in: NonZeroU32,
     sockets: HashMap<u64, Seen>,
     dumps: u64,
+    /// The dump before which events were lost last.
+    deaf: Option<u64>,
     untracked: u64,
 }
 
@@ -50,7 +52,7 @@ struct Seen {
 impl Tracker {
     /// Nothing seen yet; of the sockets one in so many is followed.
     pub(crate) fn new(namespace: Option<String>, one_in: NonZeroU32) -> Self {
-        Self { namespace, one_in, sockets: HashMap::new(), dumps: 0, untracked: 0 }
+        Self { namespace, one_in, sockets: HashMap::new(), dumps: 0, deaf: None, untracked: 0 }
     }
 
     /// A socket in the dump that is under way.
@@ -58,12 +60,18 @@ impl Tracker {
         if !self.is_sampled(socket.cookie) {
             return None;
         }
-        let totals = socket.tcp_info.as_ref().map(totals);
+        // Closed here first, it is a shadow of itself for a while, under its cookie: its last words have been, or come.
+        let Some(info) = &socket.tcp_info else {
+            if let Some(seen) = self.sockets.get_mut(&socket.cookie) {
+                seen.dump = self.dumps;
+            }
+            return None;
+        };
         let seen = Seen {
             at: now.instant,
             dump: self.dumps,
             congestion_control: socket.congestion_control,
-            totals: totals.clone().unwrap_or_default(),
+            totals: totals(info),
         };
         if self.sockets.len() >= SOCKETS_MAX && !self.sockets.contains_key(&socket.cookie) {
             self.untracked += 1;
@@ -82,10 +90,17 @@ impl Tracker {
         Some(self.record(socket, Cause::Destroy, before.as_ref(), now))
     }
 
-    /// Ends a dump: who was in none of the last ones is forgotten.
+    /// Events of destroyed sockets were lost since this was told last.
+    pub(crate) fn lost_events(&mut self) {
+        self.deaf = Some(self.dumps);
+    }
+
+    /// Ends a dump: who was in none of the last ones, and may have gone unheard, is forgotten.
     pub(crate) fn end_dump(&mut self) {
-        let dumps = self.dumps;
-        self.sockets.retain(|_, seen| dumps - seen.dump <= MISSED_DUMPS_MAX);
+        let (dumps, deaf) = (self.dumps, self.deaf);
+        self.sockets.retain(|_, seen| {
+            dumps - seen.dump <= MISSED_DUMPS_MAX || deaf.is_none_or(|deaf| seen.dump >= deaf)
+        });
         self.dumps += 1;
     }
 
@@ -156,12 +171,23 @@ macro_rules! counters {
     ($info:ident: $($name:ident = $total:expr;)*) => {
         /// What the kernel has summed up since the socket was made.
         fn totals($info: &TcpInfo) -> Counters {
-            Counters { $($name: $total,)* }
+            Counters { timeouts: $info.total_rto.unwrap_or(0).into(), $($name: $total,)* }
         }
 
-        /// What came to `before`; the kernel's counters go round.
+        /// What came to `before`. Counters of 32 bits go round; those of 64 do not, so one that went down says that the socket
+        /// was connected anew (`tcp_disconnect` sets all to zero).
         fn since(totals: &Counters, before: &Counters) -> Counters {
-            Counters { $($name: totals.$name.wrapping_sub(before.$name),)* }
+            let is_anew = totals.bytes_acked < before.bytes_acked
+                || totals.bytes_received < before.bytes_received
+                || totals.bytes_sent < before.bytes_sent;
+            if is_anew {
+                return totals.clone();
+            }
+            Counters {
+                // The kernel has 16 bits of it.
+                timeouts: totals.timeouts.wrapping_sub(before.timeouts) & u32::from(u16::MAX),
+                $($name: totals.$name.wrapping_sub(before.$name),)*
+            }
         }
     };
 }
@@ -179,7 +205,6 @@ counters! { info:
     delivered_ce = info.delivered_ce.unwrap_or(0);
     dsack_dups = info.dsack_dups.unwrap_or(0);
     reord_seen = info.reord_seen.unwrap_or(0);
-    timeouts = info.total_rto.unwrap_or(0).into();
     busy_us = info.busy_time_us.unwrap_or(0);
     rwnd_limited_us = info.rwnd_limited_us.unwrap_or(0);
     sndbuf_limited_us = info.sndbuf_limited_us.unwrap_or(0);

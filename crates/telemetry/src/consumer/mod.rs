@@ -134,6 +134,7 @@ impl Consumer {
                 continue;
             }
             self.blocks.clear();
+            let _ = self.pause(false);
             // Joining anew gives the partitions back from where they are committed.
             self.kafka.unsubscribe();
             let _ = self.kafka.poll(backoff);
@@ -161,7 +162,7 @@ impl Consumer {
                 Some(Err(cause)) => {
                     // Its library reads on by itself, and tells of a broker that is away.
                     self.figures.failures.fetch_add(1, Relaxed);
-                    tracing::debug!(topic = self.topic, %cause, "cannot read");
+                    tracing::warn!(topic = self.topic, %cause, "cannot read");
                     None
                 }
                 None => None,
@@ -171,6 +172,8 @@ impl Consumer {
         if rebalances != self.seen {
             self.seen = rebalances;
             self.blocks.clear();
+            // A partition that was paused when it went comes back paused.
+            self.pause(false)?;
         }
         if let Some((partition, offset, time_unix_ms, content)) = read {
             self.take(partition, &Message { offset, time_unix_ms, content: &content }, stop)?;

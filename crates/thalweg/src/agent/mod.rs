@@ -28,7 +28,7 @@ const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
 const JSON_ROTATION: Rotation = Rotation { file_bytes: 256 << 20, age: Duration::from_secs(3600) };
 
 /// When a Parquet file is written.
-const PARQUET_GATHERING: Gathering = Gathering { rows: 200_000, age: Duration::from_secs(60) };
+const PARQUET_GATHERING: Gathering = Gathering { rows: 50_000, age: Duration::from_secs(60) };
 
 /// An agent with everything open that it needs, not begun.
 pub(crate) struct Agent {
@@ -93,7 +93,9 @@ impl Agent {
         });
         stop.await;
         // The edge in this process ends now: its last records come until it has.
+        let ended = own.abort_handle();
         let _ = tokio::time::timeout(LAST_RECORDS_MAX, own).await;
+        ended.abort();
         tasks.shutdown().await;
         tokio::task::spawn_blocking(|| running.stop()).await.map_err(io::Error::other)
     }
@@ -142,6 +144,9 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
         sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
     }
     if let Some(directory) = &settings.parquet {
+        if settings.json.as_ref().is_some_and(|json| json.value == directory.value) {
+            return Err(directory.fault("the files of json lie there: give another directory".to_owned()));
+        }
         let sink = ParquetSink::open(&directory.value, PARQUET_GATHERING);
         sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
     }

@@ -62,11 +62,17 @@ impl Value for Broker {
     }
 }
 
-/// A property of librdkafka.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A property of librdkafka. Its value may be a password, and is not told in messages.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KafkaProperty {
     pub(crate) key: String,
     pub(crate) value: String,
+}
+
+impl std::fmt::Debug for KafkaProperty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}=…", self.key)
+    }
 }
 
 impl Value for KafkaProperty {

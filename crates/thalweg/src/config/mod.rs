@@ -112,6 +112,9 @@ impl Config {
     pub(crate) fn from_agent_flags(flags: &Flags<Agent>) -> Result<Self, Faults> {
         let mut faults = Vec::new();
         let agent = flags.read(&mut faults);
+        if let Some(agent) = &agent {
+            check_agent(agent, None, &mut faults);
+        }
         Self::alone(faults, Self { agent, ..Self::none() })
     }
 
@@ -160,8 +163,25 @@ fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
         let message = "a console shows the edge of the same file: write [edge]".to_owned();
         faults.push(Fault { place: *place, setting: None, message });
     }
+    if let Some((_, agent)) = &file.agent {
+        check_agent(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
+    }
     check_sources(file, faults);
     check_listeners(file, faults);
+}
+
+/// An edge that is followed twice has each response recorded twice.
+fn check_agent(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
+    let Some(edges) = &agent.edges else { return };
+    let own = edge.map(|edge| edge.admin.value);
+    let twice = edges
+        .value
+        .iter()
+        .enumerate()
+        .find(|(at, address)| own == Some(**address) || edges.value[..*at].contains(address));
+    if let Some((_, address)) = twice {
+        faults.push(edges.fault(format!("the edge at {address} is followed already")));
+    }
 }
 
 fn check_edge(edge: &Edge, place: Place, has_origin: bool, faults: &mut Vec<Fault>) {

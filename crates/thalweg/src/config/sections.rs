@@ -180,7 +180,7 @@ section! {
         sqlite_max: Size = default("4GiB"), within("16MiB", "16TiB");
         /// A directory for files of JSON lines, one record on each, for log shippers. A file ends at 256 MiB or after an hour.
         json: PathBuf = unset("no such files");
-        /// A directory for Parquet files, each written whole, of 200,000 rows or of a minute.
+        /// A directory for Parquet files, each written whole, of 50,000 rows or of a minute.
         parquet: PathBuf = unset("no such files");
         /// Kafka's brokers to begin with: records go to a topic there, by client network, each once.
         kafka: Vec<Broker> = unset("not to Kafka");

@@ -19,8 +19,9 @@ use tokio::sync::Semaphore;
 
 /// Questions that are answered at a time; more wait. Each reads what the agent writes, on a thread of its own.
 const ASKED_MAX: usize = 2;
-/// The longest time back that is looked.
+/// The longest time back that is looked: for responses, and for sockets with all their samples.
 const WINDOW_S_MAX: u64 = 86_400;
+const SOCKETS_WINDOW_S_MAX: u64 = 600;
 
 #[derive(Debug, Clone)]
 struct Store {
@@ -85,7 +86,8 @@ pub(super) fn routes(path: PathBuf) -> Router {
         .with_state(Store { path, asked: Arc::new(Semaphore::new(ASKED_MAX)) })
 }
 
-async fn sockets(State(store): State<Store>, Query(question): Query<Question>) -> Response {
+async fn sockets(State(store): State<Store>, Query(mut question): Query<Question>) -> Response {
+    question.window_s = question.window_s.min(SOCKETS_WINDOW_S_MAX);
     store.answer(move |path| look::sockets(&path, question.since_us(), question.limit)).await
 }
 
@@ -112,10 +114,15 @@ async fn responses(State(store): State<Store>, Query(question): Query<Question>)
 
 impl Store {
     async fn answer(self, ask: impl FnOnce(PathBuf) -> Result<Value, Error> + Send + 'static) -> Response {
-        let Ok(_asked) = self.asked.acquire().await else {
+        let Ok(asked) = self.asked.acquire_owned().await else {
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
         };
-        let answered = tokio::task::spawn_blocking(|| ask(self.path)).await;
+        // Who asked may be gone before there is an answer: what still works on it counts.
+        let answered = tokio::task::spawn_blocking(move || {
+            let _asked = asked;
+            ask(self.path)
+        })
+        .await;
         match answered {
             Ok(Ok(answer)) => told(StatusCode::OK, &answer),
             Ok(Err(error)) => {

@@ -23,10 +23,11 @@ pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) ->
         let (mut pause, mut is_told) = (PAUSE_MIN, false);
         loop {
             let (has_read, end) = read(body, |event| {
-                Ok(match event {
+                match event {
                     Some(event) => print(event, printer)?,
                     None => printer.flush()?,
-                })
+                }
+                Ok(())
             })
             .await?;
             if has_read {

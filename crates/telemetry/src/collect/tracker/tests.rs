@@ -91,10 +91,43 @@ fn a_socket_that_a_dump_passed_over_is_not_taken_for_a_new_one() {
         tracker.end_dump();
     }
     assert_eq!(acked(&tracker.dumped(&socket(7, 1100, 0), clock.at(10)).unwrap()), Some(100));
+    for _ in 0..10 * MISSED_DUMPS_MAX {
+        tracker.end_dump();
+    }
+    let last = tracker.destroyed(&socket(7, 1150, 0), clock.at(20)).unwrap();
+    assert_eq!(acked(&last), Some(50), "it was waited for");
+}
+
+#[test]
+fn a_socket_whose_end_may_have_been_missed_is_forgotten() {
+    let (clock, mut tracker) = (clock(), begun());
+    tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
+    tracker.end_dump();
+    tracker.lost_events();
+    tracker.dumped(&socket(8, 1000, 0), clock.at(0)).unwrap();
     for _ in 0..=MISSED_DUMPS_MAX + 1 {
         tracker.end_dump();
     }
-    assert!(tracker.sockets.is_empty());
+    assert_eq!(tracker.sockets.keys().collect::<Vec<_>>(), [&8], "it was seen after the loss");
+}
+
+#[test]
+fn the_shadow_of_a_closed_socket_tells_nothing() {
+    let (clock, mut tracker) = (clock(), begun());
+    tracker.dumped(&socket(7, 1000, 0), clock.at(0)).unwrap();
+    let shadow = Socket { tcp_info: None, ..socket(7, 0, 0) };
+    assert_eq!(tracker.dumped(&shadow, clock.at(1)), None);
+    let last = tracker.destroyed(&socket(7, 1200, 0), clock.at(2)).unwrap();
+    assert_eq!(acked(&last), Some(200));
+    assert_eq!(tracker.dumped(&shadow, clock.at(3)), None);
+}
+
+#[test]
+fn a_socket_that_is_connected_anew_counts_from_zero() {
+    let (clock, mut tracker) = (clock(), begun());
+    tracker.dumped(&socket(7, 5001, 9), clock.at(0)).unwrap();
+    let anew = tracker.dumped(&socket(7, 11, 1), clock.at(1)).unwrap();
+    assert_eq!((acked(&anew), anew.counters.map(|counters| counters.retransmits)), (Some(11), Some(1)));
 }
 
 #[test]
@@ -118,11 +151,10 @@ proptest! {
     #[test]
     fn nothing_is_counted_twice_or_not_at_all(steps in proptest::collection::vec((0..1000_u64, any::<bool>()), 1..30)) {
         let (clock, mut tracker) = (clock(), begun());
-        let (mut total, mut told, mut missed) = (0, 0, 0);
+        let (mut total, mut told) = (0, 0);
         for (step, (more, is_seen)) in steps.iter().enumerate() {
             total += more;
-            missed = if *is_seen || missed == MISSED_DUMPS_MAX { 0 } else { missed + 1 };
-            if missed == 0 {
+            if *is_seen {
                 told += acked(&tracker.dumped(&socket(1, total, 0), clock.at(step as u64)).unwrap()).unwrap();
             }
             tracker.end_dump();

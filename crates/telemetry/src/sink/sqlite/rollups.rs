@@ -14,7 +14,7 @@ use super::stored;
 use crate::sketch::Sketch;
 
 /// Aggregates in memory, of some KiB each.
-const AGGREGATES_MAX: usize = 20_000;
+const AGGREGATES_MAX: usize = 100_000;
 /// Windows before the newest whose aggregates stay in memory: records come late.
 const WINDOWS_LATE: u64 = 1;
 
@@ -24,7 +24,6 @@ pub(super) struct Rollups {
     aggregates: HashMap<Key, Aggregate>,
     /// Whether the file has aggregates of a window that are not in memory.
     windows: HashMap<(Rollup, u64), bool>,
-    newest: u64,
 }
 
 impl Rollups {
@@ -48,6 +47,7 @@ impl Rollups {
                 changed.push(key);
             }
         }
+        let mut newest = 0;
         let mut statements = [const { None }; 2];
         for key in changed {
             let aggregate = self.aggregates.get_mut(&key).expect("nothing is taken out in between");
@@ -57,9 +57,10 @@ impl Rollups {
                 none => none.insert(prepare_write(connection, key.rollup)?),
             };
             statement.execute(params_from_iter(values(&key, aggregate)))?;
-            self.newest = self.newest.max(key.window);
+            newest = newest.max(key.window);
         }
-        self.shrink();
+        // Of these records alone: one from a clock that was ahead must not make all that follow seem old.
+        self.shrink(newest);
         Ok(())
     }
 
@@ -68,8 +69,8 @@ impl Rollups {
         *self = Self::default();
     }
 
-    fn shrink(&mut self) {
-        let oldest = self.newest.saturating_sub(WINDOWS_LATE * WINDOW_S);
+    fn shrink(&mut self, newest: u64) {
+        let oldest = newest.saturating_sub(WINDOWS_LATE * WINDOW_S);
         if self.windows.keys().any(|(_, window)| *window < oldest) {
             self.windows.retain(|(_, window), _| *window >= oldest);
             self.aggregates.retain(|key, _| key.window >= oldest);
