@@ -20,10 +20,10 @@ running AS (
 ),
 quantiles AS (
     SELECT name,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.05 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p5,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.1 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p10,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.5 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p50,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.9 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p90
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.05 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p5,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.1 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p10,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.5 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p50,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.9 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p90
     FROM running
     GROUP BY 1
 )

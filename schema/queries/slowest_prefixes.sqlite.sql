@@ -20,7 +20,7 @@ rate_running AS (
 ),
 rates AS (
     SELECT name,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.1 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p10
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.1 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p10
     FROM rate_running
     GROUP BY 1
 ),
@@ -38,7 +38,7 @@ rtt_running AS (
 ),
 rtts AS (
     SELECT name,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.5 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p50
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.5 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p50
     FROM rtt_running
     GROUP BY 1
 )

@@ -20,9 +20,9 @@ running AS (
 ),
 quantiles AS (
     SELECT name,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.5 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p50_us,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.95 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p95_us,
-        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto >= 0.99 * total)) / (1.01 / 0.99 + 1)) AS INTEGER) AS p99_us
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.5 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p50_us,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.95 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p95_us,
+        CAST(round(2 * pow(1.01 / 0.99, min(bucket) FILTER (WHERE upto > 0.99 * (total - 1))) / (1.01 / 0.99 + 1)) AS INTEGER) AS p99_us
     FROM running
     GROUP BY 1
 )

@@ -2,7 +2,7 @@
 --
 -- A sketch is a JSON object from bucket to count (DDSketch, relative accuracy 1 %). With g = 1.01 / 0.99, value x > 0 is
 -- counted in bucket ceil(ln x / ln g), and bucket i stands for 2 g^i / (g + 1). Sketches are added bucket by bucket; the
--- q-quantile of n values lies in the first bucket up to which there are q n of them.
+-- q-quantile of n values lies in the first bucket up to which there are more than q (n - 1) of them.
 
 -- Samples of sockets.
 CREATE TABLE sockets_5m (

@@ -29,7 +29,8 @@ impl Sketch {
         let mut upto = 0;
         let bucket = self.0.iter().find(|(_, count_in)| {
             upto += **count_in;
-            upto as f64 >= q * count as f64
+            // The rank that ClickHouse's quantilesDD takes.
+            upto as f64 > q * (count - 1) as f64
         });
         bucket.map(|(bucket, _)| 2.0 * GAMMA.powi((*bucket).into()) / (GAMMA + 1.0))
     }
@@ -68,7 +69,7 @@ mod tests {
             let mut sketch = Sketch::default();
             values.iter().for_each(|value| sketch.add(*value));
             values.sort_unstable();
-            let exact = values[((q * values.len() as f64).ceil() as usize).max(1) - 1] as f64;
+            let exact = values[(q * (values.len() - 1) as f64) as usize] as f64;
             let told = sketch.quantile(q).unwrap();
             // The bucket's bound is met to the accuracy of a double.
             prop_assert!((told - exact).abs() <= exact * 0.010_001, "{told} {exact}");
