@@ -1,7 +1,7 @@
 //! The spool: a directory in which every record is put before anybody else has it, and read from by each sink at its pace.
 //!
 //! ```text
-//! DIR/spool                          the epoch of the numbers, and the boot in which they were given
+//! DIR/spool                          the epoch of the numbers, the boot in which they were given, and the least free one
 //! DIR/lock                           held by the one process that uses the directory
 //! DIR/00000000000000000000.segment   frames: one batch each
 //! DIR/sqlite.position                how far the sink of that name is
@@ -107,7 +107,7 @@ impl Spool {
         }
         fs::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
         let lock = lock_dir(dir)?;
-        let mark = Mark::read_or_make(dir)?;
+        let mut mark = Mark::read_or_make(dir)?;
         let found = segment::find(dir).map_err(Error::file("read the spool in", dir))?;
         for path in &found.unreadable {
             tracing::warn!(path = %path.display(), "spool segment cannot be read, removed");
@@ -119,10 +119,12 @@ impl Spool {
         if !is_certain {
             tracing::info!("record numbers go on higher: what was synced last is not known");
         }
-        let end = found.segments.last().map_or(0, |last| last.end);
-        let next = if is_certain { end } else { end.saturating_add(UNSYNCED_RECORDS_MAX) };
-        let writer = Writer::new(next).map_err(Error::file("begin to write", dir))?;
+        let unknown = if is_certain { 0 } else { UNSYNCED_RECORDS_MAX };
+        mark.next = mark.next.max(found.end).saturating_add(unknown);
+        let writer = Writer::new(mark.next).map_err(Error::file("begin to write", dir))?;
+        // Before anything is removed by which the next start would know the same.
         mark.write(dir)?;
+        found.tidy(dir).map_err(Error::file("tidy the spool in", dir))?;
         let source = Source { host: host.to_owned(), pop: pop.to_owned(), epoch: mark.epoch };
         let Found { segments, .. } = found;
         Ok(Arc::new(Self {
@@ -224,6 +226,8 @@ struct Mark {
     epoch: u64,
     /// The boot in which numbers were given last.
     boot: Option<String>,
+    /// No number before this is free.
+    next: u64,
 }
 
 /// The first line of a mark: what wrote it, and the version of all that is in the directory.
@@ -239,7 +243,7 @@ impl Mark {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let epoch = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX));
-                Ok(Self { epoch, boot: boot() })
+                Ok(Self { epoch, boot: boot(), next: 0 })
             }
             Err(error) => Err(Error::file("read", &path)(error)),
         }
@@ -250,14 +254,17 @@ impl Mark {
         let (mark, epoch, boot) = (lines.next()?, lines.next()?, lines.next()?);
         let boot = boot.strip_prefix("boot ")?.to_owned();
         (mark == MARK).then_some(())?;
-        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot) })
+        // Marks of before have no such line.
+        let next = lines.next().and_then(|line| line.strip_prefix("next ")?.parse().ok()).unwrap_or(0);
+        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot), next })
     }
 
     /// Writes the mark with the boot of now.
     fn write(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join("spool");
         let passing = dir.join("spool.new");
-        let text = format!("{MARK}\nepoch {}\nboot {}\n", self.epoch, boot().unwrap_or_default());
+        let boot = boot().unwrap_or_default();
+        let text = format!("{MARK}\nepoch {}\nboot {boot}\nnext {}\n", self.epoch, self.next);
         fs::write(&passing, text)
             .and_then(|()| File::open(&passing)?.sync_all())
             .and_then(|()| fs::rename(&passing, &path))

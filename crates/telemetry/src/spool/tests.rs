@@ -206,6 +206,31 @@ fn damage_is_counted_and_its_numbers_are_not_given_again() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_opened_stays() {
+    let dir = Dir::absent("spool-stays");
+    append(&dir.open(), 0..3);
+    let (path, aside) = (dir.last_segment(), dir.0.join("aside"));
+    fs::rename(&path, &aside).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    Spool::open(&dir.0, Limits { total_bytes: 64 << 20 }, "host", "pop").unwrap_err();
+    fs::remove_file(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    close(&spool);
+    assert_eq!(drain(&mut reader), same(0..3));
+}
+
+#[test]
+fn numbers_of_a_last_segment_without_a_header_are_not_given_again() {
+    let dir = Dir::absent("spool-header");
+    append(&dir.open(), 0..3);
+    append(&dir.open(), 3..5);
+    fs::OpenOptions::new().write(true).open(dir.last_segment()).unwrap().write_all_at(b"no", 0).unwrap();
+    assert_eq!(append(&dir.open(), 0..1).numbers.start, 3 + UNSYNCED_RECORDS_MAX);
+}
+
+#[test]
 fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
     let dir = Dir::absent("spool-boot");
     let spool = dir.open();
@@ -215,6 +240,8 @@ fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
     let epoch = spool.source().epoch;
     drop((reader, spool));
     fs::write(dir.0.join("spool"), format!("{MARK}\nepoch {epoch}\nboot another\n")).unwrap();
+    // A start that appends nothing does not forget it.
+    drop(dir.open());
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
     let next = 5 + UNSYNCED_RECORDS_MAX;
