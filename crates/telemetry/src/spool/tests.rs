@@ -231,6 +231,40 @@ fn numbers_of_a_last_segment_without_a_header_are_not_given_again() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_read_just_now_is_not_lost() {
+    let dir = Dir::absent("spool-later");
+    let spool = dir.open();
+    append(&spool, 0..3);
+    let (path, aside) = (dir.last_segment(), dir.0.join("aside"));
+    let mut reader = spool.reader("a").unwrap();
+    fs::rename(&path, &aside).unwrap();
+    fs::create_dir(&path).unwrap();
+    spool.close(Duration::from_millis(20));
+    assert!(reader.next_batch().is_none());
+    assert_eq!(reader.lost(), 0);
+    drop((reader, spool));
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    close(&spool);
+    assert_eq!((drain(&mut reader), reader.lost()), (same(0..3), 0));
+}
+
+#[test]
+fn after_a_torn_note_a_sink_is_given_all_that_is_there() {
+    let dir = Dir::absent("spool-note");
+    append(&dir.open(), 0..3);
+    for torn in ["", "2", "\0\0\0\0"] {
+        fs::write(dir.0.join("a.position"), torn).unwrap();
+        let spool = dir.open();
+        let mut reader = spool.reader("a").unwrap();
+        close(&spool);
+        assert_eq!(drain(&mut reader), same(0..3));
+    }
+}
+
+#[test]
 fn another_boot_goes_on_with_higher_numbers_and_counts_no_loss() {
     let dir = Dir::absent("spool-boot");
     let spool = dir.open();
