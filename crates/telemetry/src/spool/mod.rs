@@ -10,6 +10,7 @@
 //! **Invariant:** a record has its number, and is in the file, before `append` returns: a killed process loses none. A machine
 //! that loses power loses at most what was appended since the last sync, and gives no number twice for it.
 //! **Invariant:** for each sink, what was appended is what it has kept, what is counted as lost to it, and what it has before it.
+//! What is lost to one sink is in its note and its metrics; a record of it would be one more in a spool that is full.
 //! **Invariant:** a batch that a sink is not done with is given again after a restart as it was, with the same numbers: the
 //! segment that the last one given lies in stays, whatever room is needed.
 //! **Invariant:** the segments take no more than the limit. One goes when all sinks are done with it, else when room is needed.
@@ -36,6 +37,7 @@ use thalweg_record::{Network, Record, Source};
 pub use reader::Reader;
 
 use crate::Error;
+use crate::clock::unix_us;
 use segment::Found;
 use state::State;
 use writer::Writer;
@@ -159,9 +161,12 @@ impl Spool {
     }
 
     /// Lets the readers have what is there for as long as `drain`, then ends them. What they have not read then is there when
-    /// the spool is opened again. Also syncs.
+    /// the spool is opened again. Also syncs, and writes the loss record that is due.
     pub fn close(&self, drain: Duration) {
-        self.writer().sync();
+        let mut writer = self.writer();
+        writer.append_loss(self, unix_us());
+        writer.sync();
+        drop(writer);
         self.state().closed = Some(Instant::now() + drain);
         self.changed.notify_all();
     }
