@@ -112,8 +112,7 @@ impl Agent {
     /// When the spool has no reader for a sink, or the system no thread.
     pub fn start(self, sinks: Vec<Box<dyn Sink>>) -> Result<Running, Error> {
         let Self { intake, batcher, spool, collector, stop } = self;
-        let runners =
-            sinks.into_iter().map(|sink| Runner::start(&spool, sink)).collect::<Result<Vec<_>, _>>()?;
+        let runners = Runner::start_all(&spool, sinks)?;
         let figures = Figures {
             collector: collector.figures(),
             sinks: runners.iter().map(|runner| runner.state().clone()).collect(),

@@ -35,13 +35,27 @@ pub struct SinkState {
 }
 
 impl Runner {
-    /// Has a sink keep what is in the spool and what comes.
+    /// Has sinks keep what is in the spool and what comes: all that the spool has, since what one is done with goes once no other
+    /// needs it.
+    ///
+    /// # Errors
+    /// When the spool gives one no reader, or the system no thread.
+    pub fn start_all(spool: &Arc<Spool>, sinks: Vec<Box<dyn Sink>>) -> Result<Vec<Self>, Error> {
+        let readers = sinks.iter().map(|sink| spool.reader(sink.name())).collect::<Result<Vec<_>, _>>()?;
+        sinks.into_iter().zip(readers).map(|(sink, reader)| Self::spawn(spool, sink, reader)).collect()
+    }
+
+    /// Has the only sink keep what is in the spool and what comes.
     ///
     /// # Errors
     /// When the spool gives it no reader, or the system no thread.
     pub fn start(spool: &Arc<Spool>, sink: Box<dyn Sink>) -> Result<Self, Error> {
+        let reader = spool.reader(sink.name())?;
+        Self::spawn(spool, sink, reader)
+    }
+
+    fn spawn(spool: &Arc<Spool>, sink: Box<dyn Sink>, reader: Reader) -> Result<Self, Error> {
         let name = sink.name();
-        let reader = spool.reader(name)?;
         let state = Arc::new(SinkState {
             name,
             spool: Arc::clone(spool),
@@ -172,5 +186,51 @@ impl SinkState {
             (_, None) => tracing::info!(sink = self.name, "sink keeps records again"),
         }
         *known = text;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_record::{Batch, Source};
+
+    use super::*;
+    use crate::testing::{Dir, TIME_US, open_spool, record};
+
+    /// Keeps everything at once, but takes its time to say its name.
+    struct Late(&'static str, Duration);
+
+    impl Sink for Late {
+        fn name(&self) -> &'static str {
+            thread::sleep(self.1);
+            self.0
+        }
+
+        fn position(&mut self, _: &Source) -> Result<Option<u64>, SinkError> {
+            Ok(None)
+        }
+
+        fn keep(&mut self, _: &Batch) -> Result<(), SinkError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sink_that_starts_first_leaves_the_next_what_it_needs() {
+        let dir = Dir::absent("runner-first");
+        let spool = open_spool(&dir.0, 1 << 20);
+        let readers = [spool.reader("first").unwrap(), spool.reader("late").unwrap()];
+        for at in 0..8 {
+            spool.append((at * 1000..(at + 1) * 1000).map(record).collect(), TIME_US);
+        }
+        drop((readers, spool));
+        let spool = open_spool(&dir.0, 1 << 20);
+        let sinks = [Late("first", Duration::ZERO), Late("late", Duration::from_millis(300))];
+        let runners = Runner::start_all(&spool, sinks.map(|sink| Box::new(sink) as _).into()).unwrap();
+        spool.close(Duration::from_secs(60));
+        for runner in runners {
+            let state = Arc::clone(runner.state());
+            runner.join();
+            assert_eq!((state.kept(), state.lost()), (8000, 0), "{}", state.name());
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The spool: a directory in which every record is put before anybody else has it, and read from by each sink at its pace.
 //!
 //! ```text
-//! DIR/spool                          the epoch of the numbers, and the boot in which they were given
+//! DIR/spool                          the epoch of the numbers, the boot in which they were given, and the least free one
 //! DIR/lock                           held by the one process that uses the directory
 //! DIR/00000000000000000000.segment   frames: one batch each
 //! DIR/sqlite.position                how far the sink of that name is
@@ -10,6 +10,7 @@
 //! **Invariant:** a record has its number, and is in the file, before `append` returns: a killed process loses none. A machine
 //! that loses power loses at most what was appended since the last sync, and gives no number twice for it.
 //! **Invariant:** for each sink, what was appended is what it has kept, what is counted as lost to it, and what it has before it.
+//! What is lost to one sink is in its note and its metrics; a record of it would be one more in a spool that is full.
 //! **Invariant:** a batch that a sink is not done with is given again after a restart as it was, with the same numbers: the
 //! segment that the last one given lies in stays, whatever room is needed.
 //! **Invariant:** the segments take no more than the limit. One goes when all sinks are done with it, else when room is needed.
@@ -36,6 +37,7 @@ use thalweg_record::{Network, Record, Source};
 pub use reader::Reader;
 
 use crate::Error;
+use crate::clock::unix_us;
 use segment::Found;
 use state::State;
 use writer::Writer;
@@ -107,7 +109,7 @@ impl Spool {
         }
         fs::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
         let lock = lock_dir(dir)?;
-        let mark = Mark::read_or_make(dir)?;
+        let mut mark = Mark::read_or_make(dir)?;
         let found = segment::find(dir).map_err(Error::file("read the spool in", dir))?;
         for path in &found.unreadable {
             tracing::warn!(path = %path.display(), "spool segment cannot be read, removed");
@@ -119,10 +121,12 @@ impl Spool {
         if !is_certain {
             tracing::info!("record numbers go on higher: what was synced last is not known");
         }
-        let end = found.segments.last().map_or(0, |last| last.end);
-        let next = if is_certain { end } else { end.saturating_add(UNSYNCED_RECORDS_MAX) };
-        let writer = Writer::new(next).map_err(Error::file("begin to write", dir))?;
+        let unknown = if is_certain { 0 } else { UNSYNCED_RECORDS_MAX };
+        mark.next = mark.next.max(found.end).saturating_add(unknown);
+        let writer = Writer::new(mark.next).map_err(Error::file("begin to write", dir))?;
+        // Before anything is removed by which the next start would know the same.
         mark.write(dir)?;
+        found.tidy(dir).map_err(Error::file("tidy the spool in", dir))?;
         let source = Source { host: host.to_owned(), pop: pop.to_owned(), epoch: mark.epoch };
         let Found { segments, .. } = found;
         Ok(Arc::new(Self {
@@ -157,9 +161,12 @@ impl Spool {
     }
 
     /// Lets the readers have what is there for as long as `drain`, then ends them. What they have not read then is there when
-    /// the spool is opened again. Also syncs.
+    /// the spool is opened again. Also syncs, and writes the loss record that is due.
     pub fn close(&self, drain: Duration) {
-        self.writer().sync();
+        let mut writer = self.writer();
+        writer.append_loss(self, unix_us());
+        writer.sync();
+        drop(writer);
         self.state().closed = Some(Instant::now() + drain);
         self.changed.notify_all();
     }
@@ -224,6 +231,8 @@ struct Mark {
     epoch: u64,
     /// The boot in which numbers were given last.
     boot: Option<String>,
+    /// No number before this is free.
+    next: u64,
 }
 
 /// The first line of a mark: what wrote it, and the version of all that is in the directory.
@@ -239,7 +248,7 @@ impl Mark {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let epoch = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX));
-                Ok(Self { epoch, boot: boot() })
+                Ok(Self { epoch, boot: boot(), next: 0 })
             }
             Err(error) => Err(Error::file("read", &path)(error)),
         }
@@ -250,14 +259,17 @@ impl Mark {
         let (mark, epoch, boot) = (lines.next()?, lines.next()?, lines.next()?);
         let boot = boot.strip_prefix("boot ")?.to_owned();
         (mark == MARK).then_some(())?;
-        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot) })
+        // Marks of before have no such line.
+        let next = lines.next().and_then(|line| line.strip_prefix("next ")?.parse().ok()).unwrap_or(0);
+        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot), next })
     }
 
     /// Writes the mark with the boot of now.
     fn write(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join("spool");
         let passing = dir.join("spool.new");
-        let text = format!("{MARK}\nepoch {}\nboot {}\n", self.epoch, boot().unwrap_or_default());
+        let boot = boot().unwrap_or_default();
+        let text = format!("{MARK}\nepoch {}\nboot {boot}\nnext {}\n", self.epoch, self.next);
         fs::write(&passing, text)
             .and_then(|()| File::open(&passing)?.sync_all())
             .and_then(|()| fs::rename(&passing, &path))

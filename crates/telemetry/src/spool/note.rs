@@ -1,7 +1,8 @@
 //! A sink's note: how far it has kept the spool's records, and how many it has lost. A line of text, `POSITION LOST`, in a file
 //! of its own.
 //!
-//! **Invariant:** a note is replaced as a whole: who reads one reads a whole one.
+//! **Invariant:** a note is replaced as a whole: a killed process leaves a whole one. A loss of power may tear it, since it is
+//! not synced, which would take longer than most batches; the sink is then given all that is in the spool.
 
 use std::fs;
 use std::io;

@@ -4,10 +4,11 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thalweg_record::Batch;
 
@@ -17,6 +18,9 @@ use super::segment::{SEGMENT_HEADER_BYTES, Segment, read_header};
 use super::state::Cursor;
 use super::{READERS_MAX, Spool, writer};
 use crate::Error;
+
+/// Between two tries to read what the system does not let be read just now.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A sink's place in a spool.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub struct Reader {
     gaps: VecDeque<Gap>,
     payload: Vec<u8>,
     is_note_failing: bool,
+    /// Whether the last read failed, so that an operator is told once.
+    is_failing: bool,
 }
 
 /// Where records are gone.
@@ -56,7 +62,14 @@ struct Place {
 impl Reader {
     pub(super) fn new(spool: Arc<Spool>, name: &'static str) -> Result<Self, Error> {
         let note_path = note::path(&spool.dir, name);
-        let noted = note::read(&note_path).map_err(Error::file("read", &note_path))?;
+        let noted = match note::read(&note_path) {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                let path = note_path.display();
+                tracing::warn!(%path, %error, "position cannot be read, the sink is given all that is there");
+                None
+            }
+            noted => noted.map_err(Error::file("read", &note_path))?,
+        };
         let mut state = spool.state();
         if state.cursors.len() == READERS_MAX || state.cursors.iter().any(|cursor| cursor.name == name) {
             return Err(Error::refused(format!("the spool has too many sinks, or two called {name}")));
@@ -77,6 +90,7 @@ impl Reader {
             gaps: VecDeque::new(),
             payload: Vec::new(),
             is_note_failing: false,
+            is_failing: false,
         };
         reader.spool.writer().go_on_from(next);
         if noted.is_none() {
@@ -101,8 +115,18 @@ impl Reader {
         loop {
             let segment = self.find()?;
             match self.read(&segment) {
-                Ok(batch) => return Some(batch),
-                Err(error) => self.skip(&segment, &error),
+                Ok(batch) => {
+                    self.is_failing = false;
+                    return Some(batch);
+                }
+                Err(error) if is_gone(&error) => self.skip(&segment, &error),
+                Err(error) => {
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        let path = Segment::path(&self.spool.dir, segment.first);
+                        tracing::error!(path = %path.display(), %error, "spool segment cannot be read, trying again");
+                    }
+                    self.spool.wait(RETRY_PAUSE);
+                }
             }
         }
     }
@@ -171,20 +195,19 @@ impl Reader {
         let path = Segment::path(&self.spool.dir, segment.first);
         tracing::error!(path = %path.display(), %error, "spool segment cannot be read on, its rest is skipped");
         self.lose(segment.end - self.next, segment.end);
-        self.place = File::open(path).ok().map(|file| Place {
-            first: segment.first,
-            file,
-            offset: segment.length_bytes,
-        });
+        self.place.take_if(|place| place.first != segment.first);
+        if let Some(place) = &mut self.place {
+            place.offset = segment.length_bytes;
+        }
     }
 
     /// The batch that has `next`, without what is before that.
     fn read(&mut self, segment: &Segment) -> std::io::Result<Batch> {
-        let mut place = match self.place.take() {
+        let place = match &mut self.place {
             Some(place) if place.first == segment.first => place,
-            _ => {
+            place => {
                 let file = File::open(Segment::path(&self.spool.dir, segment.first))?;
-                Place { first: segment.first, file, offset: SEGMENT_HEADER_BYTES }
+                place.insert(Place { first: segment.first, file, offset: SEGMENT_HEADER_BYTES })
             }
         };
         loop {
@@ -193,19 +216,19 @@ impl Reader {
                 None => return Err(damage(Damaged("a segment ends before its records do"))),
             };
             let begin = place.offset + HEADER_BYTES as u64;
-            place.offset = begin + u64::from(header.payload_bytes);
+            let end = begin + u64::from(header.payload_bytes);
             if header.end() <= self.next {
+                place.offset = end;
                 continue;
             }
-            if place.offset > segment.length_bytes || header.first > self.next {
+            if end > segment.length_bytes || header.first > self.next {
                 return Err(damage(Damaged("a frame is not where it ought to be")));
             }
             self.payload.resize(header.payload_bytes as usize, 0);
             place.file.read_exact_at(&mut self.payload, begin)?;
             let mut batch = header.batch(&self.payload).map_err(damage)?;
             batch.entries.retain(|entry| entry.number >= self.next);
-            self.next = header.end();
-            self.place = Some(place);
+            (self.next, place.offset) = (header.end(), end);
             return Ok(batch);
         }
     }
@@ -222,6 +245,11 @@ impl Reader {
     }
 }
 
+/// Whether what was to be read is damaged or removed, so that no later try can find it.
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::NotFound)
+}
+
 fn damage(damaged: Damaged) -> std::io::Error {
-    std::io::Error::new(std::io::ErrorKind::InvalidData, damaged.0)
+    std::io::Error::new(ErrorKind::InvalidData, damaged.0)
 }

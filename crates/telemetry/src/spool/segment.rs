@@ -73,15 +73,26 @@ impl Segment {
 /// What is found in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The segments in order; the last was cut to its whole frames.
+    /// The segments in order; the last goes to its last whole frame.
     pub(super) segments: Vec<Segment>,
+    /// No number before this is free.
+    pub(super) end: u64,
     /// The last frames were not torn by a kill but changed since: their numbers may have been read by somebody.
     pub(super) is_tail_damaged: bool,
-    /// Files that are no segments though they are named so; they were removed.
+    /// Files that are no segments though they are named so.
     pub(super) unreadable: Vec<PathBuf>,
 }
 
-/// Lists the segments of a directory, and cuts the torn tail of the last one off.
+impl Found {
+    /// Removes what is no segment, and what the last one has after its whole frames.
+    pub(super) fn tidy(&self, dir: &Path) -> io::Result<()> {
+        self.unreadable.iter().try_for_each(fs::remove_file)?;
+        let Some(last) = self.segments.last() else { return Ok(()) };
+        OpenOptions::new().write(true).open(Segment::path(dir, last.first))?.set_len(last.length_bytes)
+    }
+}
+
+/// Lists the segments of a directory.
 pub(super) fn find(dir: &Path) -> io::Result<Found> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -93,19 +104,21 @@ pub(super) fn find(dir: &Path) -> io::Result<Found> {
     paths.sort();
     let mut found = Found::default();
     for path in paths {
-        match Segment::open(&path) {
-            Ok(Some(segment)) => found.segments.push(segment),
-            Ok(None) | Err(_) => {
-                fs::remove_file(&path)?;
-                found.unreadable.push(path);
-            }
+        if let Some(segment) = Segment::open(&path)? {
+            found.segments.push(segment);
+            found.is_tail_damaged = false;
+        } else {
+            found.is_tail_damaged |= fs::metadata(&path)?.len() > SEGMENT_HEADER_BYTES;
+            found.end = number_of(&path).unwrap_or(0);
+            found.unreadable.push(path);
         }
     }
     for at in 1..found.segments.len() {
         found.segments[at - 1].end = found.segments[at].follows.max(found.segments[at - 1].first);
     }
     if let Some(last) = found.segments.last_mut() {
-        found.is_tail_damaged = cut_tail(dir, last)?;
+        found.is_tail_damaged |= find_end(dir, last)?;
+        found.end = found.end.max(last.end);
     }
     Ok(found)
 }
@@ -115,10 +128,10 @@ fn number_of(path: &Path) -> Option<u64> {
     path.file_stem().filter(|_| is_segment)?.to_str()?.parse().ok()
 }
 
-/// Cuts a segment after its last whole frame; tells whether what is gone was damage rather than a write that a kill cut
-/// short.
-fn cut_tail(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
-    let file = OpenOptions::new().read(true).write(true).open(Segment::path(dir, segment.first))?;
+/// Finds the end of a segment's last whole frame; tells whether what is after it is damage rather than a write that a kill
+/// cut short.
+fn find_end(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
+    let file = File::open(Segment::path(dir, segment.first))?;
     let length_bytes = file.metadata()?.len();
     let mut at = SEGMENT_HEADER_BYTES;
     let mut payload = Vec::new();
@@ -132,9 +145,6 @@ fn cut_tail(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
             Frame::Whole(_) | Frame::Damaged => break true,
         }
     };
-    if at < length_bytes {
-        file.set_len(at)?;
-    }
     segment.length_bytes = at;
     Ok(is_damaged)
 }

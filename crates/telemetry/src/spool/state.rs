@@ -63,8 +63,17 @@ impl State {
 
     /// Takes out the oldest segment that nobody reads just now and that is not the last.
     pub(super) fn take_oldest(&mut self) -> Option<Segment> {
-        let is_held = |segment: &Segment| self.cursors.iter().any(|c| c.held == Some(segment.first));
-        let at = self.segments.iter().position(|segment| !is_held(segment))?;
-        if at + 1 == self.segments.len() { None } else { self.segments.remove(at) }
+        let at = self.segments.iter().position(|segment| !self.stays(segment))?;
+        self.segments.remove(at)
+    }
+
+    /// Length of the segments that [`take_oldest`](Self::take_oldest) does not take.
+    pub(super) fn staying_bytes(&self) -> u64 {
+        let staying = self.segments.iter().filter(|segment| self.stays(segment));
+        staying.map(|segment| segment.length_bytes).sum()
+    }
+
+    fn stays(&self, segment: &Segment) -> bool {
+        self.segments.back() == Some(segment) || self.cursors.iter().any(|c| c.held == Some(segment.first))
     }
 }

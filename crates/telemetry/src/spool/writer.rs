@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use thalweg_record::{Batch, Entry, LossRecord, Network, Record, Stage};
 
 use super::frame::{Encoder, FRAME_RECORDS_MAX};
-use super::segment::Segment;
+use super::segment::{SEGMENT_HEADER_BYTES, Segment};
 use super::{Appended, Spool, UNSYNCED_RECORDS_MAX};
 
 /// An append that comes later than this after the last sync makes the next.
@@ -62,8 +62,7 @@ impl Writer {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
             let told = self.lost;
-            let loss = LossRecord { time_unix_us: now_unix_us, stage: Stage::Spool, records: told };
-            let loss = (told > 0).then_some((Network::default(), Record::Loss(loss)));
+            let loss = self.loss(now_unix_us);
             let untold = u64::from(loss.is_some());
             let chunk: Vec<_> = loss.into_iter().chain(records.by_ref()).take(FRAME_RECORDS_MAX).collect();
             let count = chunk.len() as u64;
@@ -81,6 +80,23 @@ impl Writer {
         }
         self.sync_when_due();
         Appended { numbers: first..self.next, lost }
+    }
+
+    fn loss(&self, time_unix_us: u64) -> Option<(Network, Record)> {
+        let loss = LossRecord { time_unix_us, stage: Stage::Spool, records: self.lost };
+        (self.lost > 0).then_some((Network::default(), Record::Loss(loss)))
+    }
+
+    /// Tries to write the loss record that is due, since no append may come any more.
+    pub(super) fn append_loss(&mut self, spool: &Spool, now_unix_us: u64) {
+        let Some(loss) = self.loss(now_unix_us) else { return };
+        match self.put(spool, vec![loss]) {
+            Ok(()) => self.lost = 0,
+            Err(error) => {
+                let (dir, records) = (spool.dir.display(), self.lost);
+                tracing::error!(%dir, %error, records, "records were lost, and no record says so");
+            }
+        }
     }
 
     /// Records that could not be written and of which no loss record was yet.
@@ -149,6 +165,7 @@ impl Writer {
         make_room(spool, frame.len() as u64)?;
         let file = segment_file(&mut self.file, spool, self.next)?;
         if let Err(error) = write(spool, file, frame, records) {
+            self.sync();
             self.file = None;
             return Err(error);
         }
@@ -159,22 +176,26 @@ impl Writer {
     }
 }
 
-/// Drops the oldest segments until there is room for a frame.
+/// Drops the oldest segments until there is room for a frame; none if there cannot be.
 fn make_room(spool: &Spool, frame_bytes: u64) -> io::Result<()> {
     let mut state = spool.state();
+    let needed_bytes = frame_bytes + SEGMENT_HEADER_BYTES;
     let mut dropped = state.take_passed();
-    while state.total_bytes() + frame_bytes + super::segment::SEGMENT_HEADER_BYTES > spool.limits.total_bytes
+    let is_possible = state.staying_bytes() + needed_bytes <= spool.limits.total_bytes;
+    while is_possible
+        && state.total_bytes() + needed_bytes > spool.limits.total_bytes
+        && let Some(oldest) = state.take_oldest()
     {
-        let Some(oldest) = state.take_oldest() else {
-            drop(state);
-            remove(spool, &dropped);
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the spool is full of what sinks read"));
-        };
         dropped.push(oldest);
     }
     drop(state);
     remove(spool, &dropped);
-    Ok(())
+    if is_possible {
+        Ok(())
+    } else {
+        let why = "the spool has no room beside what sinks read just now";
+        Err(io::Error::new(io::ErrorKind::QuotaExceeded, why))
+    }
 }
 
 /// Removes the files of segments that are out of the list already.
@@ -197,7 +218,8 @@ fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io:
     if let Some(file) = file {
         return Ok(file);
     }
-    let (segment, made) = Segment::create(&spool.dir, next, last.map_or(0, |last| last.end))?;
+    let follows = last.map_or(0, |last| if last.first == next { last.follows } else { last.end });
+    let (segment, made) = Segment::create(&spool.dir, next, follows)?;
     File::open(&spool.dir)?.sync_all()?;
     let mut state = spool.state();
     // One without records, in which a write failed, is written over.
