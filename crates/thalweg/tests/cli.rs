@@ -258,6 +258,8 @@ fn help_teaches() {
               bans         List the bans that a running edge has not tested everything against yet
               policy       List, show, load, use or discard the policies of a running edge
               backends     List the backends of a running edge, or take one out or in
+              schema       Make, compare or print the tables that telemetry has in ClickHouse
+              consumer     Bring telemetry from Kafka to ClickHouse, each record once
               query        Ask what has been kept of sockets and responses: ready queries over windows of five
                            minutes
               completions  Print a completion script for a shell

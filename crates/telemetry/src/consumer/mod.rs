@@ -82,6 +82,8 @@ pub struct Consumer {
     /// By partition; as of the rebalance whose number is `seen`.
     blocks: BTreeMap<i32, Block>,
     seen: u64,
+    /// Why nothing can be read, as it was told last.
+    told: Option<KafkaError>,
     figures: Arc<Figures>,
 }
 
@@ -117,7 +119,7 @@ impl Consumer {
         let kafka: BaseConsumer<Watch> = cluster.config(&ours).create_with_context(watch).map_err(failed)?;
         kafka.subscribe(&[&cluster.topic]).map_err(failed)?;
         let topic = cluster.topic.clone();
-        Ok(Self { kafka, server, topic, limits, blocks: BTreeMap::new(), seen: 0, figures })
+        Ok(Self { kafka, server, topic, limits, blocks: BTreeMap::new(), seen: 0, told: None, figures })
     }
 
     /// What it has done.
@@ -162,7 +164,10 @@ impl Consumer {
                 Some(Err(cause)) => {
                     // Its library reads on by itself, and tells of a broker that is away.
                     self.figures.failures.fetch_add(1, Relaxed);
-                    tracing::warn!(topic = self.topic, %cause, "cannot read");
+                    if self.told.as_ref() != Some(&cause) {
+                        tracing::warn!(topic = self.topic, %cause, "cannot read");
+                        self.told = Some(cause);
+                    }
                     None
                 }
                 None => None,
@@ -176,6 +181,7 @@ impl Consumer {
             self.pause(false)?;
         }
         if let Some((partition, offset, time_unix_ms, content)) = read {
+            self.told = None;
             self.take(partition, &Message { offset, time_unix_ms, content: &content }, stop)?;
         }
         let now = Instant::now();
