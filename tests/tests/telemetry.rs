@@ -1,7 +1,8 @@
-//! Records go through Kafka to ClickHouse, while the sink, the consumer and ClickHouse are killed again and again: what was sent is
-//! there, once, and so it is in the rollups.
+//! Records go through Kafka to ClickHouse, while the sink, the broker, ClickHouse and consumers are killed again and again, and
+//! consumers are held up: what was sent is there, once, and so it is in the rollups.
 //!
-//! The sink and the consumer are processes of their own: this program again, told by its environment what to be.
+//! The sink and the consumers are processes of their own: this program again, told by its environment what to be. `SEED=n` has
+//! them killed at other moments.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
 use std::io::{BufRead, BufReader};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use thalweg_record::{
     Batch, Cause, Counters, Entry, Gauges, LossRecord, Network, Record, SocketRecord, Source, Stage,
@@ -31,6 +33,11 @@ const BATCHES: u64 = 80;
 const BATCH_RECORDS: u64 = 250;
 /// Each of these has a record of loss.
 const LOSS_EVERY: u64 = 50;
+/// Who is killed, and how often.
+const KILLS: usize = 10;
+const DEFAULT_SEED: u64 = 20_261_122;
+/// How long the group waits for a member that says nothing.
+const SESSION: Duration = Duration::from_secs(3);
 /// What a machine busy with other things may take for the whole.
 const DELIVERY_MAX: Duration = Duration::from_secs(120);
 
@@ -71,7 +78,8 @@ fn socket(number: u64, time_unix_us: u64) -> SocketRecord {
 
 fn cluster(brokers: String) -> Cluster {
     // A killed member has to be missed soon.
-    let properties = [("session.timeout.ms", "3000"), ("heartbeat.interval.ms", "500")];
+    let session = SESSION.as_millis().to_string();
+    let properties = [("session.timeout.ms", session.as_str()), ("heartbeat.interval.ms", "500")];
     let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     Cluster { brokers, topic: TOPIC.into(), properties }
 }
@@ -81,7 +89,10 @@ fn cluster(brokers: String) -> Cluster {
 fn role() {
     let var = |name: &str| std::env::var(name).unwrap_or_default();
     match var("THALWEG_TEST_ROLE").as_str() {
-        "sink" => be_sink(var("THALWEG_TEST_BROKERS"), var("THALWEG_TEST_TIME").parse().unwrap()),
+        "sink" => {
+            let from = var("THALWEG_TEST_FROM").parse().unwrap();
+            be_sink(var("THALWEG_TEST_BROKERS"), var("THALWEG_TEST_TIME").parse().unwrap(), from);
+        }
         "consumer" => {
             tracing_subscriber::fmt().with_writer(std::io::stderr).init();
             let server = Server::at(&var("THALWEG_TEST_CLICKHOUSE")).unwrap();
@@ -93,15 +104,12 @@ fn role() {
     }
 }
 
-/// Sends every batch that Kafka does not have, and says so of each.
-fn be_sink(brokers: String, time_unix_us: u64) {
+/// Sends every batch from one on, and says so of each.
+fn be_sink(brokers: String, time_unix_us: u64, from: u64) {
     let mut cluster = cluster(brokers);
     cluster.properties.clear();
     let mut sink = KafkaSink::of(cluster, Some(3));
-    let source = batch(0, 0).source;
-    let position = until_kept(|| sink.position(&source)).unwrap_or(0);
-    assert_eq!(position % BATCH_RECORDS, 0, "a batch is kept wholly or not at all");
-    for index in position / BATCH_RECORDS..BATCHES {
+    for index in from..BATCHES {
         let batch = batch(index, time_unix_us);
         until_kept(|| sink.keep(&batch));
         println!("kept {index}");
@@ -121,26 +129,52 @@ fn until_kept<T>(mut attempt: impl FnMut() -> Result<T, thalweg_telemetry::SinkE
     }
 }
 
-/// A life of the sink or the consumer.
+/// The services, and the time of all records.
+struct Services {
+    kafka: services::Kafka,
+    clickhouse: services::ClickHouse,
+    time_unix_us: u64,
+}
+
+/// A life of the sink or a consumer.
 struct Life(Child);
 
 impl Life {
-    fn begin(
-        role: &str,
-        kafka: &services::Kafka,
-        clickhouse: &services::ClickHouse,
-        time_unix_us: u64,
-    ) -> Self {
+    /// Of a sink, which sends from a batch on.
+    fn sink(services: &Services, from: u64) -> Self {
+        Self::begin("sink", services, from)
+    }
+
+    fn consumer(services: &Services) -> Self {
+        Self::begin("consumer", services, 0)
+    }
+
+    fn begin(role: &str, services: &Services, from: u64) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "role", "--nocapture"])
             .env("THALWEG_TEST_ROLE", role)
-            .env("THALWEG_TEST_BROKERS", kafka.brokers())
-            .env("THALWEG_TEST_CLICKHOUSE", clickhouse.url())
-            .env("THALWEG_TEST_TIME", time_unix_us.to_string())
+            .env("THALWEG_TEST_BROKERS", services.kafka.brokers())
+            .env("THALWEG_TEST_CLICKHOUSE", services.clickhouse.url())
+            .env("THALWEG_TEST_TIME", services.time_unix_us.to_string())
+            .env("THALWEG_TEST_FROM", from.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         Self(child)
+    }
+
+    /// SIGKILL, and its end.
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    /// It does nothing for a while.
+    fn is_held_for(&self, duration: Duration) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::STOP).unwrap();
+        thread::sleep(duration);
+        kill_process(pid, Signal::CONT).unwrap();
     }
 
     /// Reads until a batch at or behind an index is kept.
@@ -161,8 +195,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.end();
     }
 }
 
@@ -215,44 +248,79 @@ fn now_unix_us() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap()
 }
 
+/// Small numbers that look random, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Who is killed: each in turn, so that none is spared, at moments that the seed says.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Sink,
+    Kafka,
+    ClickHouse,
+    Consumer,
+    /// Held for longer than its session lasts, then let go on: another has its partitions by then.
+    HeldConsumer,
+}
+
+const VICTIMS: [Victim; 5] =
+    [Victim::Kafka, Victim::Sink, Victim::Consumer, Victim::ClickHouse, Victim::HeldConsumer];
+
 #[test]
 fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
-    let kafka = services::Kafka::start();
-    let mut clickhouse = services::ClickHouse::start();
-    let server = Server::at(&clickhouse.url()).unwrap();
+    let seed = std::env::var("SEED").map_or(DEFAULT_SEED, |seed| seed.parse().unwrap());
+    println!("SEED={seed}");
+    let mut random = Random(seed);
+    let mut services = Services {
+        kafka: services::Kafka::start(),
+        clickhouse: services::ClickHouse::start(),
+        time_unix_us: now_unix_us(),
+    };
+    let server = Server::at(&services.clickhouse.url()).unwrap();
     schema::apply(&server).unwrap();
-    let time = now_unix_us();
-    let mut sink = Life::begin("sink", &kafka, &clickhouse, time);
-    let mut consumer = Life::begin("consumer", &kafka, &clickhouse, time);
+    let mut sink = Life::sink(&services, 0);
+    let mut consumers = [Life::consumer(&services), Life::consumer(&services)];
 
-    sink.keeps(10);
-    send_junk(&kafka);
-    sink = Life::begin("sink", &kafka, &clickhouse, time);
-    sink.keeps(20);
-    clickhouse.kill();
-    sink.keeps(25);
-    clickhouse.restart();
-    consumer = {
-        drop(consumer);
-        Life::begin("consumer", &kafka, &clickhouse, time)
-    };
-    sink.keeps(50);
-    consumer = {
-        drop(consumer);
-        Life::begin("consumer", &kafka, &clickhouse, time)
-    };
-    sink = {
-        drop(sink);
-        Life::begin("sink", &kafka, &clickhouse, time)
-    };
-    sink.keeps(60);
-    clickhouse.kill();
-    clickhouse.restart();
+    let mut kept = 3;
+    sink.keeps(kept);
+    send_junk(&services.kafka);
+    for victim in VICTIMS.into_iter().cycle().take(KILLS) {
+        kept += 1 + random.below(2 * (BATCHES - kept) / (KILLS as u64 + 1));
+        sink.keeps(kept);
+        println!("{victim:?} after batch {kept}");
+        let consumer = &mut consumers[random.below(2) as usize];
+        match victim {
+            Victim::Sink => {
+                sink.end();
+                // Its note may have told it where it was, or have been lost.
+                sink = Life::sink(&services, random.below(2) * kept);
+            }
+            Victim::Consumer => {
+                consumer.end();
+                *consumer = Life::consumer(&services);
+            }
+            Victim::HeldConsumer => consumer.is_held_for(SESSION + SESSION / 2),
+            Victim::Kafka => {
+                services.kafka.kill();
+                services.kafka.restart();
+            }
+            Victim::ClickHouse => {
+                services.clickhouse.kill();
+                services.clickhouse.restart();
+            }
+        }
+    }
     sink.keeps(BATCHES - 1);
 
     let sent = BATCHES * BATCH_RECORDS;
     delivered(&server, sent);
-    drop(consumer);
+    drop(consumers);
     check_once(&server, sent);
     assert_eq!(
         number(&server, "SELECT count() FROM refused WHERE message = 'junk' AND kafka_offset >= 0"),
@@ -265,7 +333,7 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
 fn a_batch_that_comes_again_is_in_clickhouse_once() {
     let mut clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
-    assert_eq!(schema::apply(&server).unwrap().len(), 8);
+    assert_eq!(schema::apply(&server).unwrap().len(), 9);
     assert_eq!(schema::apply(&server).unwrap(), Vec::<String>::new());
     assert_eq!(schema::diff(&server).unwrap(), Vec::<String>::new());
     let mut sink = ClickHouseSink::at(&clickhouse.url()).unwrap();

@@ -63,11 +63,16 @@ impl std::error::Error for DecodeError {
 impl Batch {
     /// Appends the batch to `out` as one `thalweg.Batch`, without a length before it.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        Self::encode_some(&self.source, &self.entries, out);
+    }
+
+    /// As [`Batch::encode`], of entries that lie elsewhere.
+    pub fn encode_some<'a>(source: &Source, entries: impl IntoIterator<Item = &'a Entry>, out: &mut Vec<u8>) {
         wire::Batch {
-            host: self.source.host.clone(),
-            pop: self.source.pop.clone(),
-            epoch: self.source.epoch,
-            entries: self.entries.iter().map(entry).collect(),
+            host: source.host.clone(),
+            pop: source.pop.clone(),
+            epoch: source.epoch,
+            entries: entries.into_iter().map(entry).collect(),
         }
         .encode(out)
         .expect("a Vec grows");

@@ -1,7 +1,11 @@
-//! What the sink and the consumer have in common of Kafka: where it is, the topic, and properties of librdkafka that an
-//! operator sets beside ours.
+//! What the sink and the consumer have in common of Kafka: where it is, the topic, properties of librdkafka that an operator
+//! sets beside ours, and what tells a message from the same one sent again.
+
+use std::fmt;
+use std::str::FromStr;
 
 use rdkafka::ClientConfig;
+use rdkafka::message::{Header, Headers, OwnedHeaders};
 
 /// The topic, unless another is named.
 pub const TOPIC: &str = "thalweg.telemetry";
@@ -48,5 +52,64 @@ pub fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("write key=value, with a property of librdkafka".to_owned()),
+    }
+}
+
+/// The header of a message that has its [`Place`].
+const PLACE: &str = "thalweg-place";
+
+/// Which message of which batch a message is. In a partition the places of a source's messages go up, but where some were sent
+/// again: then they begin again further back, and who reads them drops what is not above the highest place so far. As text
+/// it is `BATCH_END/PART`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// The number after the last record of the batch.
+    pub(crate) batch_end: u64,
+    /// The message in the batch, from 0.
+    pub(crate) part: u32,
+}
+
+impl Place {
+    /// As a header.
+    pub(crate) fn headers(self) -> OwnedHeaders {
+        OwnedHeaders::new_with_capacity(1).insert(Header { key: PLACE, value: Some(&self.to_string()) })
+    }
+
+    /// From the headers of a message; `None` if they have none, as of a message that somebody else made.
+    pub(crate) fn of(headers: &impl Headers) -> Option<Self> {
+        let header = headers.iter().find(|header| header.key == PLACE)?;
+        std::str::from_utf8(header.value?).ok()?.parse().ok()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.batch_end, self.part)
+    }
+}
+
+impl FromStr for Place {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (batch_end, part) = text.split_once('/').unwrap_or((text, ""));
+        Ok(Self { batch_end: batch_end.parse()?, part: part.parse()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_in_a_header() {
+        let place = Place { batch_end: u64::MAX, part: 7 };
+        assert_eq!(Place::of(&place.headers()), Some(place));
+        for wrong in ["", "7", "7/", "/7", "a/7", "7/-1", "7/8/9"] {
+            let headers = OwnedHeaders::new().insert(Header { key: PLACE, value: Some(wrong) });
+            assert_eq!(Place::of(&headers), None, "{wrong}");
+        }
+        assert_eq!(Place::of(&OwnedHeaders::new()), None);
+        assert!(Place { batch_end: 8, part: 0 } > Place { batch_end: 7, part: 9 });
     }
 }

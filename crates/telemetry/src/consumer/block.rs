@@ -1,13 +1,16 @@
 //! A block: the messages of a partition from one offset to another, as rows of each table. Pure.
 //!
-//! **Invariant:** the same messages make the same block, byte for byte, and the same token.
+//! **Invariant:** the same messages after the same places make the same block, byte for byte, and the same token.
+//! **Invariant:** a message that is not above the highest place of its source so far was sent again, and gives no row.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use thalweg_record::rows::Table;
 use thalweg_record::{Batch, Entry, Source};
 
 use crate::clickhouse::rowbinary;
+use crate::kafka::Place;
 
 /// No block grows after it has this many bytes of rows.
 pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
@@ -15,6 +18,13 @@ pub(super) const BLOCK_BYTES_MAX: usize = 16 << 20;
 /// The columns of `refused`, in the order in which [`Block::add`] writes them.
 pub(super) const REFUSED: [&str; 6] =
     ["time", "topic", "kafka_partition", "kafka_offset", "reason", "message"];
+
+/// The columns of `positions`, in the order in which [`Block::positions`] writes them.
+pub(super) const POSITIONS: [&str; 7] =
+    ["time", "topic", "kafka_partition", "host", "epoch", "batch_end", "part"];
+
+/// The highest place of each source (host and epoch) in a partition.
+pub(super) type Places = HashMap<(String, u64), Place>;
 
 /// How much is taken into a block that nothing else ends.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +40,7 @@ pub struct Limits {
 pub(super) struct Message<'a> {
     pub(super) offset: i64,
     pub(super) time_unix_ms: i64,
+    pub(super) place: Option<Place>,
     pub(super) content: &'a [u8],
 }
 
@@ -50,13 +61,18 @@ pub(super) struct Block {
     pub(super) records: u64,
     /// Messages that could not be read.
     pub(super) refused_messages: u64,
+    /// Messages that were sent again.
+    pub(super) repeated_messages: u64,
     since: Option<Instant>,
     first_record: String,
+    places: Places,
+    /// The sources that have messages in it, each with the time of its last one, unix ms.
+    moved: BTreeMap<(String, u64), i64>,
 }
 
 impl Block {
-    /// An empty block that begins at an offset.
-    pub(super) fn at(first: i64, until: Option<i64>) -> Self {
+    /// An empty block that begins at an offset, behind messages of these places.
+    pub(super) fn at(first: i64, until: Option<i64>, places: Places) -> Self {
         Self {
             first,
             end: first,
@@ -65,9 +81,17 @@ impl Block {
             refused: Vec::new(),
             records: 0,
             refused_messages: 0,
+            repeated_messages: 0,
             since: None,
             first_record: String::new(),
+            places,
+            moved: BTreeMap::new(),
         }
+    }
+
+    /// The empty block that follows this one.
+    pub(super) fn next(self) -> Self {
+        Self::at(self.end, None, self.places)
     }
 
     /// Whether a message is behind where the block has to end.
@@ -80,7 +104,10 @@ impl Block {
         self.since.get_or_insert(now);
         self.end = message.offset + 1;
         match Batch::decode(message.content) {
-            Ok(batch) => batch.entries.iter().for_each(|entry| self.add_entry(&batch.source, entry)),
+            Ok(batch) if self.is_new(&batch.source, message) => {
+                batch.entries.iter().for_each(|entry| self.add_entry(&batch.source, entry));
+            }
+            Ok(_) => self.repeated_messages += 1,
             Err(error) => {
                 let mut reason = error.to_string();
                 if let Some(cause) = std::error::Error::source(&error) {
@@ -98,6 +125,34 @@ impl Block {
         }
     }
 
+    /// Whether a message was not taken before; it is now.
+    fn is_new(&mut self, source: &Source, message: &Message<'_>) -> bool {
+        let Some(place) = message.place else { return true };
+        let key = (source.host.clone(), source.epoch);
+        if self.places.get(&key).is_some_and(|taken| *taken >= place) {
+            return false;
+        }
+        self.places.insert(key.clone(), place);
+        self.moved.insert(key, message.time_unix_ms);
+        true
+    }
+
+    /// The rows of `positions`: how far each source that is in the block has come with it.
+    pub(super) fn positions(&self, topic: &str, partition: i32) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (source, time_unix_ms) in &self.moved {
+            let Place { batch_end, part } = self.places[source];
+            out.extend_from_slice(&time_unix_ms.saturating_mul(1000).to_le_bytes());
+            rowbinary::append_text(topic.as_bytes(), &mut out);
+            out.extend_from_slice(&partition.to_le_bytes());
+            rowbinary::append_text(source.0.as_bytes(), &mut out);
+            out.extend_from_slice(&source.1.to_le_bytes());
+            out.extend_from_slice(&batch_end.to_le_bytes());
+            out.extend_from_slice(&part.to_le_bytes());
+        }
+        out
+    }
+
     fn add_entry(&mut self, source: &Source, entry: &Entry) {
         if self.records == 0 {
             self.first_record = format!("{}/{}/{}", source.host, source.epoch, entry.number);
@@ -108,13 +163,17 @@ impl Block {
         rowbinary::append_row(source, entry, &mut self.rows[index]);
     }
 
+    /// Bytes of rows in it.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.iter().map(Vec::len).sum::<usize>() + self.refused.len()
+    }
+
     /// When it is to be inserted, if nothing more comes; `None` while it has to be waited for.
     pub(super) fn due(&self, limits: Limits) -> Option<Instant> {
         let since = self.since?;
-        let bytes = self.rows.iter().map(Vec::len).sum::<usize>() + self.refused.len();
         match self.until {
             Some(until) => (self.end >= until).then_some(since),
-            None if self.records >= limits.rows_max || bytes >= BLOCK_BYTES_MAX => Some(since),
+            None if self.records >= limits.rows_max || self.bytes() >= BLOCK_BYTES_MAX => Some(since),
             None => Some(since + limits.wait_max),
         }
     }
@@ -145,9 +204,9 @@ mod tests {
 
     fn filled(until: Option<i64>, offsets: &[i64], now: Instant) -> Block {
         let content = content();
-        let mut block = Block::at(10, until);
+        let mut block = Block::at(10, until, Places::new());
         for &offset in offsets {
-            block.add("t", 1, &Message { offset, time_unix_ms: 0, content: &content }, now);
+            block.add("t", 1, &Message { offset, time_unix_ms: 0, place: None, content: &content }, now);
         }
         block
     }
@@ -173,10 +232,36 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_kept_whole() {
-        let mut block = Block::at(0, None);
-        block.add("t", 1, &Message { offset: 0, time_unix_ms: 2, content: b"\xff\xff" }, Instant::now());
+        let mut block = Block::at(0, None, Places::new());
+        let message = Message { offset: 0, time_unix_ms: 2, place: None, content: b"\xff\xff" };
+        block.add("t", 1, &message, Instant::now());
         assert_eq!((block.records, block.refused_messages), (0, 1));
         assert!(block.refused.starts_with(&[0xd0, 0x07, 0, 0, 0, 0, 0, 0, 1, b't', 1, 0, 0, 0]));
         assert!(block.refused.ends_with(b"\x02\xff\xff"));
+    }
+
+    #[test]
+    fn what_is_sent_again_is_dropped_also_in_later_blocks() {
+        let content = content();
+        let mut block = Block::at(0, None, Places::new());
+        let take = |block: &mut Block, offset, batch_end, part| {
+            let place = Some(Place { batch_end, part });
+            let before = block.records;
+            let message = Message { offset, time_unix_ms: 5, place, content: &content };
+            block.add("t", 1, &message, Instant::now());
+            block.records > before
+        };
+        let taken =
+            [(6, 0), (6, 1), (6, 0), (6, 1), (6, 2)].map(|(end, part)| take(&mut block, 3, end, part));
+        assert_eq!(taken, [true, true, false, false, true]);
+        assert_eq!((block.repeated_messages, block.end), (2, 4));
+        let mut next = block.next();
+        assert_eq!((next.first, next.positions("t", 1).len()), (4, 0));
+        assert!(!take(&mut next, 4, 6, 2));
+        assert!(next.rows.iter().all(Vec::is_empty), "a message sent again gives no row");
+        assert!(take(&mut next, 5, 9, 0));
+        let mut expected = 5000_i64.to_le_bytes().to_vec();
+        expected.extend(b"\x01t\x01\0\0\0\x01a\x07\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(next.positions("t", 1), expected);
     }
 }

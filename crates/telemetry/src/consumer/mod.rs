@@ -4,10 +4,14 @@
 //! takes the partition over in between, after a crash or a rebalance, reads exactly [a,b) and inserts it under the same token,
 //! which ClickHouse drops if it knows it.
 //!
+//! A sink that is not sure sends a batch again. Each message has its place among those of its source; the highest that were taken
+//! from a partition go into `positions`, behind the rows of their block, and are read from there when the partition is taken up.
+//!
 //! **Invariant:** no message is committed before its rows are in ClickHouse, and a block has every message of its range: reading
 //! begins at the committed offset each time that a partition is taken up.
 //! **Invariant:** a message that cannot be read holds nothing up: it goes whole into `refused`.
-//! **Invariant:** while ClickHouse takes nothing, nothing is read: partitions are paused, and what is in memory is a block for each.
+//! **Invariant:** while ClickHouse takes nothing, nothing is read: partitions are paused, and what is in memory is a block for
+//! each, all together within a bound.
 
 mod block;
 
@@ -23,9 +27,9 @@ use rdkafka::{Message as _, Offset, Statistics, TopicPartitionList};
 use thalweg_record::rows::Table;
 
 use crate::clickhouse::Server;
-use crate::kafka::Cluster;
+use crate::kafka::{Cluster, Place};
 use crate::{Error, SinkError};
-use block::{Block, Message};
+use block::{Block, Message, Places};
 
 pub use block::Limits;
 
@@ -38,6 +42,9 @@ const BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// No pause is longer.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
+/// Blocks of all partitions together have no more bytes of rows than this, but for what is of a block begun before.
+const BLOCKS_BYTES_MAX: usize = 8 * block::BLOCK_BYTES_MAX;
+
 /// What the consumer has done, for metrics.
 #[derive(Debug, Default)]
 pub struct Figures {
@@ -45,6 +52,8 @@ pub struct Figures {
     pub records: AtomicU64,
     /// Messages that could not be read, inserted into `refused`.
     pub refused: AtomicU64,
+    /// Messages that were sent again, and dropped.
+    pub repeated: AtomicU64,
     /// Blocks inserted.
     pub blocks: AtomicU64,
     /// Failed attempts: at inserting, committing, reading.
@@ -82,8 +91,8 @@ pub struct Consumer {
     /// By partition; as of the rebalance whose number is `seen`.
     blocks: BTreeMap<i32, Block>,
     seen: u64,
-    /// Why nothing can be read, as it was told last.
-    told: Option<KafkaError>,
+    /// Why nothing can be read: what was told since something was.
+    told: Vec<KafkaError>,
     figures: Arc<Figures>,
 }
 
@@ -106,7 +115,6 @@ impl Consumer {
         let watch = Watch { rebalances: AtomicU64::new(0), figures: Arc::clone(&figures) };
         let ours = [
             ("group.id", group),
-            ("isolation.level", "read_committed"),
             ("auto.offset.reset", "earliest"),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
@@ -119,7 +127,7 @@ impl Consumer {
         let kafka: BaseConsumer<Watch> = cluster.config(&ours).create_with_context(watch).map_err(failed)?;
         kafka.subscribe(&[&cluster.topic]).map_err(failed)?;
         let topic = cluster.topic.clone();
-        Ok(Self { kafka, server, topic, limits, blocks: BTreeMap::new(), seen: 0, told: None, figures })
+        Ok(Self { kafka, server, topic, limits, blocks: BTreeMap::new(), seen: 0, told: Vec::new(), figures })
     }
 
     /// What it has done.
@@ -159,14 +167,15 @@ impl Consumer {
                     message.partition(),
                     message.offset(),
                     message.timestamp().to_millis().unwrap_or(0),
+                    message.headers().and_then(Place::of),
                     message.payload().unwrap_or_default().to_vec(),
                 )),
                 Some(Err(cause)) => {
                     // Its library reads on by itself, and tells of a broker that is away.
                     self.figures.failures.fetch_add(1, Relaxed);
-                    if self.told.as_ref() != Some(&cause) {
+                    if !self.told.contains(&cause) {
                         tracing::warn!(topic = self.topic, %cause, "cannot read");
-                        self.told = Some(cause);
+                        self.told.push(cause);
                     }
                     None
                 }
@@ -180,15 +189,33 @@ impl Consumer {
             // A partition that was paused when it went comes back paused.
             self.pause(false)?;
         }
-        if let Some((partition, offset, time_unix_ms, content)) = read {
-            self.told = None;
-            self.take(partition, &Message { offset, time_unix_ms, content: &content }, stop)?;
+        if let Some((partition, offset, time_unix_ms, place, content)) = read {
+            self.told.clear();
+            self.take(partition, &Message { offset, time_unix_ms, place, content: &content }, stop)?;
         }
+        match self.next_due() {
+            Some(partition) => self.insert(partition, stop),
+            None => Ok(()),
+        }
+    }
+
+    /// The partition whose block is to be inserted now. One at a time, since the group has to see us read in between; the
+    /// largest, when all together have outgrown their bound.
+    fn next_due(&self) -> Option<i32> {
+        let due = |block: &Block| block.due(self.limits);
         let now = Instant::now();
-        let is_due = |block: &Block| block.due(self.limits).is_some_and(|due| due <= now);
-        let due: Vec<i32> =
-            self.blocks.iter().filter(|(_, block)| is_due(block)).map(|(&partition, _)| partition).collect();
-        if due.is_empty() { Ok(()) } else { self.insert(&due, stop) }
+        let (partition, _) = self
+            .blocks
+            .iter()
+            .filter_map(|(&partition, block)| Some((partition, due(block).filter(|due| *due <= now)?)))
+            .min_by_key(|&(_, due)| due)
+            .or_else(|| {
+                let bytes: usize = self.blocks.values().map(Block::bytes).sum();
+                let whole = self.blocks.iter().filter(|(_, block)| block.until.is_none());
+                let largest = whole.max_by_key(|(_, block)| block.bytes())?;
+                (bytes > BLOCKS_BYTES_MAX).then_some((*largest.0, now))
+            })?;
+        Some(partition)
     }
 
     fn take(&mut self, partition: i32, message: &Message<'_>, stop: &AtomicBool) -> Result<(), Abandoned> {
@@ -201,7 +228,7 @@ impl Consumer {
         if self.blocks[&partition].ends_before(message.offset) {
             let block = self.blocks.get_mut(&partition).expect("it was put there above");
             block.end = block.until.unwrap_or(block.end);
-            self.insert(&[partition], stop)?;
+            self.insert(partition, stop)?;
         }
         let block = self.blocks.get_mut(&partition).expect("a block follows a block");
         block.add(&self.topic, partition, message, Instant::now());
@@ -218,43 +245,63 @@ impl Consumer {
         let known = known.elements();
         let known = known.first().expect("what was asked for is in the answer");
         known.error().map_err(failed)?;
+        let places = self.places(partition).map_err(|error| {
+            self.figures.failures.fetch_add(1, Relaxed);
+            tracing::warn!(%error, cause = %error.cause, "cannot ask for the positions");
+            Abandoned
+        })?;
         let (block, place) = match known.offset() {
-            Offset::Offset(first) => (Block::at(first, known.metadata().parse().ok()), known.offset()),
-            _ => (Block::at(0, None), Offset::Beginning),
+            Offset::Offset(first) => {
+                (Block::at(first, known.metadata().parse().ok(), places), known.offset())
+            }
+            _ => (Block::at(0, None, places), Offset::Beginning),
         };
         self.kafka.seek(&self.topic, partition, place, ASK_TIMEOUT).map_err(failed)?;
         Ok(block)
     }
 
-    /// Inserts blocks, each behind a commit that says what is coming, and before one that says what is done.
-    fn insert(&mut self, due: &[i32], stop: &AtomicBool) -> Result<(), Abandoned> {
-        self.commit(due, |block| (block.first, block.end.to_string()))?;
-        for partition in due {
-            let block = &self.blocks[partition];
-            self.insert_block(*partition, block, stop)?;
-            self.figures.records.fetch_add(block.records, Relaxed);
-            self.figures.refused.fetch_add(block.refused_messages, Relaxed);
-            self.figures.blocks.fetch_add(1, Relaxed);
-        }
-        self.commit(due, |block| (block.end, String::new()))?;
-        for partition in due {
-            let end = self.blocks[partition].end;
-            self.blocks.insert(*partition, Block::at(end, None));
-        }
+    /// The highest places of a partition that ClickHouse has.
+    fn places(&self, partition: i32) -> Result<Places, SinkError> {
+        let place = "max((batch_end, part)) AS place";
+        let query = format!(
+            "SELECT host, epoch, place.1, place.2 FROM (SELECT host, epoch, {place} FROM positions \
+             WHERE topic = '{}' AND kafka_partition = {partition} GROUP BY host, epoch)",
+            self.topic // of letters, digits, '.', '_' and '-': Kafka has no others
+        );
+        let answer = self.server.query(&query, "JSONCompactEachRow")?;
+        let rows = serde_json::Deserializer::from_slice(&answer).into_iter::<(String, u64, u64, u32)>();
+        rows.map(|row| row.map(|(host, epoch, batch_end, part)| ((host, epoch), Place { batch_end, part })))
+            .collect::<Result<_, _>>()
+            .map_err(|cause| SinkError {
+                what: "cannot read the positions".into(),
+                is_passing: false,
+                cause: Box::new(cause),
+            })
+    }
+
+    /// Inserts a block, behind a commit that says what is coming, and before one that says what is done.
+    fn insert(&mut self, partition: i32, stop: &AtomicBool) -> Result<(), Abandoned> {
+        let block = self.blocks.remove(&partition).expect("what is due is there");
+        self.commit(partition, block.first, &block.end.to_string())?;
+        self.insert_block(partition, &block, stop)?;
+        self.commit(partition, block.end, "")?;
+        self.figures.records.fetch_add(block.records, Relaxed);
+        self.figures.refused.fetch_add(block.refused_messages, Relaxed);
+        self.figures.repeated.fetch_add(block.repeated_messages, Relaxed);
+        self.figures.blocks.fetch_add(1, Relaxed);
+        self.blocks.insert(partition, block.next());
         Ok(())
     }
 
-    fn commit(&self, due: &[i32], place: impl Fn(&Block) -> (i64, String)) -> Result<(), Abandoned> {
+    fn commit(&self, partition: i32, offset: i64, metadata: &str) -> Result<(), Abandoned> {
+        let failed = |cause| self.abandon("commit", &cause);
         let mut list = TopicPartitionList::new();
-        for &partition in due {
-            let (offset, metadata) = place(&self.blocks[&partition]);
-            let mut one = list.add_partition(&self.topic, partition);
-            one.set_offset(Offset::Offset(offset)).map_err(|cause| self.abandon("commit", &cause))?;
-            if !metadata.is_empty() {
-                one.set_metadata(metadata);
-            }
+        let mut one = list.add_partition(&self.topic, partition);
+        one.set_offset(Offset::Offset(offset)).map_err(failed)?;
+        if !metadata.is_empty() {
+            one.set_metadata(metadata);
         }
-        self.kafka.commit(&list, CommitMode::Sync).map_err(|cause| self.abandon("commit", &cause))
+        self.kafka.commit(&list, CommitMode::Sync).map_err(failed)
     }
 
     /// Inserts a block, however long it takes, unless the partitions go.
@@ -293,10 +340,15 @@ impl Consumer {
                 self.server.insert(table, &token, rows.clone())?;
             }
         }
-        if block.refused.is_empty() {
+        if !block.refused.is_empty() {
+            self.server.insert_named("refused", &block::REFUSED, &token, block.refused.clone())?;
+        }
+        // The last, since whoever finds these takes the rows to be there.
+        let positions = block.positions(&self.topic, partition);
+        if positions.is_empty() {
             return Ok(());
         }
-        self.server.insert_named("refused", &block::REFUSED, &token, block.refused.clone())
+        self.server.insert_named("positions", &block::POSITIONS, &token, positions)
     }
 
     fn abandon(&self, what: &str, cause: &KafkaError) -> Abandoned {

@@ -12,11 +12,12 @@ use crate::clickhouse::Server;
 use declared::Declared;
 
 /// The files, in the order in which they are applied: a view comes after the tables that it reads and writes.
-pub const FILES: [(&str, &str); 6] = [
+pub const FILES: [(&str, &str); 7] = [
     ("sockets.sql", include_str!("../../../../schema/clickhouse/sockets.sql")),
     ("responses.sql", include_str!("../../../../schema/clickhouse/responses.sql")),
     ("losses.sql", include_str!("../../../../schema/clickhouse/losses.sql")),
     ("refused.sql", include_str!("../../../../schema/clickhouse/refused.sql")),
+    ("positions.sql", include_str!("../../../../schema/clickhouse/positions.sql")),
     ("sockets_5m.sql", include_str!("../../../../schema/clickhouse/sockets_5m.sql")),
     ("responses_5m.sql", include_str!("../../../../schema/clickhouse/responses_5m.sql")),
 ];
@@ -136,6 +137,7 @@ mod tests {
                 "responses",
                 "losses",
                 "refused",
+                "positions",
                 "sockets_5m",
                 "sockets_5m_view",
                 "responses_5m",

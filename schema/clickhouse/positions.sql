@@ -1,0 +1,15 @@
+-- How far the messages of each machine are in the tables, by partition: a message of Kafka that comes again is known by it.
+CREATE TABLE IF NOT EXISTS positions
+(
+    time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'of the message taken last, by Kafka',
+    topic LowCardinality(String),
+    kafka_partition Int32 COMMENT 'of the topic',
+    host LowCardinality(String) COMMENT 'machine that wrote it',
+    epoch UInt64 COMMENT 'of its numbers',
+    batch_end UInt64 CODEC(ZSTD(1)) COMMENT 'number after the last record of its batch',
+    part UInt32 CODEC(ZSTD(1)) COMMENT 'message in that batch, from 0'
+)
+ENGINE = ReplacingMergeTree(batch_end)
+ORDER BY (topic, kafka_partition, host, epoch)
+TTL toDateTime(time) + INTERVAL 35 DAY
+SETTINGS non_replicated_deduplication_window = 10000;
