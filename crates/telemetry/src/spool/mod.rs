@@ -38,6 +38,7 @@ pub use reader::Reader;
 
 use crate::Error;
 use crate::clock::unix_us;
+use crate::disk;
 use segment::Found;
 use state::State;
 use writer::Writer;
@@ -107,7 +108,7 @@ impl Spool {
         if limits.total_bytes < LIMIT_BYTES_MIN {
             return Err(Error::refused(format!("a spool takes at least {LIMIT_BYTES_MIN} bytes")));
         }
-        fs::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
+        disk::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
         let lock = lock_dir(dir)?;
         let mut mark = Mark::read_or_make(dir)?;
         let found = segment::find(dir).map_err(Error::file("read the spool in", dir))?;
@@ -214,7 +215,7 @@ impl Spool {
 /// Takes the directory for this process.
 fn lock_dir(dir: &Path) -> Result<File, Error> {
     let path = dir.join("lock");
-    let lock = File::create(&path).map_err(Error::file("make", &path))?;
+    let lock = disk::create(&path).map_err(Error::file("make", &path))?;
     lock.try_lock().map_err(|error| match error {
         fs::TryLockError::WouldBlock => Error::refused(format!(
             "the spool in {} is used by another process: end it, or give this one another directory",
@@ -270,11 +271,7 @@ impl Mark {
         let passing = dir.join("spool.new");
         let boot = boot().unwrap_or_default();
         let text = format!("{MARK}\nepoch {}\nboot {boot}\nnext {}\n", self.epoch, self.next);
-        fs::write(&passing, text)
-            .and_then(|()| File::open(&passing)?.sync_all())
-            .and_then(|()| fs::rename(&passing, &path))
-            .and_then(|()| File::open(dir)?.sync_all())
-            .map_err(Error::file("write", &path))
+        disk::replace(&path, &passing, text.as_bytes()).map_err(Error::file("write", &path))
     }
 }
 

@@ -280,3 +280,37 @@ fn a_file_that_outgrows_its_bound_loses_its_oldest_records() {
     Retention { total_bytes: 0, ..FOR_EVER }.trim(&sink.connection, TIME_US, 100_000).unwrap();
     assert!(count(&sink.connection, "count(*) FROM sockets_5m") == 0);
 }
+
+#[test]
+fn only_the_owner_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = Dir::new("mode");
+    let mut sink = open(&dir);
+    sink.keep(&batch(0, records(0..5))).unwrap();
+    for name in ["telemetry.sqlite", "telemetry.sqlite-wal", "telemetry.sqlite-shm"] {
+        let mode = std::fs::metadata(dir.file(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_file_put_back_from_a_backup_gets_what_the_spool_still_has() {
+    let dir = Dir::new("backup");
+    let run = |numbers: std::ops::Range<u64>| {
+        let spool = open_spool(&dir.file("spool"), 1 << 20);
+        let runner = Runner::start(&spool, Box::new(open(&dir))).unwrap();
+        spool.append(records(numbers), TIME_US);
+        spool.close(Duration::from_secs(60));
+        let state = Arc::clone(runner.state());
+        runner.join();
+        assert_eq!((state.lost(), state.lag().records), (0, 0));
+    };
+    let (file, backup) = (dir.file("telemetry.sqlite"), dir.file("backup"));
+    run(0..300);
+    std::fs::copy(&file, &backup).unwrap();
+    run(300..600);
+    let expected = dump(&open(&dir).connection);
+    std::fs::rename(&backup, &file).unwrap();
+    run(600..600);
+    assert!(dump(&open(&dir).connection) == expected);
+}
