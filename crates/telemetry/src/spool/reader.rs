@@ -173,7 +173,8 @@ impl Reader {
         state.cursors[self.index].held = Some(segment.first);
         drop(state);
         if segment.first > self.next {
-            self.lose(segment.follows.saturating_sub(self.next), segment.first);
+            let gone = segment.follows.saturating_sub(self.next);
+            self.lose(gone.saturating_sub(spool.unused(self.next, segment.follows)), segment.first);
         }
         Some(segment)
     }

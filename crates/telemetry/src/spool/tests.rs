@@ -186,6 +186,30 @@ fn what_is_gone_behind_a_sink_that_goes_back_is_counted_once() {
 }
 
 #[test]
+fn numbers_that_were_never_given_are_no_loss_to_a_sink_that_goes_back() {
+    let dir = Dir::absent("spool-back-boot");
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let spool = dir.open();
+        let mut reader = spool.reader("a").unwrap();
+        let numbers = append(&spool, 0..1000).numbers;
+        reader.done(numbers.end);
+        ends.push(numbers.end);
+        let mark = fs::read_to_string(dir.0.join("spool")).unwrap();
+        drop((reader, spool));
+        let boot = boot().unwrap();
+        fs::write(dir.0.join("spool"), mark.replace(&boot, "another")).unwrap();
+    }
+    assert_eq!(ends, [1000, 2000 + UNSYNCED_RECORDS_MAX, 3000 + 2 * UNSYNCED_RECORDS_MAX]);
+    // All but the last segment are gone.
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    reader.resume(300);
+    close(&spool);
+    assert_eq!((drain(&mut reader).len() as u64, reader.lost()), (1000, 700 + 1000));
+}
+
+#[test]
 fn nothing_is_removed_that_a_sink_may_go_back_to() {
     let dir = Dir::absent("spool-back-kept");
     let spool = dir.open_of(LIMIT_BYTES_MIN);
