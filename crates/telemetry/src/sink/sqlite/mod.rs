@@ -6,6 +6,7 @@
 //! **Invariant:** the records of a batch, what they add to the aggregates and the position after them are committed together: a
 //! batch that comes again adds nothing.
 
+mod hosts;
 mod raw;
 mod retention;
 mod rollup;
