@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS responses_5m
     region LowCardinality(String) COMMENT 'of the client; empty where unknown',
     congestion_control LowCardinality(String) COMMENT 'at the end of the response; empty where unknown',
     cache LowCardinality(String) COMMENT 'what the cache made of the request',
-    request_host LowCardinality(String) COMMENT 'Host field as received',
+    request_host LowCardinality(String) COMMENT 'Host field as received, or (other)',
     responses SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of responses',
     errors SimpleAggregateFunction(sum, UInt64) COMMENT 'of those, status 500 and above',
     cut SimpleAggregateFunction(sum, UInt64) COMMENT 'of those, not sent whole',
@@ -23,18 +23,39 @@ ORDER BY (window, pop, prefix, asn, region, congestion_control, cache, request_h
 TTL toDateTime(window) + INTERVAL 35 DAY
 SETTINGS non_replicated_deduplication_window = 10000;
 
+-- Clients choose what stands in Host: of each block, the 1,000 hosts that were asked most in a window at a site have their own
+-- rows, the others are '(other)'.
 CREATE MATERIALIZED VIEW IF NOT EXISTS responses_5m_view TO responses_5m AS
 SELECT
-    toUInt32(intDiv(toUnixTimestamp64Second(time), 300) * 300) AS window, pop, prefix,
-    ifNull(r.asn, 0) AS asn, ifNull(r.region, '') AS region, ifNull(r.congestion_control, '') AS congestion_control,
-    cache, request_host,
-    count() AS responses,
-    countIf(r.status >= 500) AS errors,
-    countIf(r.cut IS NOT NULL) AS cut,
-    sum(r.bytes) AS bytes,
-    quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(ifNull(r.ttfb_us, 0), ifNull(r.ttfb_us > 0, 0)) AS ttfb,
-    quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
-        r.goodput_bytes_per_s, r.bytes >= 100000 AND r.cut IS NULL AND r.goodput_bytes_per_s > 0
-    ) AS goodput
-FROM responses AS r
+    window, pop, prefix, asn, region, congestion_control, cache,
+    if(nth <= 1000 AND length(own) <= 255, own, '(other)') AS request_host,
+    sum(own_responses) AS responses,
+    sum(own_errors) AS errors,
+    sum(own_cut) AS cut,
+    sum(own_bytes) AS bytes,
+    quantilesDDMergeState(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(own_ttfb) AS ttfb,
+    quantilesDDMergeState(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(own_goodput) AS goodput
+FROM (
+    SELECT *, uniqExact(own) OVER (PARTITION BY window, pop ORDER BY asked DESC, own) AS nth
+    FROM (
+        SELECT
+            toUInt32(intDiv(toUnixTimestamp64Second(time), 300) * 300) AS window, pop, prefix,
+            ifNull(r.asn, 0) AS asn, ifNull(r.region, '') AS region,
+            ifNull(r.congestion_control, '') AS congestion_control,
+            cache, r.request_host AS own,
+            count() AS own_responses,
+            countIf(r.status >= 500) AS own_errors,
+            countIf(r.cut IS NOT NULL) AS own_cut,
+            sum(r.bytes) AS own_bytes,
+            quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
+                ifNull(r.ttfb_us, 0), ifNull(r.ttfb_us > 0, 0)
+            ) AS own_ttfb,
+            quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
+                r.goodput_bytes_per_s, r.bytes >= 100000 AND r.cut IS NULL AND r.goodput_bytes_per_s > 0
+            ) AS own_goodput,
+            sum(own_responses) OVER (PARTITION BY window, pop, own) AS asked
+        FROM responses AS r
+        GROUP BY window, pop, prefix, asn, region, congestion_control, cache, own
+    )
+)
 GROUP BY window, pop, prefix, asn, region, congestion_control, cache, request_host;

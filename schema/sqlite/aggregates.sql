@@ -35,7 +35,7 @@ CREATE TABLE responses_5m (
     region TEXT NOT NULL,                        -- the client's region; empty where unknown
     congestion_control TEXT NOT NULL,            -- empty where unknown
     cache TEXT NOT NULL,                         -- hit, join, miss, validated, stale, pass, purge, synth, pipe, error
-    request_host TEXT NOT NULL,                  -- the request's Host field
+    request_host TEXT NOT NULL,                  -- the request's Host field: the first 1,000 of a window and site; else (other)
     responses INTEGER NOT NULL,                  -- records
     errors INTEGER NOT NULL,                     -- of those, with status 500 and above
     cut INTEGER NOT NULL,                        -- of those, not sent whole

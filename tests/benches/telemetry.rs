@@ -87,12 +87,13 @@ fn sqlite(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
 }
 
 fn json(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
-    let rotation = Rotation { file_bytes: 256 << 20, age: Duration::from_secs(3600) };
+    let rotation = Rotation { file_bytes: 256 << 20, age: Duration::from_secs(3600), total_bytes: None };
     Ok(Box::new(JsonSink::open(&dir.join("lines"), rotation)?))
 }
 
 fn parquet(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
-    let gathering = Gathering { rows: 100_000, age: Duration::from_secs(60) };
+    let gathering =
+        Gathering { rows: 100_000, bytes: 128 << 20, age: Duration::from_secs(60), total_bytes: None };
     Ok(Box::new(ParquetSink::open(&dir.join("parquet"), gathering)?))
 }
 

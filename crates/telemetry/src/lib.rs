@@ -13,6 +13,7 @@ pub mod clickhouse;
 mod clock;
 pub mod collect;
 pub mod consumer;
+mod disk;
 pub mod enrich;
 mod error;
 pub mod kafka;

@@ -34,13 +34,21 @@ pub(crate) fn run(command: SchemaCommand) -> anyhow::Result<()> {
             print_or_gone(&text);
         }
         SchemaCommand::Apply { clickhouse } => {
-            let done = schema::apply(&Server::at(&clickhouse)?)?;
-            print_or_gone(&lines(&done, "nothing was missing"));
+            let server = Server::at(&clickhouse)?;
+            let mut done = schema::apply(&server)?;
+            let left = schema::diff(&server)?;
+            if done.is_empty() {
+                done.push("nothing was missing".to_owned());
+            }
+            done.extend(left.into_iter().map(|difference| format!("not changed: {difference}")));
+            print_or_gone(&lines(&done));
         }
         SchemaCommand::Diff { clickhouse } => {
             let differences = schema::diff(&Server::at(&clickhouse)?)?;
-            print_or_gone(&lines(&differences, "no difference"));
-            if !differences.is_empty() {
+            if differences.is_empty() {
+                print_or_gone("no difference\n");
+            } else {
+                print_or_gone(&lines(&differences));
                 return Err(Differs.into());
             }
         }
@@ -48,10 +56,6 @@ pub(crate) fn run(command: SchemaCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lines(lines: &[String], none: &str) -> String {
-    if lines.is_empty() {
-        format!("{none}\n")
-    } else {
-        lines.iter().map(|line| format!("{line}\n")).collect()
-    }
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }

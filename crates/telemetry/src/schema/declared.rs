@@ -23,6 +23,13 @@ pub(super) struct Column {
     pub(super) definition: String,
 }
 
+impl Declared {
+    /// Whether it is a view.
+    pub(super) fn is_view(&self) -> bool {
+        self.columns.is_empty()
+    }
+}
+
 /// The statements of a file.
 pub(super) fn statements(text: &str) -> impl Iterator<Item = Declared> {
     let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();

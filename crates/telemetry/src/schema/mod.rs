@@ -2,16 +2,19 @@
 //!
 //! **Invariant:** nothing is dropped or changed in a server: `apply` makes what is missing; what differs is told by `diff`, and is an
 //! operator's to change.
+//! **Invariant:** a view is made after every table.
 
 mod declared;
+mod shape;
 
 use std::collections::BTreeMap;
 
 use crate::SinkError;
 use crate::clickhouse::Server;
 use declared::Declared;
+use shape::Shape;
 
-/// The files, in the order in which they are applied: a view comes after the tables that it reads and writes.
+/// The files, in the order in which they are told.
 pub const FILES: [(&str, &str); 7] = [
     ("sockets.sql", include_str!("../../../../schema/clickhouse/sockets.sql")),
     ("responses.sql", include_str!("../../../../schema/clickhouse/responses.sql")),
@@ -22,8 +25,15 @@ pub const FILES: [(&str, &str); 7] = [
     ("responses_5m.sql", include_str!("../../../../schema/clickhouse/responses_5m.sql")),
 ];
 
-/// The tables and views of a server with their columns: name and type, in order.
-type Found = BTreeMap<String, Vec<(String, String)>>;
+/// The tables and views of a server, by name.
+type Found = BTreeMap<String, Existing>;
+
+/// A table or view of a server.
+struct Existing {
+    /// Name and type, in order.
+    columns: Vec<(String, String)>,
+    shape: Shape,
+}
 
 fn declared() -> impl Iterator<Item = Declared> {
     FILES.iter().flat_map(|(_, text)| declared::statements(text))
@@ -37,8 +47,9 @@ fn declared() -> impl Iterator<Item = Declared> {
 pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
     let found = found(server)?;
     let mut done = Vec::new();
-    for Declared { name, statement, columns } in declared() {
-        let Some(has) = found.get(&name) else {
+    let (views, tables): (Vec<_>, Vec<_>) = declared().partition(Declared::is_view);
+    for Declared { name, statement, columns } in tables.into_iter().chain(views) {
+        let Some(Existing { columns: has, .. }) = found.get(&name) else {
             server.execute(&statement)?;
             done.push(format!("made {name}"));
             continue;
@@ -63,15 +74,15 @@ pub fn apply(server: &Server) -> Result<Vec<String>, SinkError> {
 pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
     let found = found(server)?;
     let mut lines = Vec::new();
-    for Declared { name, columns, .. } in declared() {
-        let Some(has) = found.get(&name) else {
-            lines.push(format!("{name}: is missing"));
+    for one in declared() {
+        let Some(Existing { columns: has, shape }) = found.get(&one.name) else {
+            lines.push(format!("{}: is missing", one.name));
             continue;
         };
-        // A view's columns are those of its query, which says itself what it gives.
-        if columns.is_empty() {
-            continue;
-        }
+        let to_be = Shape::of(&formatted(server, &one.statement)?, "");
+        // A view's columns are those of its query.
+        let is_view = one.is_view();
+        let Declared { name, columns, .. } = one;
         for column in &columns {
             match has.iter().find(|(known, _)| *known == column.name) {
                 None => lines.push(format!("{name}.{}: is missing", column.name)),
@@ -81,28 +92,56 @@ pub fn diff(server: &Server) -> Result<Vec<String>, SinkError> {
                 Some(_) => {}
             }
         }
-        for (more, _) in has.iter().filter(|(known, _)| !columns.iter().any(|column| column.name == *known)) {
+        let is_declared = |name: &str| is_view || columns.iter().any(|column| column.name == name);
+        for (more, _) in has.iter().filter(|(known, _)| !is_declared(known)) {
             lines.push(format!("{name}.{more}: is not in the schema"));
         }
+        lines.extend(shape.differences(&to_be).iter().map(|difference| format!("{name}: {difference}")));
     }
     Ok(lines)
 }
 
+/// A statement as the server writes it, which says the same alike.
+fn formatted(server: &Server, statement: &str) -> Result<String, SinkError> {
+    let quoted = statement.replace('\\', "\\\\").replace('\'', "\\'");
+    let query = format!("SELECT formatQuerySingleLine('{quoted}')");
+    Ok(answer(server, &query)?.concat().concat())
+}
+
 fn found(server: &Server) -> Result<Found, SinkError> {
-    let answer = server.query(
-        "SELECT table, name, type FROM system.columns WHERE database = currentDatabase() ORDER BY table, position",
-        "JSONCompactEachRow",
-    )?;
+    let names: Vec<_> = declared().map(|one| format!("'{}'", one.name)).collect();
+    let tables = format!(
+        "SELECT database, name, formatQuerySingleLine(create_table_query) FROM system.tables \
+         WHERE database = currentDatabase() AND name IN ({})",
+        names.join(", ")
+    );
     let mut found = Found::new();
-    for row in serde_json::Deserializer::from_slice(&answer).into_iter::<(String, String, String)>() {
-        let (table, name, kind) = row.map_err(|cause| SinkError {
-            what: "cannot read the answer of system.columns".into(),
-            is_passing: false,
-            cause: Box::new(cause),
-        })?;
-        found.entry(table).or_default().push((name, kind));
+    for row in answer(server, &tables)? {
+        if let [database, name, statement] = row.as_slice() {
+            let shape = Shape::of(statement, database);
+            found.insert(name.clone(), Existing { columns: Vec::new(), shape });
+        }
+    }
+    let columns = "SELECT table, name, type FROM system.columns WHERE database = currentDatabase() ORDER BY table, position";
+    for row in answer(server, columns)? {
+        if let [table, name, kind] = row.as_slice()
+            && let Some(existing) = found.get_mut(table)
+        {
+            existing.columns.push((name.clone(), kind.clone()));
+        }
     }
     Ok(found)
+}
+
+/// The rows that a query of texts answers.
+fn answer(server: &Server, query: &str) -> Result<Vec<Vec<String>>, SinkError> {
+    let answer = server.query(query, "JSONCompactEachRow")?;
+    let rows = serde_json::Deserializer::from_slice(&answer).into_iter();
+    rows.collect::<Result<_, _>>().map_err(|cause| SinkError {
+        what: "cannot read what the server says of its tables".into(),
+        is_passing: false,
+        cause: Box::new(cause),
+    })
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The spool: a directory in which every record is put before anybody else has it, and read from by each sink at its pace.
 //!
 //! ```text
-//! DIR/spool                          the epoch of the numbers, the boot in which they were given, and the least free one
+//! DIR/spool                          the epoch of the numbers, the boot in which they were given, the least free one, and
+//!                                    which were never given
 //! DIR/lock                           held by the one process that uses the directory
 //! DIR/00000000000000000000.segment   frames: one batch each
-//! DIR/sqlite.position                how far the sink of that name is
+//! DIR/sqlite.position                how far the sink of that name is, and what it has lost
 //! ```
 //!
 //! **Invariant:** a record has its number, and is in the file, before `append` returns: a killed process loses none. A machine
@@ -13,7 +14,8 @@
 //! What is lost to one sink is in its note and its metrics; a record of it would be one more in a spool that is full.
 //! **Invariant:** a batch that a sink is not done with is given again after a restart as it was, with the same numbers: the
 //! segment that the last one given lies in stays, whatever room is needed.
-//! **Invariant:** the segments take no more than the limit. One goes when all sinks are done with it, else when room is needed.
+//! **Invariant:** the segments take no more than the limit. One goes when all sinks have said where they are and are done with it,
+//! else when room is needed.
 //!
 //! Lock order: the writer's, then the state's.
 
@@ -26,6 +28,7 @@ mod state;
 mod tests;
 mod writer;
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,6 +41,7 @@ pub use reader::Reader;
 
 use crate::Error;
 use crate::clock::unix_us;
+use crate::disk;
 use segment::Found;
 use state::State;
 use writer::Writer;
@@ -53,6 +57,8 @@ pub const READERS_MAX: usize = 8;
 /// A frame is synced before as many records were given numbers after it. What a loss of power took may have been read by a
 /// sink, so numbers go on this much higher after a boot.
 const UNSYNCED_RECORDS_MAX: u64 = 1_000_000;
+/// Spans of numbers that were never given, of which the directory knows. Older ones count as lost to a sink that goes back so far.
+const UNUSED_MAX: usize = 64;
 
 /// What a spool may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +97,8 @@ pub struct Spool {
     dir: PathBuf,
     limits: Limits,
     source: Source,
+    /// Numbers that were never given, in order.
+    unused: Vec<Range<u64>>,
     writer: Mutex<Writer>,
     state: Mutex<State>,
     changed: Condvar,
@@ -107,7 +115,7 @@ impl Spool {
         if limits.total_bytes < LIMIT_BYTES_MIN {
             return Err(Error::refused(format!("a spool takes at least {LIMIT_BYTES_MIN} bytes")));
         }
-        fs::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
+        disk::create_dir_all(dir).map_err(Error::file("make the directory", dir))?;
         let lock = lock_dir(dir)?;
         let mut mark = Mark::read_or_make(dir)?;
         let found = segment::find(dir).map_err(Error::file("read the spool in", dir))?;
@@ -121,8 +129,10 @@ impl Spool {
         if !is_certain {
             tracing::info!("record numbers go on higher: what was synced last is not known");
         }
-        let unknown = if is_certain { 0 } else { UNSYNCED_RECORDS_MAX };
-        mark.next = mark.next.max(found.end).saturating_add(unknown);
+        mark.next = mark.next.max(found.end);
+        if !is_certain {
+            mark.leave_out(UNSYNCED_RECORDS_MAX);
+        }
         let writer = Writer::new(mark.next).map_err(Error::file("begin to write", dir))?;
         // Before anything is removed by which the next start would know the same.
         mark.write(dir)?;
@@ -133,6 +143,7 @@ impl Spool {
             dir: dir.to_owned(),
             limits,
             source,
+            unused: mark.unused,
             writer: Mutex::new(writer),
             state: Mutex::new(State::new(segments)),
             changed: Condvar::new(),
@@ -202,6 +213,12 @@ impl Spool {
         self.state().total_bytes()
     }
 
+    /// How many numbers between two were never given, as far as that is known.
+    fn unused(&self, first: u64, end: u64) -> u64 {
+        let within = |span: &Range<u64>| span.end.min(end).saturating_sub(span.start.max(first));
+        self.unused.iter().map(within).sum()
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,7 +231,7 @@ impl Spool {
 /// Takes the directory for this process.
 fn lock_dir(dir: &Path) -> Result<File, Error> {
     let path = dir.join("lock");
-    let lock = File::create(&path).map_err(Error::file("make", &path))?;
+    let lock = disk::create(&path).map_err(Error::file("make", &path))?;
     lock.try_lock().map_err(|error| match error {
         fs::TryLockError::WouldBlock => Error::refused(format!(
             "the spool in {} is used by another process: end it, or give this one another directory",
@@ -233,6 +250,8 @@ struct Mark {
     boot: Option<String>,
     /// No number before this is free.
     next: u64,
+    /// Of those before it, spans that were never given.
+    unused: Vec<Range<u64>>,
 }
 
 /// The first line of a mark: what wrote it, and the version of all that is in the directory.
@@ -248,7 +267,7 @@ impl Mark {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let epoch = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX));
-                Ok(Self { epoch, boot: boot(), next: 0 })
+                Ok(Self { epoch, boot: boot(), next: 0, unused: Vec::new() })
             }
             Err(error) => Err(Error::file("read", &path)(error)),
         }
@@ -261,7 +280,22 @@ impl Mark {
         (mark == MARK).then_some(())?;
         // Marks of before have no such line.
         let next = lines.next().and_then(|line| line.strip_prefix("next ")?.parse().ok()).unwrap_or(0);
-        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot), next })
+        let span = |line: &str| {
+            let (start, end) = line.strip_prefix("unused ")?.split_once(' ')?;
+            Some(start.parse().ok()?..end.parse().ok()?)
+        };
+        let unused = lines.map_while(span).collect();
+        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot), next, unused })
+    }
+
+    /// Goes on with higher numbers.
+    fn leave_out(&mut self, numbers: u64) {
+        let end = self.next.saturating_add(numbers);
+        self.unused.push(self.next..end);
+        if self.unused.len() > UNUSED_MAX {
+            self.unused.remove(0);
+        }
+        self.next = end;
     }
 
     /// Writes the mark with the boot of now.
@@ -269,12 +303,11 @@ impl Mark {
         let path = dir.join("spool");
         let passing = dir.join("spool.new");
         let boot = boot().unwrap_or_default();
-        let text = format!("{MARK}\nepoch {}\nboot {boot}\nnext {}\n", self.epoch, self.next);
-        fs::write(&passing, text)
-            .and_then(|()| File::open(&passing)?.sync_all())
-            .and_then(|()| fs::rename(&passing, &path))
-            .and_then(|()| File::open(dir)?.sync_all())
-            .map_err(Error::file("write", &path))
+        let mut text = format!("{MARK}\nepoch {}\nboot {boot}\nnext {}\n", self.epoch, self.next);
+        for Range { start, end } in &self.unused {
+            writeln!(text, "unused {start} {end}").expect("a String takes every write");
+        }
+        disk::replace(&path, &passing, text.as_bytes()).map_err(Error::file("write", &path))
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use thalweg_record::Batch;
 
 use super::frame::{Damaged, HEADER_BYTES};
-use super::note::{self, Note};
+use super::note::{self, Gap, Note};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, read_header};
 use super::state::Cursor;
 use super::{READERS_MAX, Spool, writer};
@@ -41,17 +41,6 @@ pub struct Reader {
     is_failing: bool,
 }
 
-/// Where records are gone.
-#[derive(Debug)]
-struct Gap {
-    /// Number of the first of them.
-    first: u64,
-    /// Number of the record after the last.
-    position: u64,
-    /// How many there were.
-    records: u64,
-}
-
 #[derive(Debug)]
 struct Place {
     first: u64,
@@ -75,9 +64,11 @@ impl Reader {
             return Err(Error::refused(format!("the spool has too many sinks, or two called {name}")));
         }
         let first = state.segments.front().map_or(0, |first| first.first);
-        let note = noted.unwrap_or(Note { position: first, lost: 0 });
+        let is_new = noted.is_none();
+        let note = noted.unwrap_or(Note::at(first));
         let index = state.cursors.len();
-        state.cursors.push(Cursor { name, position: note.position, held: None });
+        // What it may go back to is not known yet: nothing is let go meanwhile but for room.
+        state.cursors.push(Cursor { name, position: 0, held: None });
         drop(state);
         let next = note.position;
         let mut reader = Self {
@@ -93,20 +84,27 @@ impl Reader {
             is_failing: false,
         };
         reader.spool.writer().go_on_from(next);
-        if noted.is_none() {
+        if is_new {
             reader.write_note();
         }
         Ok(reader)
     }
 
-    /// Goes on at what the sink itself says that it has not kept, if that is further than the note. What it has kept of numbers
-    /// that the spool does not know of, since power was lost, is not given again to other records.
+    /// Goes on at what the sink itself says that it has not kept, whatever the note has. Further: what it has kept of numbers that
+    /// the spool does not know of, since power was lost, is not given again to other records. Back, since power was lost or a
+    /// backup was put in its place: it is given what the spool still has, and the rest is lost to it.
     pub fn resume(&mut self, position: u64) {
-        if position > self.note.position {
-            self.spool.writer().go_on_from(position);
-            self.done(position);
-            (self.next, self.place) = (position, None);
+        self.spool.writer().go_on_from(position);
+        // What is known to be gone is no reason to go back.
+        let position = self.note.after_gap(position);
+        if position < self.note.position {
+            let (name, noted) = (self.note_path.display(), self.note.position);
+            tracing::info!(note = %name, noted, position, "the sink has less than was noted, going back");
+            self.note.position = position;
+            self.gaps.clear();
         }
+        self.done(position);
+        (self.next, self.place) = (self.note.position, None);
     }
 
     /// The next batch, once there is one; `None` when the spool was closed and there is no more, or no more time. What the
@@ -135,8 +133,7 @@ impl Reader {
     pub fn done(&mut self, position: u64) {
         self.note.position = self.note.position.max(position);
         while let Some(gap) = self.gaps.pop_front_if(|gap| gap.first <= self.note.position) {
-            self.note.lost += gap.records;
-            self.note.position = self.note.position.max(gap.position);
+            self.note.pass(gap);
         }
         self.write_note();
         let mut state = self.spool.state();
@@ -160,6 +157,7 @@ impl Reader {
     fn find(&mut self) -> Option<Segment> {
         let spool = Arc::clone(&self.spool);
         let mut state = spool.state();
+        state.cursors[self.index].position = self.note.position;
         let segment = loop {
             if state.closed.is_some_and(|end| end <= Instant::now()) {
                 return None;
@@ -175,18 +173,20 @@ impl Reader {
         state.cursors[self.index].held = Some(segment.first);
         drop(state);
         if segment.first > self.next {
-            self.lose(segment.follows.saturating_sub(self.next), segment.first);
+            let gone = segment.follows.saturating_sub(self.next);
+            self.lose(gone.saturating_sub(spool.unused(self.next, segment.follows)), segment.first);
         }
         Some(segment)
     }
 
-    /// Counts records as lost and goes on at `position`.
-    fn lose(&mut self, records: u64, position: u64) {
+    /// Counts records as lost, those that are not counted yet, and goes on at `end`.
+    fn lose(&mut self, records: u64, end: u64) {
+        let records = records.saturating_sub(self.note.counted(self.next, end));
         if records > 0 {
             tracing::warn!(records, first = self.next, "records were gone before they were read");
         }
-        self.gaps.push_back(Gap { first: self.next, position, records });
-        self.next = position;
+        self.gaps.push_back(Gap { first: self.next, end, records });
+        self.next = end;
         self.done(self.note.position);
     }
 
@@ -234,7 +234,7 @@ impl Reader {
     }
 
     fn write_note(&mut self) {
-        match note::write(&self.note_path, self.note) {
+        match note::write(&self.note_path, &self.note) {
             Ok(()) => self.is_note_failing = false,
             Err(error) if !std::mem::replace(&mut self.is_note_failing, true) => {
                 let path = self.note_path.display();

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::frame::{Damaged, HEADER_BYTES, Header};
+use crate::disk;
 
 /// Bytes before the first frame.
 pub(super) const SEGMENT_HEADER_BYTES: u64 = 24;
@@ -40,7 +41,7 @@ impl Segment {
     /// Makes the file of a segment without records.
     pub(super) fn create(dir: &Path, first: u64, follows: u64) -> io::Result<(Self, File)> {
         let path = Self::path(dir, first);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let file = disk::options().read(true).truncate(true).open(&path)?;
         let mut header = [0; SEGMENT_HEADER_BYTES as usize];
         header[..8].copy_from_slice(&MAGIC);
         header[8..16].copy_from_slice(&first.to_le_bytes());

@@ -21,7 +21,7 @@ pub(super) struct State {
 pub(super) struct Cursor {
     /// Whose it is.
     pub(super) name: &'static str,
-    /// Number of the first record that it is not done with.
+    /// Number of the first record that it is not done with; 0 until it has said so.
     pub(super) position: u64,
     /// The first number of the segment that it reads.
     pub(super) held: Option<u64>,

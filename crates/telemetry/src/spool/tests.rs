@@ -130,6 +130,106 @@ fn a_sink_that_has_kept_more_than_is_noted_goes_on_there() {
 }
 
 #[test]
+fn a_sink_that_has_kept_less_than_is_noted_goes_back() {
+    let dir = Dir::absent("spool-back");
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    append(&spool, 0..10);
+    append(&spool, 10..20);
+    reader.done(20);
+    drop((reader, spool));
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    reader.resume(4);
+    assert_eq!((reader.position(), spool.lag(reader.position()).records), (4, 16));
+    assert_eq!(append(&spool, 20..21).numbers, 20..21);
+    close(&spool);
+    assert_eq!((drain(&mut reader), reader.lost()), (same(4..21), 0));
+}
+
+#[test]
+fn what_is_gone_behind_a_sink_that_goes_back_is_counted_once() {
+    let dir = Dir::absent("spool-back-gone");
+    let open = || dir.open_of(LIMIT_BYTES_MIN);
+    let next = 200_000;
+    let (kept, lost) = {
+        let spool = open();
+        let mut reader = spool.reader("a").unwrap();
+        append(&spool, 0..1000);
+        reader.next_batch().unwrap();
+        for at in 1..next / 1000 {
+            append(&spool, at * 1000..(at + 1) * 1000);
+        }
+        while reader.lost() == 0 {
+            let first = reader.next_batch().unwrap().entries[0].number;
+            reader.done(first);
+        }
+        (reader.position() - reader.lost(), reader.lost())
+    };
+    assert!(lost > 10_000, "{lost}");
+    // The sink itself has kept nothing since, and says so at each start.
+    for _ in 0..3 {
+        let spool = open();
+        let mut reader = spool.reader("a").unwrap();
+        reader.resume(kept);
+        assert_eq!((reader.position(), reader.lost()), (kept + lost, lost));
+    }
+    // A backup from before that.
+    let spool = open();
+    let mut reader = spool.reader("a").unwrap();
+    reader.resume(300);
+    close(&spool);
+    let rest = drain(&mut reader);
+    assert_eq!(reader.lost(), kept - 300 + lost);
+    assert_eq!(300 + reader.lost() + rest.len() as u64, next);
+    assert_eq!(rest, same(next - rest.len() as u64..next));
+}
+
+#[test]
+fn numbers_that_were_never_given_are_no_loss_to_a_sink_that_goes_back() {
+    let dir = Dir::absent("spool-back-boot");
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let spool = dir.open();
+        let mut reader = spool.reader("a").unwrap();
+        let numbers = append(&spool, 0..1000).numbers;
+        reader.done(numbers.end);
+        ends.push(numbers.end);
+        let mark = fs::read_to_string(dir.0.join("spool")).unwrap();
+        drop((reader, spool));
+        let boot = boot().unwrap();
+        fs::write(dir.0.join("spool"), mark.replace(&boot, "another")).unwrap();
+    }
+    assert_eq!(ends, [1000, 2000 + UNSYNCED_RECORDS_MAX, 3000 + 2 * UNSYNCED_RECORDS_MAX]);
+    // All but the last segment are gone.
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    reader.resume(300);
+    close(&spool);
+    assert_eq!((drain(&mut reader).len() as u64, reader.lost()), (1000, 700 + 1000));
+}
+
+#[test]
+fn nothing_is_removed_that_a_sink_may_go_back_to() {
+    let dir = Dir::absent("spool-back-kept");
+    let spool = dir.open_of(LIMIT_BYTES_MIN);
+    let mut readers = ["quick", "slow"].map(|name| spool.reader(name).unwrap());
+    for mark in 0..8 {
+        append(&spool, mark * 1000..(mark + 1) * 1000);
+    }
+    assert!(spool.state().segments.len() > 1);
+    readers[1].done(8000);
+    drop((readers, spool));
+    let spool = dir.open_of(LIMIT_BYTES_MIN);
+    let [mut quick, mut slow] = ["quick", "slow"].map(|name| spool.reader(name).unwrap());
+    close(&spool);
+    assert_eq!(drain(&mut quick), same(0..8000));
+    slow.resume(10);
+    assert_eq!((drain(&mut slow), slow.lost()), (same(10..8000), 0));
+    assert_eq!(spool.state().segments.len(), 1, "once both are done all but the last go");
+}
+
+#[test]
 fn the_directory_belongs_to_one_process() {
     let dir = Dir::absent("spool-lock");
     let first = dir.open();

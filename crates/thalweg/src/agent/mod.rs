@@ -25,10 +25,15 @@ use crate::config::{self, Broker, Fault};
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
 
 /// When a file of JSON lines ends.
-const JSON_ROTATION: Rotation = Rotation { file_bytes: 256 << 20, age: Duration::from_secs(3600) };
+const JSON_FILE_BYTES_MAX: u64 = 256 << 20;
+const JSON_FILE_AGE_MAX: Duration = Duration::from_secs(3600);
+/// Or when it has this part of what all may take.
+const JSON_FILES_MIN: u64 = 4;
 
 /// When a Parquet file is written.
-const PARQUET_GATHERING: Gathering = Gathering { rows: 50_000, age: Duration::from_secs(60) };
+const PARQUET_ROWS_MAX: usize = 50_000;
+const PARQUET_MEMORY_BYTES_MAX: usize = 64 << 20;
+const PARQUET_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// An agent with everything open that it needs, not begun.
 pub(crate) struct Agent {
@@ -140,14 +145,11 @@ fn database(settings: &config::Agent) -> Option<PathBuf> {
 fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dyn Sink>>, Fault> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     if let Some(directory) = &settings.json {
-        let sink = JsonSink::open(&directory.value, JSON_ROTATION);
+        let sink = JsonSink::open(&directory.value, rotation(settings));
         sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
     }
     if let Some(directory) = &settings.parquet {
-        if settings.json.as_ref().is_some_and(|json| json.value == directory.value) {
-            return Err(directory.fault("the files of json lie there: give another directory".to_owned()));
-        }
-        let sink = ParquetSink::open(&directory.value, PARQUET_GATHERING);
+        let sink = ParquetSink::open(&directory.value, gathering(settings));
         sinks.push(Box::new(sink.map_err(|error| directory.fault(with_causes(&error)))?));
     }
     if let Some(brokers) = &settings.kafka {
@@ -179,6 +181,21 @@ fn cluster(settings: &config::Agent, brokers: &[Broker]) -> Cluster {
         brokers: brokers.iter().map(|broker| broker.0.as_str()).collect::<Vec<_>>().join(","),
         topic: settings.kafka_topic.value.0.clone(),
         properties: properties.map(|property| (property.key, property.value)).collect(),
+    }
+}
+
+fn rotation(settings: &config::Agent) -> Rotation {
+    let total_bytes = settings.json_max.as_ref().map(|max| max.value.bytes);
+    let part_bytes = total_bytes.map_or(u64::MAX, |total_bytes| total_bytes / JSON_FILES_MIN);
+    Rotation { file_bytes: JSON_FILE_BYTES_MAX.min(part_bytes), age: JSON_FILE_AGE_MAX, total_bytes }
+}
+
+fn gathering(settings: &config::Agent) -> Gathering {
+    Gathering {
+        rows: PARQUET_ROWS_MAX,
+        bytes: PARQUET_MEMORY_BYTES_MAX,
+        age: PARQUET_AGE_MAX,
+        total_bytes: settings.parquet_max.as_ref().map(|max| max.value.bytes),
     }
 }
 

@@ -180,8 +180,12 @@ section! {
         sqlite_max: Size = default("4GiB"), within("16MiB", "16TiB");
         /// A directory for files of JSON lines, one record on each, for log shippers. A file ends at 256 MiB or after an hour.
         json: PathBuf = unset("no such files");
+        /// How much those files may take together; beyond it the oldest go.
+        json_max: Size = unset("no bound: somebody else takes them away"), within("64MiB", "1024TiB");
         /// A directory for Parquet files, each written whole, of 50,000 rows or of a minute.
         parquet: PathBuf = unset("no such files");
+        /// How much those files may take together; beyond it the oldest go.
+        parquet_max: Size = unset("no bound: somebody else takes them away"), within("64MiB", "1024TiB");
         /// Kafka's brokers to begin with: records go to a topic there, by client network, each once.
         kafka: Vec<Broker> = unset("not to Kafka");
         /// The topic.

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! DIR/telemetry-EPOCH-FIRST.jsonl   records from number FIRST on
-//! DIR/position                      how far they are: host, epoch, number, and the last file with its length
+//! DIR/jsonl.position                how far they are: host, epoch, number, and the last file with its length
 //! ```
 //!
-//! **Invariant:** what is in the files up to the noted length is kept; what a kill left behind that is cut off when the sink begins
-//! again, so no line is torn or there twice once it runs.
+//! **Invariant:** what is in the files up to the noted length is kept, and on the disk; what a kill or a loss of power left behind
+//! that is cut off when the sink begins again, so no line is torn or there twice once it runs.
 
 mod line;
 #[cfg(test)]
@@ -15,27 +15,32 @@ mod tests;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Source};
 
-use super::files::{self, Note, failed};
-use crate::{Sink, SinkError};
+use super::files::{Files, Note, failed};
+use crate::{Sink, SinkError, disk};
 
-/// When a file is not written on, and the next one begins.
+/// How the files' names in the directory begin.
+const KIND: &str = "telemetry";
+
+/// When a file is not written on, and the next one begins; and when the oldest goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
     /// It has as many bytes.
     pub file_bytes: u64,
     /// It is as old, or was made before the process.
     pub age: Duration,
+    /// All files together, if there is a bound: the oldest go so that there is room for a new one.
+    pub total_bytes: Option<u64>,
 }
 
 /// Keeps records as lines of files.
 #[derive(Debug)]
 pub struct JsonSink {
-    dir: PathBuf,
+    files: Files,
     rotation: Rotation,
     note: Option<Note>,
     file: Option<(File, Instant)>,
@@ -49,12 +54,13 @@ impl JsonSink {
     /// When it cannot be read or written.
     pub fn open(dir: &Path, rotation: Rotation) -> Result<Self, SinkError> {
         let open = || -> io::Result<_> {
-            let note = Note::open(dir)?;
-            note.iter().try_for_each(|note| cut_back(dir, note))?;
-            Ok(note)
+            let files = Files::open(dir, "jsonl")?;
+            let note = files.note()?;
+            note.iter().try_for_each(|note| cut_back(&files, note))?;
+            Ok((files, note))
         };
-        let note = open().map_err(failed("open", dir))?;
-        Ok(Self { dir: dir.to_owned(), rotation, note, file: None, lines: Vec::new() })
+        let (files, note) = open().map_err(failed("open", dir))?;
+        Ok(Self { files, rotation, note, file: None, lines: Vec::new() })
     }
 
     fn write(&mut self, batch: &Batch) -> io::Result<()> {
@@ -66,15 +72,18 @@ impl JsonSink {
         let file = match &self.file {
             Some((file, _)) => file,
             None => {
-                cut_back(&self.dir, &note)?;
+                cut_back(&self.files, &note)?;
                 (note.first, note.length_bytes) = (note.position, 0);
-                let options = OpenOptions::new().write(true).create(true).truncate(true).to_owned();
-                let file = options.open(path(&self.dir, note.epoch, note.first))?;
+                let Rotation { file_bytes, total_bytes, .. } = self.rotation;
+                self.files.trim(total_bytes.map(|total_bytes| total_bytes.saturating_sub(file_bytes)));
+                let file = disk::create(&self.files.path(KIND, note.epoch, note.first))?;
+                disk::sync_dir(self.files.dir())?;
                 &self.file.insert((file, Instant::now())).0
             }
         };
         // At the noted length: what an attempt before this one has written is written over.
         file.write_all_at(&self.lines, note.length_bytes)?;
+        disk::sync(file)?;
         note.length_bytes += self.lines.len() as u64;
         note.position = note.position.max(last.number + 1);
         self.put(note)
@@ -96,7 +105,7 @@ impl JsonSink {
     }
 
     fn put(&mut self, note: Note) -> io::Result<()> {
-        note.write(&self.dir)?;
+        self.files.write_note(&note)?;
         self.note = Some(note);
         Ok(())
     }
@@ -115,25 +124,24 @@ impl Sink for JsonSink {
         self.write(batch).map_err(|cause| {
             // What it has that is not noted is cut off before the next one begins.
             self.file = None;
-            failed("write to", &self.dir)(cause)
+            failed("write to", self.files.dir())(cause)
         })
     }
 }
 
-fn path(dir: &Path, epoch: u64, first: u64) -> PathBuf {
-    files::path(dir, "telemetry", epoch, first, "jsonl")
-}
-
 /// Removes what is not in the note: files from its position on, and what the last file has beyond the noted length.
-fn cut_back(dir: &Path, note: &Note) -> io::Result<()> {
-    let last = path(dir, note.epoch, note.first);
+fn cut_back(files: &Files, note: &Note) -> io::Result<()> {
+    let last = files.path(KIND, note.epoch, note.first);
     if note.length_bytes > 0 {
         match OpenOptions::new().write(true).open(&last) {
-            Ok(file) => file.set_len(note.length_bytes.min(file.metadata()?.len()))?,
+            Ok(file) => {
+                file.set_len(note.length_bytes.min(file.metadata()?.len()))?;
+                disk::sync(&file)?;
+            }
             // Somebody has taken it away, as they may.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    note.remove_later(dir)
+    files.remove_later(note)
 }

@@ -1,25 +1,31 @@
 //! Lines as they are, and what is in the files after failures and restarts.
 
 use std::fs;
+use std::path::PathBuf;
 
 use expect_test::expect;
 use thalweg_record::rows::Table;
 
 use super::*;
+use crate::disk::steps;
 use crate::testing::{Dir, batch, record, source};
 
-const ONE_FILE: Rotation = Rotation { file_bytes: u64::MAX, age: Duration::MAX };
+const ONE_FILE: Rotation = Rotation { file_bytes: u64::MAX, age: Duration::MAX, total_bytes: None };
 
 fn records(numbers: std::ops::Range<u64>) -> Batch {
     batch(numbers.start, numbers.map(record).collect())
 }
 
-/// The lines of all files, in the files' order.
-fn lines(dir: &Dir) -> Vec<serde_json::Value> {
+fn paths(dir: &Dir) -> Vec<PathBuf> {
     let mut paths: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     paths.sort();
-    let text: String = paths.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    paths
+}
+
+/// The lines of all files, in the files' order.
+fn lines(dir: &Dir) -> Vec<serde_json::Value> {
+    let text: String = paths(dir).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -28,7 +34,7 @@ fn numbers(dir: &Dir) -> Vec<u64> {
 }
 
 fn files(dir: &Dir) -> usize {
-    fs::read_dir(dir).unwrap().filter(|entry| entry.as_ref().unwrap().path().extension().is_some()).count()
+    paths(dir).len()
 }
 
 #[test]
@@ -71,14 +77,18 @@ fn what_a_kill_leaves_is_cut_off() {
     let dir = Dir::new("json-kill");
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     sink.keep(&records(0..10)).unwrap();
-    let first = path(&dir.0, source().epoch, 0);
+    let path = |first| sink.files.path(KIND, source().epoch, first);
+    let first = path(0);
     let whole = fs::read(&first).unwrap();
     // Killed in a write to the file, and after it began another one that has no note.
     fs::write(&first, [&whole[..], b"{\"table\":\"soc"].concat()).unwrap();
-    fs::write(path(&dir.0, source().epoch, 10), &whole).unwrap();
+    fs::write(path(10), &whole).unwrap();
+    // Another sink's.
+    fs::write(path(10).with_extension("parquet"), "PAR1").unwrap();
     JsonSink::open(&dir.0, ONE_FILE).unwrap();
     assert_eq!(numbers(&dir), (0..10).collect::<Vec<_>>());
     assert_eq!(fs::read(&first).unwrap(), whole);
+    assert!(path(10).with_extension("parquet").exists());
 }
 
 #[test]
@@ -106,9 +116,55 @@ fn a_directory_that_cannot_be_written_is_told_and_tried_again() {
     let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
     sink.keep(&records(0..5)).unwrap();
     // Stands in the way of the note's replacement.
-    fs::create_dir(dir.file("position.new")).unwrap();
+    fs::create_dir(dir.file("jsonl.position.new")).unwrap();
     assert!(sink.keep(&records(5..10)).unwrap_err().is_passing);
-    fs::remove_dir(dir.file("position.new")).unwrap();
+    fs::remove_dir(dir.file("jsonl.position.new")).unwrap();
     sink.keep(&records(5..10)).unwrap();
     assert_eq!(numbers(&dir), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_note_is_on_the_disk_after_what_it_says() {
+    let dir = Dir::new("json-order");
+    let mut sink = JsonSink::open(&dir.0, ONE_FILE).unwrap();
+    steps::take();
+    (0..2).for_each(|at| sink.keep(&records(at * 5..at * 5 + 5)).unwrap());
+    expect![[r#"
+        sync jsonl.position.new
+        name jsonl.position
+        sync names
+        sync names
+        sync telemetry-1795000000000000-00000000000000000000.jsonl
+        sync jsonl.position.new
+        name jsonl.position
+        sync names
+        sync telemetry-1795000000000000-00000000000000000000.jsonl
+        sync jsonl.position.new
+        name jsonl.position
+        sync names
+    "#]]
+    .assert_eq(&steps::take());
+    // What a start cuts off may not come back once the note has gone on.
+    JsonSink::open(&dir.0, ONE_FILE).unwrap();
+    expect![[r#"
+        sync telemetry-1795000000000000-00000000000000000000.jsonl
+    "#]]
+    .assert_eq(&steps::take());
+}
+
+#[test]
+fn the_oldest_files_go_where_there_is_a_bound() {
+    let dir = Dir::new("json-bound");
+    let rotation = Rotation { file_bytes: 20_000, total_bytes: Some(80_000), ..ONE_FILE };
+    let mut sink = JsonSink::open(&dir.0, rotation).unwrap();
+    fs::write(dir.file("other-0-0.parquet"), vec![0; 100_000]).unwrap();
+    for at in 0..400 {
+        sink.keep(&records(at * 5..at * 5 + 5)).unwrap();
+        let bytes: u64 = paths(&dir).iter().map(|path| path.metadata().unwrap().len()).sum();
+        assert!(bytes < 80_000 + 5 * 1000, "{bytes}");
+    }
+    let left = numbers(&dir);
+    assert!((60..200).contains(&left.len()), "{}", left.len());
+    assert_eq!(left, (2000 - left.len() as u64..2000).collect::<Vec<_>>());
+    assert!(dir.file("other-0-0.parquet").exists());
 }

@@ -1,7 +1,6 @@
 //! The columns of a table in memory, and their Parquet file: unsigned numbers as such, times as timestamps of microseconds in UTC,
 //! addresses as text.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,11 +12,15 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnPath, Type};
 use thalweg_record::rows::{Column, Kind, Table, Value};
 
+use crate::disk;
+
 /// The rows of a table, column by column.
 #[derive(Debug)]
 pub(super) struct Columns {
     table: Table,
     columns: Vec<Cells>,
+    /// What the values take in memory.
+    bytes: usize,
 }
 
 /// What a column has.
@@ -40,7 +43,7 @@ enum Values {
 impl Columns {
     /// No rows.
     pub(super) fn new(table: Table) -> Self {
-        Self { table, columns: table.columns().iter().map(Cells::new).collect() }
+        Self { table, columns: table.columns().iter().map(Cells::new).collect(), bytes: 0 }
     }
 
     /// How many rows there are.
@@ -49,9 +52,14 @@ impl Columns {
         self.columns.first().map_or(0, |column| column.values.count())
     }
 
+    /// What they take in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds the value of a row in a column; each row has one for each column, in order.
     pub(super) fn put(&mut self, column: usize, value: &Value<'_>) {
-        self.columns[column].put(value);
+        self.bytes += self.columns[column].put(value);
     }
 
     /// Writes a file.
@@ -64,7 +72,7 @@ impl Columns {
         for name in columns.iter().filter(|column| column.kind == Kind::Name) {
             properties = properties.set_column_dictionary_enabled(ColumnPath::from(name.name), true);
         }
-        let file = File::create(path)?;
+        let file = disk::create(path)?;
         let mut writer = SerializedFileWriter::new(&file, Arc::new(schema), Arc::new(properties.build()))?;
         let mut rows = writer.next_row_group()?;
         for cells in &self.columns {
@@ -74,7 +82,7 @@ impl Columns {
         }
         rows.close()?;
         writer.close()?;
-        file.sync_data()?;
+        disk::sync(&file)?;
         Ok(())
     }
 }
@@ -90,22 +98,12 @@ impl Cells {
         Self { values, levels: Vec::new(), is_nullable: column.is_nullable }
     }
 
-    fn put(&mut self, value: &Value<'_>) {
+    /// Adds a value; gives how much memory it takes.
+    fn put(&mut self, value: &Value<'_>) -> usize {
         if self.is_nullable {
             self.levels.push((*value != Value::Null).into());
         }
-        match (&mut self.values, value) {
-            (Values::Bool(values), Value::Bool(value)) => values.push(*value),
-            // Parquet has unsigned numbers in the bits of signed ones.
-            (Values::Int32(values), Value::Number(number)) => values.push((*number as u32).cast_signed()),
-            (Values::Int64(values), Value::Number(number) | Value::Time(number)) => {
-                values.push(number.cast_signed());
-            }
-            (Values::Bytes(values), Value::Text(text)) => values.push(text.as_bytes().to_vec().into()),
-            (Values::Bytes(values), Value::Ip(ip)) => values.push(ip.to_string().into_bytes().into()),
-            (_, Value::Null) => {}
-            (values, value) => unreachable!("{value:?} is not of its column's kind, as {values:?} are"),
-        }
+        self.values.put(value) + size_of::<i16>()
     }
 
     fn write(&self, column: &mut SerializedColumnWriter<'_>) -> Result<()> {
@@ -121,6 +119,23 @@ impl Cells {
 }
 
 impl Values {
+    /// Adds a value unless it is absent; gives how much memory it takes.
+    fn put(&mut self, value: &Value<'_>) -> usize {
+        match (self, value) {
+            (_, Value::Null) => return 0,
+            (Self::Bool(values), Value::Bool(value)) => values.push(*value),
+            // Parquet has unsigned numbers in the bits of signed ones.
+            (Self::Int32(values), Value::Number(number)) => values.push((*number as u32).cast_signed()),
+            (Self::Int64(values), Value::Number(number) | Value::Time(number)) => {
+                values.push(number.cast_signed());
+            }
+            (Self::Bytes(values), Value::Text(text)) => return put_text(values, text.as_bytes().to_vec()),
+            (Self::Bytes(values), Value::Ip(ip)) => return put_text(values, ip.to_string().into_bytes()),
+            (values, value) => unreachable!("{value:?} is not of its column's kind, as {values:?} are"),
+        }
+        size_of::<i64>()
+    }
+
     fn count(&self) -> usize {
         match self {
             Self::Bool(values) => values.len(),
@@ -129,6 +144,12 @@ impl Values {
             Self::Bytes(values) => values.len(),
         }
     }
+}
+
+fn put_text(values: &mut Vec<ByteArray>, text: Vec<u8>) -> usize {
+    let bytes = size_of::<ByteArray>() + text.len();
+    values.push(text.into());
+    bytes
 }
 
 fn physical(kind: Kind) -> Physical {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/sockets-EPOCH-FIRST.parquet   records from number FIRST on, up to the next file of any table
-//! DIR/position                      how far the files are
+//! DIR/parquet.position              how far the files are
 //! ```
 //!
 //! Batches are gathered in memory and written together; until then the spool has them.
@@ -14,30 +14,33 @@ mod columns;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use thalweg_record::rows::{self, Table};
 use thalweg_record::{Batch, Entry, Source};
 
-use super::files::{self, Note, failed};
-use crate::{Sink, SinkError};
+use super::files::{Files, Note, failed};
+use crate::{Sink, SinkError, disk};
 use columns::Columns;
 
-/// When what was gathered is written.
+/// When what was gathered is written, and when the oldest files go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gathering {
-    /// So many rows of one table are there; a row of sockets takes some 500 bytes of memory.
+    /// So many rows of one table are there.
     pub rows: usize,
+    /// They take so much memory, about.
+    pub bytes: usize,
     /// The first of them is as old.
     pub age: Duration,
+    /// All files together, if there is a bound: once they take more, the oldest go.
+    pub total_bytes: Option<u64>,
 }
 
 /// Keeps records as Parquet files.
 #[derive(Debug)]
 pub struct ParquetSink {
-    dir: PathBuf,
+    files: Files,
     gathering: Gathering,
     note: Option<Note>,
     /// What was gathered, if anything.
@@ -61,30 +64,32 @@ impl ParquetSink {
     /// # Errors
     /// When it cannot be read or written.
     pub fn open(dir: &Path, gathering: Gathering) -> Result<Self, SinkError> {
-        let note = Note::open(dir).map_err(failed("open", dir))?;
+        let files = Files::open(dir, "parquet").map_err(failed("open", dir))?;
+        let note = files.note().map_err(failed("open", dir))?;
         if let Some(note) = &note {
-            note.remove_later(dir).map_err(failed("clear", dir))?;
+            files.remove_later(note).map_err(failed("clear", dir))?;
         }
-        Ok(Self { dir: dir.to_owned(), gathering, note, gathered: None })
+        Ok(Self { files, gathering, note, gathered: None })
     }
 
     /// Writes what was gathered, then that it is. After a failure the same files are written again.
     fn write(&mut self) -> Result<(), SinkError> {
         let Some(gathered) = &self.gathered else { return Ok(()) };
-        let path = |table: Table, extension| {
-            files::path(&self.dir, table.name(), gathered.source.epoch, gathered.first, extension)
-        };
+        let dir = self.files.dir();
+        let path = |table: Table| self.files.path(table.name(), gathered.source.epoch, gathered.first);
         let tables = || Table::ALL.into_iter().zip(&gathered.tables).filter(|(_, rows)| rows.count() > 0);
         for (table, rows) in tables() {
-            rows.write(&path(table, "parquet.new")).map_err(failed("write to", &self.dir))?;
+            rows.write(&Files::passing(&path(table))).map_err(failed("write to", dir))?;
         }
         for (table, _) in tables() {
-            fs::rename(path(table, "parquet.new"), path(table, "parquet"))
-                .map_err(failed("name a file in", &self.dir))?;
+            disk::rename(&Files::passing(&path(table)), &path(table))
+                .map_err(failed("name a file in", dir))?;
         }
+        disk::sync_dir(dir).map_err(failed("name files in", dir))?;
         let note = Note::new(&gathered.source, gathered.end);
-        note.write(&self.dir).map_err(failed("note the position in", &self.dir))?;
+        self.files.write_note(&note).map_err(failed("note the position in", dir))?;
         (self.note, self.gathered) = (Some(note), None);
+        self.files.trim(self.gathering.total_bytes);
         Ok(())
     }
 
@@ -95,7 +100,7 @@ impl ParquetSink {
         }
         if !self.note.as_ref().is_some_and(|note| note.is_of(source)) {
             let note = Note::new(source, first);
-            note.write(&self.dir).map_err(failed("note the position in", &self.dir))?;
+            self.files.write_note(&note).map_err(failed("note the position in", self.files.dir()))?;
             self.note = Some(note);
         }
         let first = self.note.as_ref().map_or(first, |note| first.max(note.position));
@@ -124,7 +129,9 @@ impl Gathered {
     }
 
     fn is_due(&self, gathering: Gathering) -> bool {
-        self.since.elapsed() >= gathering.age || self.tables.iter().any(|rows| rows.count() >= gathering.rows)
+        self.since.elapsed() >= gathering.age
+            || self.tables.iter().any(|rows| rows.count() >= gathering.rows)
+            || self.tables.iter().map(Columns::bytes).sum::<usize>() >= gathering.bytes
     }
 }
 

@@ -1,15 +1,18 @@
 //! Files as a reader of Parquet has them, and what is there after restarts.
 
 use std::collections::BTreeMap;
+use std::fs;
 
+use expect_test::expect;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use thalweg_record::rows::Value;
 
 use super::*;
+use crate::disk::steps;
 use crate::testing::{Dir, batch, record, source};
 
-const BY_ROWS: Gathering = Gathering { rows: 150, age: Duration::MAX };
+const BY_ROWS: Gathering = Gathering { rows: 150, bytes: usize::MAX, age: Duration::MAX, total_bytes: None };
 
 fn records(numbers: std::ops::Range<u64>) -> Batch {
     batch(numbers.start, numbers.map(record).collect())
@@ -100,11 +103,13 @@ fn what_a_kill_leaves_is_removed() {
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     sink.keep(&records(0..500)).unwrap();
     // Killed after a file was named and before the position was noted, and while it wrote another.
-    let file = |number, extension| files::path(&dir.0, "sockets", source().epoch, number, extension);
-    fs::copy(file(0, "parquet"), file(500, "parquet")).unwrap();
-    fs::write(file(500, "parquet.new"), "PAR1").unwrap();
+    let path = |number| sink.files.path("sockets", source().epoch, number);
+    let (passing, lines) = (Files::passing(&path(500)), path(500).with_extension("jsonl"));
+    fs::copy(path(0), path(500)).unwrap();
+    fs::write(&passing, "PAR1").unwrap();
+    fs::write(&lines, "of another sink").unwrap();
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
-    assert!(!file(500, "parquet.new").exists());
+    assert!(!passing.exists() && lines.exists());
     assert_eq!(sink.position(&source()).unwrap(), Some(500));
     sink.keep(&records(500..900)).unwrap();
     sink.finish().unwrap();
@@ -114,7 +119,59 @@ fn what_a_kill_leaves_is_removed() {
 #[test]
 fn files_are_written_by_age() {
     let dir = Dir::new("parquet-age");
-    let mut sink = ParquetSink::open(&dir.0, Gathering { rows: usize::MAX, age: Duration::ZERO }).unwrap();
+    let mut sink =
+        ParquetSink::open(&dir.0, Gathering { rows: usize::MAX, age: Duration::ZERO, ..BY_ROWS }).unwrap();
     sink.keep(&records(0..5)).unwrap();
     assert!(rows_of(&dir).0 == expected(&records(0..5)));
+}
+
+#[test]
+fn files_are_written_by_memory() {
+    let dir = Dir::new("parquet-bytes");
+    let by_bytes = Gathering { rows: usize::MAX, bytes: 100_000, ..BY_ROWS };
+    let mut sink = ParquetSink::open(&dir.0, by_bytes).unwrap();
+    let mut since = 0;
+    for at in 0..100 {
+        sink.keep(&records(at * 50..at * 50 + 50)).unwrap();
+        let kept = sink.kept(at * 50 + 50);
+        // A record takes some hundred bytes.
+        assert!(at * 50 + 50 - kept < 1000, "{kept}");
+        since = since.max(at * 50 + 50 - kept);
+    }
+    assert!(since >= 100, "{since}");
+}
+
+#[test]
+fn a_note_is_on_the_disk_after_what_it_says() {
+    let dir = Dir::new("parquet-order");
+    let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
+    sink.keep(&records(0..5)).unwrap();
+    steps::take();
+    sink.finish().unwrap();
+    expect![[r#"
+        sync sockets-1795000000000000-00000000000000000000.parquet.new
+        sync responses-1795000000000000-00000000000000000000.parquet.new
+        name sockets-1795000000000000-00000000000000000000.parquet
+        name responses-1795000000000000-00000000000000000000.parquet
+        sync names
+        sync parquet.position.new
+        name parquet.position
+        sync names
+    "#]]
+    .assert_eq(&steps::take());
+}
+
+#[test]
+fn the_oldest_files_go_where_there_is_a_bound() {
+    let dir = Dir::new("parquet-bound");
+    let mut sink = ParquetSink::open(&dir.0, Gathering { total_bytes: Some(100_000), ..BY_ROWS }).unwrap();
+    for at in 0..60 {
+        sink.keep(&records(at * 100..at * 100 + 100)).unwrap();
+        let files = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+        assert!(files.sum::<u64>() < 101_000);
+    }
+    let kept = sink.kept(6000);
+    let (rows, _) = rows_of(&dir);
+    assert!((200..5000).contains(&rows.len()), "{}", rows.len());
+    assert_eq!(rows.keys().max(), Some(&(kept - 1)));
 }

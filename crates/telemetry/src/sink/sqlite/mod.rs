@@ -1,11 +1,12 @@
 //! The SQLite sink: records, aggregates of five minutes, and how far they are, in one file and in one transaction each.
 //!
-//! The file is in WAL mode, so that readers and this writer do not wait for each other; `schema/sqlite` has its tables. After a
-//! loss of power the last transactions may be gone, each as a whole, and their position with them.
+//! The file is in WAL mode, so that readers and this writer do not wait for each other; `schema/sqlite` has its tables. Each
+//! transaction is on the disk before the spool hears of it.
 //!
 //! **Invariant:** the records of a batch, what they add to the aggregates and the position after them are committed together: a
 //! batch that comes again adds nothing.
 
+mod hosts;
 mod raw;
 mod retention;
 mod rollup;
@@ -21,7 +22,7 @@ use thalweg_record::{Batch, Entry, Source};
 
 pub use retention::Retention;
 
-use crate::{Sink, SinkError};
+use crate::{Sink, SinkError, disk};
 use rollups::Rollups;
 
 /// The version of the tables, in the file's `user_version`.
@@ -36,7 +37,7 @@ pub const SCHEMA: [&str; 3] = [
 
 /// Pages of the aggregates that change are kept in memory, or each batch would read them again.
 const CACHE_BYTES: i64 = 32 << 20;
-/// Pages of the write-ahead log after which it is copied into the file, which syncs both: some batches together.
+/// Pages of the write-ahead log after which it is copied into the file: some batches together.
 const CHECKPOINT_PAGES: u32 = 8000;
 /// What marks a file as one of these (`application_id`): "Thlw".
 const APPLICATION: u32 = 0x5468_6c77;
@@ -62,6 +63,8 @@ impl SqliteSink {
     /// # Errors
     /// When it cannot be opened, is of a newer release, or is no file of telemetry.
     pub fn open(path: &Path, retention: Retention) -> Result<Self, SinkError> {
+        // Made by itself it would have the umask's mode. Its log and its index get the file's.
+        disk::options().open(path).map_err(|cause| not_made(path, cause))?;
         let mut connection = Connection::open(path).map_err(error("open", path))?;
         prepare(&mut connection, path)?;
         Ok(Self { path: path.to_owned(), connection, rollups: Rollups::default(), retention })
@@ -127,7 +130,7 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
     // Before there are tables, or not at all.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(failed())?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed())?;
-    connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed())?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed())?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed())?;
     // Below zero: in KiB.
     connection.pragma_update(None, "cache_size", -CACHE_BYTES / 1024).map_err(failed())?;
@@ -182,6 +185,10 @@ fn error(what: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> SinkError {
         );
         SinkError { what, is_passing, cause: cause.into() }
     }
+}
+
+fn not_made(path: &Path, cause: std::io::Error) -> SinkError {
+    SinkError { what: format!("cannot open {}", path.display()), is_passing: true, cause: cause.into() }
 }
 
 fn refused(path: &Path, reason: String) -> SinkError {

@@ -9,6 +9,7 @@ use rusqlite::types::Value as Stored;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params_from_iter};
 use thalweg_record::{Entry, Source};
 
+use super::hosts::Hosts;
 use super::rollup::{Aggregate, Key, Rollup, WINDOW_S};
 use super::stored;
 use crate::sketch::Sketch;
@@ -24,6 +25,7 @@ pub(super) struct Rollups {
     aggregates: HashMap<Key, Aggregate>,
     /// Whether the file has aggregates of a window that are not in memory.
     windows: HashMap<(Rollup, u64), bool>,
+    hosts: Hosts,
 }
 
 impl Rollups {
@@ -36,7 +38,8 @@ impl Rollups {
     ) -> rusqlite::Result<()> {
         let mut changed = Vec::new();
         for entry in entries {
-            let Some(key) = Key::of(source, entry) else { continue };
+            let Some(mut key) = Key::of(source, entry) else { continue };
+            self.hosts.bound(connection, &mut key)?;
             if !self.aggregates.contains_key(&key) {
                 let aggregate = self.load(connection, &key)?;
                 self.aggregates.insert(key.clone(), aggregate);
@@ -74,6 +77,7 @@ impl Rollups {
         if self.windows.keys().any(|(_, window)| *window < oldest) {
             self.windows.retain(|(_, window), _| *window >= oldest);
             self.aggregates.retain(|key, _| key.window >= oldest);
+            self.hosts.shrink(oldest);
         }
         if self.aggregates.len() > AGGREGATES_MAX {
             self.forget();

@@ -11,6 +11,7 @@ use serde_json::json;
 use thalweg_record::rows::{Kind, Table};
 use thalweg_record::{Network, Record};
 
+use super::hosts::{HOST_BYTES_MAX, HOSTS_MAX, OTHER};
 use super::rollup::Rollup;
 use super::*;
 use crate::query::{By, Parameters, Query};
@@ -279,4 +280,80 @@ fn a_file_that_outgrows_its_bound_loses_its_oldest_records() {
     sink.connection.execute("DELETE FROM responses", params![]).unwrap();
     Retention { total_bytes: 0, ..FOR_EVER }.trim(&sink.connection, TIME_US, 100_000).unwrap();
     assert!(count(&sink.connection, "count(*) FROM sockets_5m") == 0);
+}
+
+#[test]
+fn only_the_owner_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = Dir::new("mode");
+    let mut sink = open(&dir);
+    sink.keep(&batch(0, records(0..5))).unwrap();
+    for name in ["telemetry.sqlite", "telemetry.sqlite-wal", "telemetry.sqlite-shm"] {
+        let mode = std::fs::metadata(dir.file(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_file_put_back_from_a_backup_gets_what_the_spool_still_has() {
+    let dir = Dir::new("backup");
+    let run = |numbers: std::ops::Range<u64>| {
+        let spool = open_spool(&dir.file("spool"), 1 << 20);
+        let runner = Runner::start(&spool, Box::new(open(&dir))).unwrap();
+        spool.append(records(numbers), TIME_US);
+        spool.close(Duration::from_secs(60));
+        let state = Arc::clone(runner.state());
+        runner.join();
+        assert_eq!((state.lost(), state.lag().records), (0, 0));
+    };
+    let (file, backup) = (dir.file("telemetry.sqlite"), dir.file("backup"));
+    run(0..300);
+    std::fs::copy(&file, &backup).unwrap();
+    run(300..600);
+    let expected = dump(&open(&dir).connection);
+    std::fs::rename(&backup, &file).unwrap();
+    run(600..600);
+    assert!(dump(&open(&dir).connection) == expected);
+}
+
+#[test]
+fn hosts_beyond_the_first_ones_share_an_aggregate() {
+    let dir = Dir::new("hosts");
+    let host_of = |number: u64| match number % 5 {
+        0 => "www.example".to_owned(),
+        1 => "x".repeat(HOST_BYTES_MAX + 1),
+        _ => format!("{number}.example"),
+    };
+    let entry = |number: u64| {
+        let found = (0..).map(record).find(|(_, record)| matches!(record, Record::Response(_))).unwrap();
+        let (network, Record::Response(mut response)) = found else { unreachable!() };
+        let response_mut = Arc::make_mut(&mut response);
+        (response_mut.time_unix_us, response_mut.host) = (TIME_US, host_of(number));
+        (network, Record::Response(response))
+    };
+    let mut sink = open(&dir);
+    for first in (0..5000).step_by(500) {
+        sink.keep(&batch(first, (first..first + 500).map(entry).collect())).unwrap();
+        // Those of the window are the same after a restart.
+        sink = open(&dir);
+    }
+    let connection = &sink.connection;
+    assert_eq!(count(connection, "count(DISTINCT request_host) FROM responses_5m"), HOSTS_MAX as u64 + 1);
+    let responses = |host: &str| {
+        count(connection, &format!("sum(responses) FROM responses_5m WHERE request_host = '{host}'"))
+    };
+    let own = HOSTS_MAX as u64 - 1;
+    assert_eq!((responses("www.example"), responses(OTHER)), (1000, 4000 - own));
+    assert_eq!(
+        count(connection, "count(DISTINCT request_host) FROM responses"),
+        3002,
+        "records have them all"
+    );
+}
+
+#[test]
+fn the_view_of_clickhouse_has_the_same_bounds() {
+    let view = include_str!("../../../../../schema/clickhouse/responses_5m.sql");
+    let bounds = format!("if(nth <= {HOSTS_MAX} AND length(own) <= {HOST_BYTES_MAX}, own, '{OTHER}')");
+    assert!(view.contains(&bounds), "{bounds}");
 }
