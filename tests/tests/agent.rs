@@ -2,91 +2,23 @@
 //! connection, and what the edge said of every response, is in SQLite and in files, once.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
+mod program;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::Duration;
+use std::path::Path;
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use program::{Directory, Process, number, query, records, thalweg};
 use serde_json::Value;
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 const CONTENT_BYTES: usize = 200_000;
 /// Connections to nginx, each with so many requests.
 const CONNECTIONS: usize = 40;
 const REQUESTS: usize = 5;
 /// Requests to the edge.
 const EDGE_REQUESTS: usize = 300;
-
-/// A process that is told to end, and whose lines on standard error are read.
-struct Process {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let (sender, lines) = channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                eprintln!("{line}");
-                let _ = sender.send(line);
-            }
-        });
-        Self { child, lines }
-    }
-
-    /// Waits for a line that has `what` in it, and gives what follows.
-    fn said(&self, what: &str) -> String {
-        loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{what:?}: {error}"));
-            if let Some((_, rest)) = line.split_once(what) {
-                return rest.trim().to_owned();
-            }
-        }
-    }
-
-    fn end(mut self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A directory that goes with the test.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("thalweg-agent-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn thalweg() -> Command {
-    let test = std::env::current_exe().unwrap();
-    Command::new(test.ancestors().nth(2).unwrap().join("thalweg"))
-}
 
 /// nginx with one file, `/content`.
 fn nginx(directory: &Path) -> (Process, SocketAddr) {
@@ -126,29 +58,6 @@ fn get(server: SocketAddr, times: usize) -> SocketAddr {
         input.read_exact(&mut vec![0; CONTENT_BYTES]).unwrap();
     }
     stream.local_addr().unwrap()
-}
-
-/// Every record in the files of JSON lines.
-fn records(directory: &Path) -> Vec<Value> {
-    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let texts = files.filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"));
-    let texts: Vec<String> = texts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn query(database: &Path, arguments: &[&str]) -> Vec<Value> {
-    let output =
-        thalweg().arg("query").args(arguments).arg("--json").arg("--sqlite").arg(database).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-fn number(value: &Value, field: &str) -> u64 {
-    value[field].as_u64().unwrap_or_else(|| panic!("{field} of {value}"))
 }
 
 #[test]

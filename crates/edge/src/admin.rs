@@ -83,8 +83,8 @@ pub(crate) fn serve<S: Future<Output = ()> + Send + 'static>(
     })
 }
 
-async fn records(State(told): State<Told>) -> Response {
-    record_stream(&told.records)
+async fn records(State(told): State<Told>, fields: HeaderMap) -> Response {
+    record_stream(&told.records, &fields)
 }
 
 async fn stats(State(told): State<Told>) -> Response {
@@ -224,19 +224,45 @@ fn json_response(status: StatusCode, content: String) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], content).into_response()
 }
 
-/// The records from now on as server-sent events: each `data` one JSON record, its `id` the edge's epoch and the record's
-/// number there, and an event `lost` with a number where the follower was too slow for some. It ends when the edge has ended.
-pub fn record_stream(records: &Records) -> Response {
+/// The records as server-sent events: each `data` one JSON record, its `id` the edge's epoch and the record's number there; an
+/// event `lost` with a number where the follower was too slow for some; and once the edge has ended an event `end`, with the
+/// epoch and the number after the last.
+///
+/// From now on, or from after the `Last-Event-ID` of a follower that comes back (WHATWG HTML §9.2.3), as far as those records are
+/// still there; of another start of the edge than that, from the first.
+pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
     let epoch = records.epoch();
-    let events = unfold(records.follow(), move |mut follower| async move {
-        let event = match follower.recv().await {
-            Ok(Numbered { number, record }) => {
-                Event::default().id(format!("{epoch}-{number}")).data(record.to_json())
-            }
-            Err(RecvError::Lagged(lost)) => Event::default().event("lost").data(lost.to_string()),
-            Err(RecvError::Closed) => return None,
-        };
-        Some((Ok::<_, Infallible>(event), follower))
+    let follower = match fields.get(LAST_EVENT_ID).and_then(|id| last_event(id.to_str().ok()?)) {
+        Some((known, number)) if known == epoch => records.follow_from(number.saturating_add(1)),
+        Some(_) => records.follow_from(0),
+        None => records.follow(),
+    };
+    let records = records.clone();
+    let events = unfold(Some(follower), move |follower| {
+        let records = records.clone();
+        async move {
+            let mut follower = follower?;
+            let event = match follower.recv().await {
+                Ok(Numbered { number, record }) => {
+                    Event::default().id(format!("{epoch}-{number}")).data(record.to_json())
+                }
+                Err(RecvError::Lagged(lost)) => Event::default().event("lost").data(lost.to_string()),
+                Err(RecvError::Closed) => {
+                    let end = Event::default().event("end").data(format!("{epoch}-{}", records.total()));
+                    return Some((Ok::<_, Infallible>(end), None));
+                }
+            };
+            Some((Ok(event), Some(follower)))
+        }
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// The field in which a follower that comes back says what it had last.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Epoch and number of an event's `id`.
+fn last_event(id: &str) -> Option<(u64, u64)> {
+    let (epoch, number) = id.split_once('-')?;
+    Some((epoch.parse().ok()?, number.parse().ok()?))
 }

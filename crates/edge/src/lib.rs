@@ -50,7 +50,7 @@ mod worker;
 pub use admin::{KEEP_ALIVE, record_stream};
 pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
-pub use log::{Numbered, Records};
+pub use log::{Follower, Numbered, Records};
 pub use policy::{GeoError, LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
 pub use prefix::{IpPrefix, IpPrefixError};
 pub use server::{BindError, Edge};

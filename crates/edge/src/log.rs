@@ -1,36 +1,42 @@
 //! The request log: one record a response, from the workers to a file and to whoever follows.
 //!
-//! Workers never wait for it: records go through a bounded queue, and what does not fit is counted as lost.
+//! Workers never wait for it: records go through a bounded queue, and what does not fit is counted as lost. Records are made while
+//! somebody follows, and for a moment after that (and after the start): a follower that is started again misses none.
 //!
-//! **Invariant:** only workers and the writer hold senders, so the writer ends with the workers, and followers,
-//! who have had every record by then, end with the writer.
+//! **Invariant:** only workers hold senders of the queue and only the writer one to followers, so the writer ends with the
+//! workers, and followers, who have had every record by then, end with the writer.
 
-use std::fs::{File, Metadata, OpenOptions};
+mod file;
+mod recent;
+
 use std::io::{self, Write};
 use std::ops::Deref;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_record::ResponseRecord;
 use tokio::sync::broadcast;
 
-use crate::config::LogTo;
+pub use recent::Follower;
 
-/// Records that wait for the log thread.
+use crate::config::LogTo;
+use file::LogFile;
+use recent::Recent;
+
+/// Records that wait for the log thread. An edge that is killed has told nobody of these, and a follower not of those that it lags
+/// behind.
 const QUEUE_MAX: usize = 16 * 1024;
 /// Records that a follower may lag behind.
 const FOLLOWER_LAG_MAX: usize = 16 * 1024;
+/// How long records are made and kept though nobody follows. It is to cover the start of an agent, and its wait for an edge.
+const AWAY_MAX: Duration = Duration::from_secs(10);
 
 /// The workers' end.
 #[derive(Debug)]
 pub(crate) struct Log {
     queue: SyncSender<ResponseRecord>,
-    to_file: bool,
-    followers: broadcast::Sender<Numbered>,
     records: Records,
 }
 
@@ -44,13 +50,37 @@ pub struct Numbered {
     pub record: Arc<ResponseRecord>,
 }
 
-/// The followers' end: every record from now on, until the edge has ended.
+/// The followers' end: every record, until the edge has ended.
 #[derive(Debug, Clone)]
 pub struct Records {
     followers: broadcast::WeakSender<Numbered>,
+    shared: Arc<Shared>,
+}
+
+/// What followers, workers and the writer have in common.
+#[derive(Debug)]
+struct Shared {
     epoch: u64,
-    lost: Arc<AtomicU64>,
-    unmade: Arc<AtomicU64>,
+    /// Records that found room in the queue.
+    put: AtomicU64,
+    lost: AtomicU64,
+    unmade: AtomicU64,
+    /// Whether records are made.
+    is_wanted: AtomicBool,
+    /// How many responses there were, once the writer has ended.
+    total: AtomicU64,
+    recent: Mutex<Recent>,
+}
+
+impl Shared {
+    /// Responses without a record.
+    fn passed_over(&self) -> u64 {
+        self.lost.load(Relaxed) + self.unmade.load(Relaxed)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Deref for Numbered {
@@ -63,21 +93,37 @@ impl Deref for Numbered {
 
 impl Records {
     /// Follows from here on. Who lags is told how much it missed; closed once the edge has ended.
-    pub fn follow(&self) -> broadcast::Receiver<Numbered> {
-        match self.followers.upgrade() {
+    pub fn follow(&self) -> Follower {
+        let mut follower = self.follow_from(self.shared.put.load(Relaxed) + self.shared.passed_over());
+        // One that was told just now may not have been counted yet.
+        follower.missed.clear();
+        follower
+    }
+
+    /// Follows from a number on, as far as those that have been are still there.
+    pub fn follow_from(&self, number: u64) -> Follower {
+        let recent = self.shared.recent();
+        let next = match self.followers.upgrade() {
             Some(followers) => followers.subscribe(),
             None => broadcast::channel(1).1,
-        }
+        };
+        self.shared.is_wanted.store(true, Relaxed);
+        Follower { from: number, missed: recent.from(number), next, shared: self.shared.clone() }
     }
 
     /// When the edge began to number its records, microseconds since the Unix epoch: it tells its starts apart.
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.shared.epoch
     }
 
     /// Records that found the queue full.
     pub fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
+        self.shared.lost.load(Relaxed)
+    }
+
+    /// How many responses the edge has had, for a follower that was told of its end: no number is as high.
+    pub fn total(&self) -> u64 {
+        self.shared.total.load(Relaxed)
     }
 }
 
@@ -88,47 +134,13 @@ pub(crate) struct LogWriter {
     out: Option<Out>,
     followers: broadcast::Sender<Numbered>,
     taken: u64,
-    records: Records,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 enum Out {
     Stdout(io::Stdout),
     File(LogFile),
-}
-
-/// A file that somebody may move away, to rotate it: then a new one is begun under the same name.
-#[derive(Debug)]
-struct LogFile {
-    file: File,
-    path: PathBuf,
-    looked: Instant,
-}
-
-/// How often it is looked whether the file was moved away.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-impl LogFile {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { file, path: path.to_owned(), looked: Instant::now() })
-    }
-
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.looked = Instant::now();
-            if self.was_moved()? {
-                *self = Self::open(&self.path)?;
-            }
-        }
-        self.file.write_all(lines)
-    }
-
-    fn was_moved(&self) -> io::Result<bool> {
-        let place = |metadata: Metadata| (metadata.dev(), metadata.ino());
-        let own = place(self.file.metadata()?);
-        Ok(std::fs::metadata(&self.path).map(place).ok() != Some(own))
-    }
 }
 
 impl Out {
@@ -153,32 +165,35 @@ pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (followers, _) = broadcast::channel(FOLLOWER_LAG_MAX);
     let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    let records = Records {
-        followers: followers.downgrade(),
+    let shared = Arc::new(Shared {
         epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
-        lost: Arc::default(),
-        unmade: Arc::default(),
-    };
-    let log =
-        Log { queue: sender, to_file: out.is_some(), followers: followers.clone(), records: records.clone() };
-    Ok((log, LogWriter { queue, out, followers, taken: 0, records }))
+        put: AtomicU64::new(0),
+        lost: AtomicU64::new(0),
+        unmade: AtomicU64::new(0),
+        is_wanted: AtomicBool::new(true),
+        total: AtomicU64::new(0),
+        recent: Mutex::new(Recent::new()),
+    });
+    let records = Records { followers: followers.downgrade(), shared: shared.clone() };
+    let writer = LogWriter { queue, out, followers, taken: 0, shared };
+    Ok((Log { queue: sender, records }, writer))
 }
 
 impl Log {
     /// Whether anybody wants records: else they are not even made, but counted by [`Log::pass_over`].
     pub(crate) fn is_followed(&self) -> bool {
-        self.to_file || self.followers.receiver_count() > 0
+        self.records.shared.is_wanted.load(Relaxed)
     }
 
     /// Counts a response of which nobody wants the record.
     pub(crate) fn pass_over(&self) {
-        self.records.unmade.fetch_add(1, Relaxed);
+        self.records.shared.unmade.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn put(&self, record: ResponseRecord) {
-        if self.queue.try_send(record).is_err() {
-            self.records.lost.fetch_add(1, Relaxed);
-        }
+        let shared = &self.records.shared;
+        let counter = if self.queue.try_send(record).is_ok() { &shared.put } else { &shared.lost };
+        counter.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn records(&self) -> &Records {
@@ -203,17 +218,31 @@ impl LogWriter {
                 }
             }
             self.flush(&mut lines);
+            self.rest();
         }
+        self.shared.total.store(self.taken + self.shared.passed_over(), Relaxed);
     }
 
     fn take(&mut self, record: ResponseRecord, lines: &mut Vec<u8>) {
         if self.out.is_some() {
             record.append_json_line(lines);
         }
-        let number = self.taken + self.records.lost() + self.records.unmade.load(Relaxed);
+        let record = Numbered { number: self.taken + self.shared.passed_over(), record: Arc::new(record) };
         self.taken += 1;
+        let mut recent = self.shared.recent();
+        recent.push(record.clone());
         // No follower is no error.
-        let _ = self.followers.send(Numbered { number, record: Arc::new(record) });
+        let _ = self.followers.send(record);
+    }
+
+    /// Has no more records made, and forgets those that were, once nobody has followed for long enough.
+    fn rest(&mut self) {
+        let mut recent = self.shared.recent();
+        let is_followed = self.out.is_some() || self.followers.receiver_count() > 0;
+        if !is_followed && recent.left.elapsed() >= AWAY_MAX {
+            self.shared.is_wanted.store(false, Relaxed);
+            recent.clear();
+        }
     }
 
     fn flush(&mut self, lines: &mut Vec<u8>) {
@@ -234,19 +263,63 @@ const LINES_BYTES_MAX: usize = 64 * 1024;
 mod tests {
     use super::*;
 
+    fn record() -> ResponseRecord {
+        let line = r#"{"v":1,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"a",
+            "path":"/","status":200,"bytes":1,"duration_us":1,"cache":"hit","protocol":"HTTP/1.1","complete":true}"#;
+        ResponseRecord::from_json(line).unwrap()
+    }
+
+    /// What a worker does at the end of a response.
+    fn respond(log: &Log) {
+        if log.is_followed() {
+            log.put(record());
+        } else {
+            log.pass_over();
+        }
+    }
+
+    fn numbers(follower: &mut Follower) -> Vec<u64> {
+        let told =
+            std::iter::from_fn(|| follower.missed.pop_front().or_else(|| follower.next.try_recv().ok()));
+        told.map(|told| told.number).collect()
+    }
+
     #[test]
-    fn a_file_that_was_moved_away_is_begun_anew() {
-        let directory = std::env::temp_dir().join(format!("thalweg-log-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let (path, moved) = (directory.join("log"), directory.join("log.1"));
-        let mut log = LogFile::open(&path).unwrap();
-        log.write(b"one\n").unwrap();
-        std::fs::rename(&path, &moved).unwrap();
-        log.looked -= LOOK_EVERY;
-        log.write(b"two\n").unwrap();
-        log.write(b"three\n").unwrap();
-        assert_eq!(std::fs::read(&moved).unwrap(), b"one\n");
-        assert_eq!(std::fs::read(&path).unwrap(), b"two\nthree\n");
-        std::fs::remove_dir_all(&directory).unwrap();
+    fn a_follower_that_comes_back_has_each_record_once() {
+        let (log, mut writer) = open(&LogTo::Off).unwrap();
+        let records = log.records().clone();
+        let step = |writer: &mut LogWriter, count: usize| {
+            for _ in 0..count {
+                respond(&log);
+            }
+            let mut lines = Vec::new();
+            while let Ok(record) = writer.queue.try_recv() {
+                writer.take(record, &mut lines);
+            }
+            writer.rest();
+        };
+        step(&mut writer, 3); // nobody follows yet
+        let mut first = records.follow_from(0);
+        step(&mut writer, 2);
+        assert_eq!(numbers(&mut first), [0, 1, 2, 3, 4]);
+        drop(first);
+        step(&mut writer, 2);
+        let (mut second, mut other) = (records.follow_from(5), records.follow());
+        step(&mut writer, 1);
+        assert_eq!((numbers(&mut second), numbers(&mut other)), (vec![5, 6, 7], vec![7]));
+
+        // Followed for long, but not for a moment: records are made. Not for long: they are not, and have their numbers.
+        drop((second, other));
+        step(&mut writer, 1);
+        records.shared.recent().left -= AWAY_MAX;
+        step(&mut writer, 1);
+        step(&mut writer, 5);
+        let mut third = records.follow_from(8);
+        step(&mut writer, 1);
+        assert_eq!(numbers(&mut third), [15], "8 and 9 were made and forgotten, 10 to 14 were not made");
+        drop(log);
+        writer.run();
+        assert_eq!(records.total(), 16);
+        assert!(third.next.is_closed());
     }
 }

@@ -53,6 +53,17 @@ pub struct Network {
     pub region: Option<Arc<str>>,
 }
 
+/// How far the responses of an edge have been heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// The edge: the address at which it is followed.
+    pub edge: Arc<str>,
+    /// When it began to number its responses, microseconds since the Unix epoch.
+    pub epoch: u64,
+    /// Every response with a lower number is a record, or counted as lost.
+    pub next: u64,
+}
+
 /// A record of any kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
@@ -82,7 +93,7 @@ words! {
         Edge = "edge",
         /// The agent was behind the edge, or was not there.
         Follow = "follow",
-        /// The agent was behind the kernel's events of destroyed sockets.
+        /// The agent was behind the kernel's events of destroyed sockets, or was not there.
         Events = "events",
         /// The spool was full, or could not be written.
         Spool = "spool",

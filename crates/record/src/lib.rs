@@ -52,7 +52,7 @@ mod socket;
 pub mod units;
 mod wire;
 
-pub use batch::{Batch, Entry, LOSS_VERSION, LossRecord, Network, Record, Source, Stage};
+pub use batch::{Batch, Entry, Heard, LOSS_VERSION, LossRecord, Network, Record, Source, Stage};
 pub use human::{Colour, human_header};
 pub use lines::{LINE_BYTES_MAX, LINES_BYTES_MAX, LINES_MAX, Line, Lines};
 pub use prefix::{CLIENT_IPV4_BITS, CLIENT_IPV6_BITS, Prefix, PrefixError};

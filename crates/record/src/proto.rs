@@ -13,8 +13,8 @@ use std::sync::Arc;
 use prost::Message;
 
 use crate::{
-    Batch, Bbr, CacheResult, Cause, Cmcd, Counters, Cut, Decider, Entry, Gauges, LOSS_VERSION, Line, LineTag,
-    Lines, LossRecord, Network, Protocol, Record, ResponseRecord, SCHEMA_VERSION, SOCKET_VERSION,
+    Batch, Bbr, CacheResult, Cause, Cmcd, Counters, Cut, Decider, Entry, Gauges, Heard, LOSS_VERSION, Line,
+    LineTag, Lines, LossRecord, Network, Protocol, Record, ResponseRecord, SCHEMA_VERSION, SOCKET_VERSION,
     SocketRecord, Source, Stage, Steered, StreamType, TcpState,
 };
 
@@ -73,6 +73,7 @@ impl Batch {
             pop: source.pop.clone(),
             epoch: source.epoch,
             entries: entries.into_iter().map(entry).collect(),
+            heard: Vec::new(),
         }
         .encode(out)
         .expect("a Vec grows");
@@ -83,10 +84,34 @@ impl Batch {
     /// # Errors
     /// When it is no batch, or has a record that this release cannot read: nothing of it is given then.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let wire::Batch { host, pop, epoch, entries } =
+        let wire::Batch { host, pop, epoch, entries, heard: _ } =
             wire::Batch::decode(bytes).map_err(DecodeError::Wire)?;
         let entries = entries.into_iter().map(read_entry).collect::<Result<_, _>>()?;
         Ok(Self { source: Source { host, pop, epoch }, entries })
+    }
+}
+
+impl Heard {
+    /// Adds to a batch at the end of `out` how far edges were heard.
+    pub fn encode<'a>(heard: impl Iterator<Item = &'a Self>, out: &mut Vec<u8>) {
+        let heard = heard.map(|Self { edge, epoch, next }| wire::Heard {
+            edge: edge.as_ref().to_owned(),
+            epoch: *epoch,
+            next: *next,
+        });
+        // Fields of a message may come in parts (protobuf's encoding, "Last One Wins").
+        wire::Batch { heard: heard.collect(), ..wire::Batch::default() }.encode(out).expect("a Vec grows");
+    }
+
+    /// Reads of a batch how far edges were heard.
+    ///
+    /// # Errors
+    /// When it is no batch.
+    pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, DecodeError> {
+        let heard = wire::Batch::decode(bytes).map_err(DecodeError::Wire)?.heard.into_iter();
+        Ok(heard
+            .map(|heard| Self { edge: heard.edge.into(), epoch: heard.epoch, next: heard.next })
+            .collect())
     }
 }
 

@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
+use crate::agent::TellsEnd;
 use crate::spool::{Lag, Reader, Spool};
 use crate::{Error, Sink, SinkError};
 
@@ -31,18 +34,24 @@ pub struct SinkState {
     lost: AtomicU64,
     retries: AtomicU64,
     position: AtomicU64,
+    next: AtomicU64,
     error: Mutex<Option<String>>,
 }
 
 impl Runner {
     /// Has sinks keep what is in the spool and what comes: all that the spool has, since what one is done with goes once no other
-    /// needs it.
+    /// needs it. The end of a sink's thread is told to `ended`.
     ///
     /// # Errors
     /// When the spool gives one no reader, or the system no thread.
-    pub fn start_all(spool: &Arc<Spool>, sinks: Vec<Box<dyn Sink>>) -> Result<Vec<Self>, Error> {
+    pub fn start_all(
+        spool: &Arc<Spool>,
+        sinks: Vec<Box<dyn Sink>>,
+        ended: &Arc<Notify>,
+    ) -> Result<Vec<Self>, Error> {
         let readers = sinks.iter().map(|sink| spool.reader(sink.name())).collect::<Result<Vec<_>, _>>()?;
-        sinks.into_iter().zip(readers).map(|(sink, reader)| Self::spawn(spool, sink, reader)).collect()
+        let sinks = sinks.into_iter().zip(readers);
+        sinks.map(|(sink, reader)| Self::spawn(spool, sink, reader, ended)).collect()
     }
 
     /// Has the only sink keep what is in the spool and what comes.
@@ -51,10 +60,15 @@ impl Runner {
     /// When the spool gives it no reader, or the system no thread.
     pub fn start(spool: &Arc<Spool>, sink: Box<dyn Sink>) -> Result<Self, Error> {
         let reader = spool.reader(sink.name())?;
-        Self::spawn(spool, sink, reader)
+        Self::spawn(spool, sink, reader, &Arc::default())
     }
 
-    fn spawn(spool: &Arc<Spool>, sink: Box<dyn Sink>, reader: Reader) -> Result<Self, Error> {
+    fn spawn(
+        spool: &Arc<Spool>,
+        sink: Box<dyn Sink>,
+        reader: Reader,
+        ended: &Arc<Notify>,
+    ) -> Result<Self, Error> {
         let name = sink.name();
         let state = Arc::new(SinkState {
             name,
@@ -63,12 +77,16 @@ impl Runner {
             lost: AtomicU64::new(reader.lost()),
             retries: AtomicU64::new(0),
             position: AtomicU64::new(reader.position()),
+            next: AtomicU64::new(reader.next_number()),
             error: Mutex::new(None),
         });
-        let shared = Arc::clone(&state);
+        let (shared, tells_end) = (Arc::clone(&state), TellsEnd(Arc::clone(ended)));
         let thread = thread::Builder::new()
             .name(format!("sink-{name}"))
-            .spawn(move || shared.run(reader, sink))
+            .spawn(move || {
+                let _tells_end = tells_end;
+                shared.run(reader, sink);
+            })
             .map_err(|cause| Error::of(format!("cannot start the thread of sink {name}"), cause))?;
         Ok(Self { thread, state })
     }
@@ -102,9 +120,10 @@ impl SinkState {
         self.kept.load(Relaxed)
     }
 
-    /// Records that were gone from the spool before the sink read them, since the spool was made.
+    /// Records that were gone from the spool before the sink read them, since the spool was made, and those that are gone by
+    /// now though it has not come to them.
     pub fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
+        self.lost.load(Relaxed) + self.spool.gone(self.next.load(Relaxed))
     }
 
     /// Failures after which it was tried again.
@@ -126,6 +145,7 @@ impl SinkState {
         let Some(position) = self.attempt(|| sink.position(self.spool.source())) else { return };
         if let Some(position) = position {
             reader.resume(position);
+            self.note(&reader);
         }
         let mut given = reader.position();
         while let Some(batch) = reader.next_batch() {
@@ -147,6 +167,7 @@ impl SinkState {
     fn note(&self, reader: &Reader) {
         self.lost.store(reader.lost(), Relaxed);
         self.position.store(reader.position(), Relaxed);
+        self.next.store(reader.next_number(), Relaxed);
     }
 
     /// Tries until it succeeds; `None` when the time for that is over.
@@ -225,7 +246,8 @@ mod tests {
         drop((readers, spool));
         let spool = open_spool(&dir.0, 1 << 20);
         let sinks = [Late("first", Duration::ZERO), Late("late", Duration::from_millis(300))];
-        let runners = Runner::start_all(&spool, sinks.map(|sink| Box::new(sink) as _).into()).unwrap();
+        let runners =
+            Runner::start_all(&spool, sinks.map(|sink| Box::new(sink) as _).into(), &Arc::default()).unwrap();
         spool.close(Duration::from_secs(60));
         for runner in runners {
             let state = Arc::clone(runner.state());

@@ -10,9 +10,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use thalweg_record::{Cause, Network, Record, SocketRecord, Stage};
+use thalweg_record::{Cause, Record, SocketRecord, Stage};
 use thalweg_tcp::diag::Filter;
-use thalweg_telemetry::collect::{Collector, Intake, SocketsConfig, Stop, intake};
+use thalweg_telemetry::collect::{Collector, Intake, Saved, SocketsConfig, Stop, intake};
 use thalweg_telemetry::enrich::Networks;
 
 /// Longer than anything here takes on a busy machine.
@@ -22,11 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Collecting {
     stop: Stop,
     intake: Intake,
-    records: Receiver<(Network, Record)>,
+    records: Receiver<Record>,
     threads: [JoinHandle<()>; 2],
+    saved: Receiver<Vec<u8>>,
 }
 
 fn collecting(server: SocketAddr, period: Duration) -> Collecting {
+    going_on(server, period, None)
+}
+
+/// One that goes on with what another has saved.
+fn going_on(server: SocketAddr, period: Duration, from: Option<Saved>) -> Collecting {
     let (intake, batcher) = intake(Networks::open(&[], None).unwrap());
     let config = SocketsConfig {
         host: "test".to_owned(),
@@ -35,13 +41,17 @@ fn collecting(server: SocketAddr, period: Duration) -> Collecting {
         one_in: NonZeroU32::MIN,
         places: Vec::new(),
     };
-    let (collector, stop) = Collector::open(config, intake.clone()).unwrap();
+    let (collector, stop) = Collector::open(config, intake.clone(), from).unwrap();
     let (sender, records) = channel();
+    let (saver, saved) = channel();
     let batching = thread::spawn(move || {
-        batcher.run(|batch| batch.into_iter().for_each(|record| sender.send(record).unwrap()));
+        batcher.run(|batch, saved| {
+            batch.into_iter().for_each(|arrival| sender.send(arrival.record).unwrap());
+            saved.into_iter().for_each(|saved| saver.send(saved).unwrap());
+        });
     });
     let threads = [thread::spawn(move || collector.run()), batching];
-    Collecting { stop, intake, records, threads }
+    Collecting { stop, intake, records, threads, saved }
 }
 
 impl Collecting {
@@ -49,7 +59,7 @@ impl Collecting {
     fn until(&self, mut is_enough: impl FnMut(&SocketRecord) -> bool) -> Vec<SocketRecord> {
         let mut found = Vec::new();
         loop {
-            let Record::Socket(record) = self.records.recv_timeout(PATIENCE).unwrap().1 else { continue };
+            let Record::Socket(record) = self.records.recv_timeout(PATIENCE).unwrap() else { continue };
             let is_last = is_enough(&record);
             found.push(*record);
             if is_last {
@@ -60,12 +70,18 @@ impl Collecting {
 
     /// Ends it, and gives what came last.
     fn end(self) -> Vec<Record> {
+        self.end_and_save().0
+    }
+
+    /// Ends it, and gives what came last and was saved last.
+    fn end_and_save(self) -> (Vec<Record>, Saved) {
         self.stop.stop();
         let [collector, batcher] = self.threads;
         collector.join().unwrap();
         self.intake.end();
         batcher.join().unwrap();
-        self.records.iter().map(|(_, record)| record).collect()
+        let saved = self.saved.iter().last().unwrap();
+        (self.records.iter().collect(), Saved::decode(&saved).unwrap())
     }
 }
 
@@ -126,6 +142,57 @@ fn connections_of_any_length_are_told_once_and_whole() {
     }
     told.retain(|client, _| delivered.contains_key(client));
     assert_eq!(told, delivered);
+}
+
+#[test]
+fn a_connection_that_outlives_its_collector_is_told_once_and_whole() {
+    let hour = Duration::from_secs(3600);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut told = HashMap::<SocketAddr, u64>::new();
+    let mut tell = |records: Vec<Record>| {
+        for record in records {
+            match record {
+                Record::Socket(record) => *told.entry(record.client).or_default() += sent(&record),
+                other => panic!("{other:?}"),
+            }
+        }
+        told.clone()
+    };
+    let (mut lives, mut ends) = (connect(&listener), connect(&listener));
+    let client = lives.0.local_addr().unwrap();
+    deliver(&mut lives.0, &mut lives.1, 1000);
+
+    let first = collecting(address, hour);
+    first.until(|record| record.client == client); // from here on it is followed
+    deliver(&mut lives.0, &mut lives.1, 200);
+    let (records, saved) = first.end_and_save();
+    assert_eq!(tell(records)[&client], 200);
+
+    // Nobody is there.
+    deliver(&mut lives.0, &mut lives.1, 30);
+    deliver(&mut ends.0, &mut ends.1, 5000);
+    drop(ends);
+    let mut comes = connect(&listener);
+    let new = comes.0.local_addr().unwrap();
+    deliver(&mut comes.0, &mut comes.1, 77);
+
+    let second = going_on(address, hour, Some(saved));
+    let mut begun = Vec::new();
+    begun.extend(second.until(|record| record.client == client || record.client == new));
+    begun.extend(second.until(|record| record.client == client || record.client == new));
+    tell(begun.into_iter().map(|record| Record::Socket(Box::new(record))).collect());
+    deliver(&mut lives.0, &mut lives.1, 4);
+    let (records, saved) = second.end_and_save();
+    let all = tell(records);
+    assert_eq!((all[&client], all[&new]), (234, 77), "what came meanwhile, and who");
+
+    // One that follows others: what was saved says nothing of those.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let third = going_on(other.local_addr().unwrap(), hour, Some(saved));
+    let (_client, _server) = connect(&other);
+    let records = third.end();
+    assert!(records.iter().all(|record| matches!(record, Record::Socket(_))), "{records:?}");
 }
 
 #[test]

@@ -133,10 +133,12 @@ impl Roles {
         let records = self.edge.as_ref().map(Edge::records);
         let database = self.agent.as_ref().and_then(Agent::database);
         if let Some(agent) = self.agent {
-            let (records, stop) = (records.clone(), shutdown.clone());
+            // From before the edge runs: it counts its responses from the first.
+            let own = records.clone().map(|records| (records.clone(), records.follow()));
+            let stop = shutdown.clone();
             let is_alone = self.edge.is_none() && self.origin.is_none();
             running.spawn(async move {
-                let ended = agent.run(records, stop.clone().asked()).await;
+                let ended = agent.run(own, stop.clone().asked()).await;
                 if let (Err(error), false) = (&ended, is_alone) {
                     tracing::error!(%error, "the agent has ended; everything else goes on");
                     stop.asked().await;

@@ -27,9 +27,19 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long a stream may say nothing, not even that it is alive: then its edge is taken to be gone.
 const SILENCE_MAX: Duration = KEEP_ALIVE.saturating_mul(3);
 
-/// The stream of records. The outer error says that nobody answers, the inner one that it is no edge.
-pub(crate) async fn connect(addr: SocketAddr) -> anyhow::Result<anyhow::Result<Incoming>> {
-    let request = Request::get("/records").header(ACCEPT, EVENT_STREAM);
+/// The event by which an edge tells that it has ended.
+pub(crate) const END: &str = "end";
+
+/// The stream of records, from now on or from after the event with the id `last`. The outer error says that nobody answers, the
+/// inner one that it is no edge.
+pub(crate) async fn connect(
+    addr: SocketAddr,
+    last: Option<&str>,
+) -> anyhow::Result<anyhow::Result<Incoming>> {
+    let mut request = Request::get("/records").header(ACCEPT, EVENT_STREAM);
+    if let Some(last) = last {
+        request = request.header("last-event-id", last);
+    }
     let response = timeout(SILENCE_MAX, admin::send(addr, request, String::new())).await??;
     let (status, kind) = (response.status(), response.headers().get(CONTENT_TYPE));
     let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM.as_bytes()));

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thalweg_bundle::{Arm, Bundle, Content, Experiment, Rule, Share, Unit};
 use thalweg_edge::Config;
+use thalweg_edge::Follower;
 use thalweg_record::{Decider, ResponseRecord, Steered};
 use thalweg_tcp::{CongestionControl, congestion};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::broadcast::Receiver;
 
 use crate::policy::File;
 use crate::steering::accepted;
@@ -67,7 +67,7 @@ fn document(number: u64, rules: Vec<Rule>, experiments: Vec<Experiment>) -> Stri
 struct Bundled {
     edge: TestEdge,
     backend: Backend,
-    records: Receiver<thalweg_edge::Numbered>,
+    records: Follower,
     file: File,
     _policy: Option<File>,
 }

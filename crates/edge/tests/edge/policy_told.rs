@@ -3,18 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use thalweg_edge::Config;
+use thalweg_edge::Follower;
 use thalweg_record::{CacheResult, LineTag, ResponseRecord};
-use tokio::sync::broadcast::Receiver;
 
 use crate::policy::{CACHED, edge, fetched, get, text};
 use crate::support::{Backend, Client, TestEdge, config};
 
 /// The record of a GET that needs no backend, or none that is there.
-async fn record(
-    client: &mut Client,
-    records: &mut Receiver<thalweg_edge::Numbered>,
-    path: &str,
-) -> thalweg_edge::Numbered {
+async fn record(client: &mut Client, records: &mut Follower, path: &str) -> thalweg_edge::Numbered {
     get(client, path, "").await;
     records.recv().await.unwrap()
 }

@@ -35,6 +35,8 @@ async fn a_follower_of_the_records_holds_up_no_stop_and_has_the_last_one() {
 
     let record = follower.chunk().await.unwrap().expect("the record is sent before the end");
     assert!(String::from_utf8(record).unwrap().contains("\"status\":405"));
+    let end = follower.chunk().await.unwrap().expect("the end is told");
+    assert_eq!(String::from_utf8(end).unwrap(), format!("event: end\ndata: {}-1\n\n", records.epoch()));
     assert_eq!(follower.chunk().await, Ok(None), "the stream ends as a whole");
     assert!(follower.is_closed().await && idle.is_closed().await);
     assert_eq!(records.follow().recv().await.unwrap_err(), RecvError::Closed);

@@ -12,6 +12,18 @@ pub(super) struct Batch {
     pub(super) epoch: u64,
     #[prost(message, repeated, tag = "4")]
     pub(super) entries: Vec<Entry>,
+    #[prost(message, repeated, tag = "5")]
+    pub(super) heard: Vec<Heard>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Heard {
+    #[prost(string, tag = "1")]
+    pub(super) edge: String,
+    #[prost(uint64, tag = "2")]
+    pub(super) epoch: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) next: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

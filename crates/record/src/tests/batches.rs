@@ -123,6 +123,17 @@ fn protoc_reads_by_the_schema_what_is_written() {
     assert_eq!(text, GOLDEN_TEXT);
 }
 
+#[test]
+fn how_far_edges_were_heard_stands_behind_a_batch() {
+    let heard = |edge: &str, next| Heard { edge: edge.into(), epoch: 5, next };
+    let all = [heard("127.0.0.1:8082", 7), heard("own", u64::MAX)];
+    let mut bytes = encoded(&golden());
+    assert_eq!(Heard::decode(&bytes).unwrap(), []);
+    Heard::encode(all.iter(), &mut bytes);
+    assert_eq!(Batch::decode(&bytes).unwrap(), golden(), "who reads batches passes over it");
+    assert_eq!(Heard::decode(&bytes).unwrap(), all);
+}
+
 /// A field with a number.
 fn number(field: u32, value: u64) -> Vec<u8> {
     [varint(u64::from(field) << 3), varint(value)].concat()

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use thalweg_record::{LossRecord, Network, Record, Stage};
+use thalweg_record::{Heard, LossRecord, Network, Record, ResponseRecord, Stage};
 
 use crate::clock::unix_us;
 use crate::enrich::Networks;
+use crate::spool::Arrival;
 
 /// Records that wait to be handed on.
 pub(crate) const QUEUE_MAX: usize = 64 * 1024;
@@ -38,6 +39,10 @@ enum Item {
     Record(Record),
     /// A part of a dump.
     Chunk(Vec<Record>),
+    /// What came to be known of an edge's responses, each with how far that goes.
+    Heard(Vec<(Record, Heard)>),
+    /// What is to be saved of sockets, all of which is in the records before.
+    Sockets(Vec<u8>),
     /// Nothing that comes after this is handed on.
     End,
 }
@@ -75,11 +80,43 @@ impl Intake {
         }
     }
 
+    /// Hands on, without waiting, what was heard of an edge that was heard up to `heard.next` before: so many responses that were
+    /// lost, by stage, then one, if there is one. Whether there was room: else nothing was taken, and who missed that is to hand
+    /// it on as lost with what comes next.
+    pub fn hear(
+        &self,
+        heard: &mut Heard,
+        lost: &[(Stage, u64)],
+        response: Option<Arc<ResponseRecord>>,
+    ) -> bool {
+        let mut so_far = heard.clone();
+        let mut told = Vec::new();
+        for &(stage, records) in lost.iter().filter(|(_, records)| *records > 0) {
+            so_far.next += records;
+            let loss = LossRecord { time_unix_us: unix_us(), stage, records };
+            told.push((Record::Loss(loss), so_far.clone()));
+        }
+        if let Some(response) = response {
+            so_far.next += 1;
+            told.push((Record::Response(response), so_far.clone()));
+        }
+        let is_taken = self.queue.try_send(Item::Heard(told)).is_ok();
+        if is_taken {
+            *heard = so_far;
+        }
+        is_taken
+    }
+
     /// Hands the records of a dump on, waiting for room. After the end of the batcher they are gone.
     pub(crate) fn put_all(&self, records: Vec<Record>) {
         if !records.is_empty() && self.chunks.send(()).is_ok() {
             let _ = self.queue.send(Item::Chunk(records));
         }
+    }
+
+    /// Has what sockets have counted saved, after the records that came before.
+    pub(crate) fn save(&self, sockets: Vec<u8>) {
+        let _ = self.queue.send(Item::Sockets(sockets));
     }
 
     /// Ends the batcher once it has handed on all that came before.
@@ -93,6 +130,15 @@ impl Intake {
     }
 }
 
+/// What has come within a moment.
+struct Gathered {
+    records: Vec<(Record, Option<Heard>)>,
+    /// What is to be saved of sockets once the records are in the spool.
+    sockets: Option<Vec<u8>>,
+    /// Whether no more will come.
+    is_over: bool,
+}
+
 /// Empties the queue.
 #[derive(Debug)]
 pub struct Batcher {
@@ -103,18 +149,21 @@ pub struct Batcher {
 }
 
 impl Batcher {
-    /// Gives `append` what has come, until the end is asked for.
-    pub fn run(mut self, mut append: impl FnMut(Vec<(Network, Record)>)) {
+    /// Gives `append` what has come, and what is to be saved of sockets with it, until the end is asked for.
+    pub fn run(mut self, mut append: impl FnMut(Vec<Arrival>, Option<Vec<u8>>)) {
         let mut refreshed = Instant::now();
         loop {
-            let (records, is_over) = self.gather();
+            let Gathered { records, sockets, is_over } = self.gather();
             if refreshed.elapsed() >= REFRESH_EVERY {
                 self.refresh();
                 refreshed = Instant::now();
             }
-            let records: Vec<_> = records.into_iter().map(|record| (self.network(&record), record)).collect();
-            if !records.is_empty() {
-                append(records);
+            let arrivals: Vec<_> = records
+                .into_iter()
+                .map(|(record, heard)| Arrival { network: self.network(&record), record, heard })
+                .collect();
+            if !arrivals.is_empty() || sockets.is_some() {
+                append(arrivals, sockets);
             }
             if is_over {
                 return;
@@ -122,17 +171,23 @@ impl Batcher {
         }
     }
 
-    /// What comes until there is enough of it, or the first has waited long enough; and whether no more will come.
-    fn gather(&self) -> (Vec<Record>, bool) {
-        let mut records = Vec::new();
+    /// What comes until there is enough of it, or the first has waited long enough.
+    fn gather(&self) -> Gathered {
+        let (mut records, mut sockets, mut is_over) = (Vec::new(), None, false);
         let begun = Instant::now();
-        let mut is_over = false;
         while records.len() < BATCH_RECORDS_MAX {
             match self.queue.recv_timeout(BATCH_AGE_MAX.saturating_sub(begun.elapsed())) {
-                Ok(Item::Record(record)) => records.push(record),
+                Ok(Item::Record(record)) => records.push((record, None)),
                 Ok(Item::Chunk(chunk)) => {
                     let _ = self.chunks.try_recv(); // it was announced
-                    records.extend(chunk);
+                    records.extend(chunk.into_iter().map(|record| (record, None)));
+                }
+                Ok(Item::Heard(told)) => {
+                    records.extend(told.into_iter().map(|(record, heard)| (record, Some(heard))));
+                }
+                Ok(Item::Sockets(saved)) => {
+                    sockets = Some(saved);
+                    break;
                 }
                 Err(RecvTimeoutError::Timeout) => break,
                 Ok(Item::End) | Err(RecvTimeoutError::Disconnected) => {
@@ -141,8 +196,8 @@ impl Batcher {
                 }
             }
         }
-        records.extend(self.lost.take());
-        (records, is_over)
+        records.extend(self.lost.take().map(|record| (record, None)));
+        Gathered { records, sockets, is_over }
     }
 
     fn network(&mut self, record: &Record) -> Network {

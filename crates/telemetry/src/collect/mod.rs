@@ -4,8 +4,10 @@
 //! do wait.
 
 mod intake;
+mod saved;
 mod sockets;
 mod tracker;
 
 pub use intake::{Batcher, Intake, intake};
+pub use saved::Saved;
 pub use sockets::{Collector, CollectorFigures, Place, SocketsConfig, Stop};

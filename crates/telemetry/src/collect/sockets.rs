@@ -15,11 +15,15 @@ use thalweg_record::{Record, Stage};
 use thalweg_tcp::diag::{Diag, Error, Events, Extensions, Filter, Heard, Socket};
 
 use super::intake::{CHUNK_RECORDS, Intake};
-use super::tracker::{Moment, Tracker};
-use crate::clock::unix_us;
+use super::saved::Saved;
+use super::tracker::Tracker;
+use crate::clock::Moment;
 
 /// The queue of destroyed sockets, in bytes as the kernel counts them: some 50,000 events.
 const EVENTS_QUEUE_BYTES: usize = 64 << 20;
+
+/// What sockets have counted is saved no more often.
+const SAVE_INTERVAL_MIN: Duration = Duration::from_secs(5);
 
 /// What is collected.
 #[derive(Debug)]
@@ -34,6 +38,13 @@ pub struct SocketsConfig {
     pub one_in: NonZeroU32,
     /// The network namespaces, the process's own if there is none.
     pub places: Vec<Place>,
+}
+
+impl SocketsConfig {
+    /// What decides which sockets are followed.
+    fn choice(&self) -> u64 {
+        twox_hash::XxHash3_64::oneshot(format!("{:?} {}", self.filter, self.one_in).as_bytes())
+    }
 }
 
 /// A network namespace.
@@ -72,6 +83,7 @@ pub struct Collector {
     intake: Intake,
     figures: Arc<CollectorFigures>,
     stop: Arc<OwnedFd>,
+    saved: Option<Instant>,
 }
 
 /// Ends a [`Collector`].
@@ -96,12 +108,16 @@ struct Watched {
 }
 
 impl Collector {
-    /// Opens the namespaces.
+    /// Opens the namespaces. Trackers go on with what is `saved` of them, if that is of the same choice of sockets.
     ///
     /// # Errors
     /// When the kernel has no sock_diag, or a namespace cannot be entered.
-    pub fn open(config: SocketsConfig, intake: Intake) -> Result<(Self, Stop), Error> {
-        let tracker = |name| Tracker::new(name, config.one_in);
+    pub fn open(config: SocketsConfig, intake: Intake, saved: Option<Saved>) -> Result<(Self, Stop), Error> {
+        let mut saved = saved.filter(|saved| saved.of == config.choice()).unwrap_or_default().namespaces;
+        let mut tracker = |name: Option<String>| match saved.remove(name.as_deref().unwrap_or_default()) {
+            Some(known) => Tracker::going_on(name, config.one_in, known, Moment::now()),
+            None => Tracker::new(name, config.one_in),
+        };
         let mut watched = Vec::new();
         for Place { name, path } in &config.places {
             let (diag, events) = (Diag::open_in(path)?, Events::open_in(path, EVENTS_QUEUE_BYTES)?);
@@ -126,7 +142,7 @@ impl Collector {
         }
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| Error::Io(error.into()))?);
         let figures = Arc::default();
-        Ok((Self { config, watched, intake, figures, stop: stop.clone() }, Stop(stop)))
+        Ok((Self { config, watched, intake, figures, stop: stop.clone(), saved: None }, Stop(stop)))
     }
 
     /// What it has done so far, also while it runs.
@@ -140,12 +156,14 @@ impl Collector {
         // What is there at the start is known from the start: else a connection that ends before the first dump would seem to
         // have come and gone since.
         self.dump();
+        self.save(false);
         loop {
             let is_stopped = self.wait_until(next);
             self.hear();
             let now = Instant::now();
             if now >= next || is_stopped {
                 self.dump();
+                self.save(is_stopped);
                 next += self.config.period;
                 if next <= now {
                     // Behind by more than a period, as after a suspend: the dumps in between have no sense any more.
@@ -156,6 +174,17 @@ impl Collector {
                 return;
             }
         }
+    }
+
+    /// Has what sockets have counted saved, if that is due or the last time.
+    fn save(&mut self, is_last: bool) {
+        if !is_last && self.saved.is_some_and(|saved| saved.elapsed() < SAVE_INTERVAL_MIN) {
+            return;
+        }
+        self.saved = Some(Instant::now());
+        let mut out = Saved::begin(self.config.choice(), Moment::now().unix_us, self.watched.len());
+        self.watched.iter().for_each(|watched| watched.tracker.save(&mut out));
+        self.intake.save(out);
     }
 
     /// Waits until something was destroyed, or until `next`; whether the end was asked for.
@@ -176,7 +205,7 @@ impl Collector {
     /// Reads the events that wait.
     fn hear(&mut self) {
         for watched in &mut self.watched {
-            let now = now();
+            let now = Moment::now();
             let Watched { name, events, tracker, .. } = watched;
             let mut each = |socket: &Socket| {
                 if self.config.filter.holds_ends(socket)
@@ -210,7 +239,7 @@ impl Collector {
         let mut sockets = 0;
         for watched in &mut self.watched {
             let Watched { name, diag, tracker, .. } = watched;
-            let now = now();
+            let now = Moment::now();
             let mut chunk = Vec::new();
             let each = |socket: &Socket| {
                 chunk.extend(tracker.dumped(socket, now).map(|record| Record::Socket(Box::new(record))));
@@ -249,10 +278,6 @@ fn lost(heard: Heard) -> u64 {
 fn offset(host: &str, period: Duration) -> Duration {
     let place = twox_hash::XxHash3_64::oneshot(host.as_bytes()) >> 32;
     period.mul_f64(place as f64 / f64::from(u32::MAX))
-}
-
-fn now() -> Moment {
-    Moment { unix_us: unix_us(), instant: Instant::now() }
 }
 
 /// The CPU time of this thread.

@@ -1,17 +1,21 @@
 //! Sockets over their lives: what the kernel sums up becomes what happened since the record before. Pure.
 //!
 //! **Invariant:** what a socket counts while it is followed is in the counters of exactly one record, whatever dumps and events
-//! are missed between. What it had counted before the first dump is in none: an agent before this one may have told it.
+//! are missed between, also over the agent's start where what was saved is known. What it had counted before a first dump without
+//! that is in none: an agent before this one may have told it.
 //! **Invariant:** a socket is in the sample for all of its life or not at all.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thalweg_record::{Bbr, Cause, Counters, Gauges, SocketRecord};
 use thalweg_tcp::CongestionControl;
 use thalweg_tcp::diag::Socket;
 use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
+
+use super::saved::{self, Known};
+use crate::clock::Moment;
 
 /// Sockets of a namespace that are followed; of more, every record would be a first one, so they are left out and counted.
 pub(crate) const SOCKETS_MAX: usize = 1 << 20;
@@ -19,13 +23,6 @@ pub(crate) const SOCKETS_MAX: usize = 1 << 20;
 /// Dumps in a row that a socket may be missing from until it is forgotten, if its end may have been among events that were lost.
 /// Where none were lost it is waited for: a socket that its peer has reset is in no dump, and is destroyed when it is closed.
 const MISSED_DUMPS_MAX: u64 = 3;
-
-/// A moment, by both clocks: the one that people set and the one that only goes on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
-    pub(crate) unix_us: u64,
-    pub(crate) instant: Instant,
-}
 
 /// The sockets of one network namespace.
 #[derive(Debug)]
@@ -37,6 +34,8 @@ pub(crate) struct Tracker {
     /// The dump before which events were lost last.
     deaf: Option<u64>,
     untracked: u64,
+    /// Whether it has begun with the sockets of an agent before, which count as seen in dump 0.
+    goes_on: bool,
 }
 
 /// A socket as it was last seen.
@@ -52,7 +51,37 @@ struct Seen {
 impl Tracker {
     /// Nothing seen yet; of the sockets one in so many is followed.
     pub(crate) fn new(namespace: Option<String>, one_in: NonZeroU32) -> Self {
-        Self { namespace, one_in, sockets: HashMap::new(), dumps: 0, deaf: None, untracked: 0 }
+        Self {
+            namespace,
+            one_in,
+            sockets: HashMap::new(),
+            dumps: 0,
+            deaf: None,
+            untracked: 0,
+            goes_on: false,
+        }
+    }
+
+    /// One that goes on with what is known of sockets: others have begun since, and ends went unheard.
+    pub(crate) fn going_on(
+        namespace: Option<String>,
+        one_in: NonZeroU32,
+        known: HashMap<u64, Known>,
+        now: Moment,
+    ) -> Self {
+        let seen = |known: Known| {
+            let ago = Duration::from_micros(now.unix_us.saturating_sub(known.unix_us));
+            let at = now.instant.checked_sub(ago).unwrap_or(now.instant);
+            Seen { at, dump: 0, congestion_control: None, totals: known.totals }
+        };
+        let sockets = known.into_iter().map(|(cookie, known)| (cookie, seen(known))).collect();
+        Self { sockets, dumps: 1, deaf: Some(1), goes_on: true, ..Self::new(namespace, one_in) }
+    }
+
+    /// Adds what is known to what is saved.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        let sockets = self.sockets.iter().map(|(cookie, seen)| (*cookie, &seen.totals));
+        saved::namespace(self.namespace.as_deref().unwrap_or_default(), sockets, out);
     }
 
     /// A socket in the dump that is under way.
@@ -97,14 +126,19 @@ impl Tracker {
 
     /// Ends a dump: who was in none of the last ones, and may have gone unheard, is forgotten.
     pub(crate) fn end_dump(&mut self) {
-        let (dumps, deaf) = (self.dumps, self.deaf);
+        let (dumps, deaf, goes_on) = (self.dumps, self.deaf, self.goes_on);
+        let untracked = &mut self.untracked;
         self.sockets.retain(|_, seen| {
-            dumps - seen.dump <= MISSED_DUMPS_MAX || deaf.is_none_or(|deaf| seen.dump >= deaf)
+            let stays = dumps - seen.dump <= MISSED_DUMPS_MAX || deaf.is_none_or(|deaf| seen.dump >= deaf);
+            // Its end was before this agent's start: nobody has counted that yet.
+            *untracked += u64::from(!stays && goes_on && seen.dump == 0);
+            stays
         });
         self.dumps += 1;
     }
 
-    /// Samples that were left out since this was asked last, because [`SOCKETS_MAX`] are followed already.
+    /// Samples that are missing and were not told of yet: [`SOCKETS_MAX`] were followed already, or a socket ended while no agent
+    /// was there.
     pub(crate) fn take_untracked(&mut self) -> u64 {
         std::mem::take(&mut self.untracked)
     }
@@ -172,6 +206,24 @@ macro_rules! counters {
         /// What the kernel has summed up since the socket was made.
         fn totals($info: &TcpInfo) -> Counters {
             Counters { timeouts: $info.total_rto.unwrap_or(0).into(), $($name: $total,)* }
+        }
+
+        /// Adds what came to `totals`.
+        pub(super) fn add(totals: &mut Counters, more: &Counters) {
+            totals.timeouts = totals.timeouts.wrapping_add(more.timeouts) & u32::from(u16::MAX);
+            $(totals.$name = totals.$name.wrapping_add(more.$name);)*
+        }
+
+        /// Gives every counter, in order.
+        pub(super) fn put_counters(counters: &Counters, mut put: impl FnMut(u64)) {
+            put(counters.timeouts.into());
+            $(put(counters.$name.into());)*
+        }
+
+        /// Takes every counter in that order; nothing where one is missing or too large.
+        pub(super) fn take_counters(mut take: impl FnMut() -> Option<u64>) -> Option<Counters> {
+            let timeouts = take()?.try_into().ok()?;
+            Some(Counters { timeouts, $($name: take()?.try_into().ok()?,)* })
         }
 
         /// What came to `before`. Counters of 32 bits go round; those of 64 do not, so one that went down says that the socket

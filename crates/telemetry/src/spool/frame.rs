@@ -1,4 +1,4 @@
-//! A frame: one batch, compressed, behind a header by which a whole frame is told from a torn one. Pure.
+//! A frame: one batch, and how far edges have been heard with it, compressed, behind a header by which a whole frame is told from a torn one. Pure.
 //!
 //! ```text
 //! "TWFR" | payload bytes | content bytes | records: 4 bytes each | first number | checksum: 8 bytes each | payload (zstd)
@@ -8,7 +8,10 @@
 //!
 //! **Invariant:** nothing of a frame is used before its checksum was right, and no length allocates more than its limit.
 
-use thalweg_record::Batch;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_record::{Batch, Heard};
 use twox_hash::XxHash3_64;
 
 /// A batch has no more records than this.
@@ -76,18 +79,31 @@ impl Header {
 
     /// The batch in a payload.
     pub(super) fn batch(&self, payload: &[u8]) -> Result<Batch, Damaged> {
-        self.check(payload)?;
-        let content = zstd::bulk::decompress(payload, self.content_bytes as usize)
-            .map_err(|_| Damaged("a frame cannot be decompressed"))?;
-        let batch =
-            Batch::decode(&content).map_err(|_| Damaged("a frame holds no batch that can be read"))?;
+        let batch = Batch::decode(&self.content(payload)?).map_err(|_| NO_BATCH)?;
         let numbers = batch.entries.iter().map(|entry| entry.number);
         if !numbers.eq(self.first..self.end()) {
             return Err(Damaged("a frame's records have other numbers"));
         }
         Ok(batch)
     }
+
+    /// How far edges had been heard with the batch in a payload, and before.
+    pub(super) fn heard(&self, payload: &[u8]) -> Result<Edges, Damaged> {
+        let heard = Heard::decode(&self.content(payload)?).map_err(|_| NO_BATCH)?;
+        Ok(heard.into_iter().map(|heard| (heard.edge.clone(), heard)).collect())
+    }
+
+    fn content(&self, payload: &[u8]) -> Result<Vec<u8>, Damaged> {
+        self.check(payload)?;
+        zstd::bulk::decompress(payload, self.content_bytes as usize)
+            .map_err(|_| Damaged("a frame cannot be decompressed"))
+    }
 }
+
+const NO_BATCH: Damaged = Damaged("a frame holds no batch that can be read");
+
+/// How far each edge has been heard.
+pub(super) type Edges = BTreeMap<Arc<str>, Heard>;
 
 /// Makes frames; keeps its buffers and zstd's tables.
 pub(super) struct Encoder {
@@ -105,9 +121,10 @@ impl Encoder {
 
     /// The frame of a batch with at least one record and at most [`FRAME_RECORDS_MAX`]; `None` if it takes more than
     /// [`FRAME_BYTES_MAX`].
-    pub(super) fn encode(&mut self, batch: &Batch) -> std::io::Result<Option<&[u8]>> {
+    pub(super) fn encode(&mut self, batch: &Batch, edges: &Edges) -> std::io::Result<Option<&[u8]>> {
         self.content.clear();
         batch.encode(&mut self.content);
+        Heard::encode(edges.values(), &mut self.content);
         if self.content.len() > FRAME_BYTES_MAX {
             self.content = Vec::new();
             return Ok(None);

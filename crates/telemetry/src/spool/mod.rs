@@ -5,11 +5,14 @@
 //!                                    which were never given
 //! DIR/lock                           held by the one process that uses the directory
 //! DIR/00000000000000000000.segment   frames: one batch each
+//! DIR/sockets                        what sockets had counted, as of a record's number
 //! DIR/sqlite.position                how far the sink of that name is, and what it has lost
 //! ```
 //!
 //! **Invariant:** a record has its number, and is in the file, before `append` returns: a killed process loses none. A machine
 //! that loses power loses at most what was appended since the last sync, and gives no number twice for it.
+//! **Invariant:** how far the responses of edges have been heard is in the frame of the last one of them: a killed process knows
+//! exactly what it has of them when it begins again.
 //! **Invariant:** for each sink, what was appended is what it has kept, what is counted as lost to it, and what it has before it.
 //! What is lost to one sink is in its note and its metrics; a record of it would be one more in a spool that is full.
 //! **Invariant:** a batch that a sink is not done with is given again after a restart as it was, with the same numbers: the
@@ -20,28 +23,32 @@
 //! Lock order: the writer's, then the state's.
 
 mod frame;
+mod mark;
 mod note;
 mod reader;
 mod segment;
+mod sockets;
 mod state;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Network, Record, Source};
+use thalweg_record::{Heard, Network, Record, Source};
 
 pub use reader::Reader;
 
 use crate::Error;
 use crate::clock::unix_us;
+use crate::collect::Saved;
 use crate::disk;
+use mark::{Mark, boot};
 use segment::Found;
 use state::State;
 use writer::Writer;
@@ -57,8 +64,6 @@ pub const READERS_MAX: usize = 8;
 /// A frame is synced before as many records were given numbers after it. What a loss of power took may have been read by a
 /// sink, so numbers go on this much higher after a boot.
 const UNSYNCED_RECORDS_MAX: u64 = 1_000_000;
-/// Spans of numbers that were never given, of which the directory knows. Older ones count as lost to a sink that goes back so far.
-const UNUSED_MAX: usize = 64;
 
 /// What a spool may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,23 @@ pub struct Limits {
 impl Limits {
     fn segment_bytes(self) -> u64 {
         (self.total_bytes / SEGMENTS_MIN).min(SEGMENT_BYTES_MAX)
+    }
+}
+
+/// What is put into the spool.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// Where the client is.
+    pub network: Network,
+    /// The record.
+    pub record: Record,
+    /// How far an edge has been heard with this record, if it tells of responses of one.
+    pub heard: Option<Heard>,
+}
+
+impl From<(Network, Record)> for Arrival {
+    fn from((network, record): (Network, Record)) -> Self {
+        Self { network, record, heard: None }
     }
 }
 
@@ -101,6 +123,9 @@ pub struct Spool {
     unused: Vec<Range<u64>>,
     writer: Mutex<Writer>,
     state: Mutex<State>,
+    boot: Option<String>,
+    sockets: Mutex<Option<Saved>>,
+    appended: AtomicU64,
     changed: Condvar,
     /// Held as long as the spool is.
     _lock: File,
@@ -133,7 +158,14 @@ impl Spool {
         if !is_certain {
             mark.leave_out(UNSYNCED_RECORDS_MAX);
         }
-        let writer = Writer::new(mark.next).map_err(Error::file("begin to write", dir))?;
+        let boot = boot();
+        let sockets = boot.as_deref().filter(|_| is_certain).and_then(|boot| sockets::read(dir, boot));
+        let saved = sockets.as_ref().map(|(next, _)| *next);
+        let sockets =
+            sockets.and_then(|(next, saved)| sockets::go_on(dir, &found.segments, (next, found.end), saved));
+        let saved = saved.filter(|_| sockets.is_some()).unwrap_or(u64::MAX);
+        let edges = segment::heard(dir, &found.segments).map_err(Error::file("read the spool in", dir))?;
+        let writer = Writer::new(mark.next, edges).map_err(Error::file("begin to write", dir))?;
         // Before anything is removed by which the next start would know the same.
         mark.write(dir)?;
         found.tidy(dir).map_err(Error::file("tidy the spool in", dir))?;
@@ -145,7 +177,10 @@ impl Spool {
             source,
             unused: mark.unused,
             writer: Mutex::new(writer),
-            state: Mutex::new(State::new(segments)),
+            state: Mutex::new(State::new(segments, saved)),
+            boot,
+            sockets: Mutex::new(sockets),
+            appended: AtomicU64::new(0),
             changed: Condvar::new(),
             _lock: lock,
         }))
@@ -158,8 +193,13 @@ impl Spool {
 
     /// Puts records into the spool, in batches of some thousand. Many at once are cheaper than one after the other. Never fails:
     /// what cannot be written is lost, told and counted.
-    pub fn append(&self, records: Vec<(Network, Record)>, now_unix_us: u64) -> Appended {
-        self.writer().append(self, records, now_unix_us)
+    pub fn append(&self, records: Vec<impl Into<Arrival>>, now_unix_us: u64) -> Appended {
+        self.writer().append(self, records.into_iter().map(Into::into), now_unix_us)
+    }
+
+    /// How far each of these edges was heard, where it was. What the spool knows of others is forgotten.
+    pub fn heard(&self, edges: &[Arc<str>]) -> Vec<Option<Heard>> {
+        self.writer().heard(edges)
     }
 
     /// The next batches for a sink of this name. All sinks take their reader before the first record is appended: what none of
@@ -208,6 +248,33 @@ impl Spool {
         Lag { records, bytes }
     }
 
+    /// What sockets had counted by the records that there are, as it was saved last; once, since records come now.
+    pub(crate) fn saved_sockets(&self) -> Option<Saved> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Saves what sockets have counted, all of which is in records that were appended.
+    pub(crate) fn save_sockets(&self, sockets: &[u8]) {
+        let Some(boot) = &self.boot else { return };
+        let next = self.writer().next();
+        match sockets::write(&self.dir, next, boot, sockets) {
+            Ok(()) => self.state().saved = next,
+            Err(error) => {
+                tracing::warn!(dir = %self.dir.display(), %error, "what sockets counted is not saved");
+            }
+        }
+    }
+
+    /// Records that are gone before a sink has read them that reads on with number `next`.
+    pub fn gone(&self, next: u64) -> u64 {
+        self.state().gone(next)
+    }
+
+    /// Records that were put into it since the process began.
+    pub fn appended(&self) -> u64 {
+        self.appended.load(Relaxed)
+    }
+
     /// Bytes that the segments take.
     pub fn total_bytes(&self) -> u64 {
         self.state().total_bytes()
@@ -240,79 +307,4 @@ fn lock_dir(dir: &Path) -> Result<File, Error> {
         fs::TryLockError::Error(cause) => Error::file("lock", &path)(cause),
     })?;
     Ok(lock)
-}
-
-/// What the numbers of a directory are counted from.
-struct Mark {
-    /// When the directory was made, microseconds since the Unix epoch.
-    epoch: u64,
-    /// The boot in which numbers were given last.
-    boot: Option<String>,
-    /// No number before this is free.
-    next: u64,
-    /// Of those before it, spans that were never given.
-    unused: Vec<Range<u64>>,
-}
-
-/// The first line of a mark: what wrote it, and the version of all that is in the directory.
-const MARK: &str = "thalweg spool 1";
-
-impl Mark {
-    fn read_or_make(dir: &Path) -> Result<Self, Error> {
-        let path = dir.join("spool");
-        match fs::read_to_string(&path) {
-            Ok(text) => Self::parse(&text).ok_or_else(|| {
-                Error::refused(format!("{} is not of a spool that this release can read", path.display()))
-            }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-                let epoch = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX));
-                Ok(Self { epoch, boot: boot(), next: 0, unused: Vec::new() })
-            }
-            Err(error) => Err(Error::file("read", &path)(error)),
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let (mark, epoch, boot) = (lines.next()?, lines.next()?, lines.next()?);
-        let boot = boot.strip_prefix("boot ")?.to_owned();
-        (mark == MARK).then_some(())?;
-        // Marks of before have no such line.
-        let next = lines.next().and_then(|line| line.strip_prefix("next ")?.parse().ok()).unwrap_or(0);
-        let span = |line: &str| {
-            let (start, end) = line.strip_prefix("unused ")?.split_once(' ')?;
-            Some(start.parse().ok()?..end.parse().ok()?)
-        };
-        let unused = lines.map_while(span).collect();
-        Some(Self { epoch: epoch.strip_prefix("epoch ")?.parse().ok()?, boot: Some(boot), next, unused })
-    }
-
-    /// Goes on with higher numbers.
-    fn leave_out(&mut self, numbers: u64) {
-        let end = self.next.saturating_add(numbers);
-        self.unused.push(self.next..end);
-        if self.unused.len() > UNUSED_MAX {
-            self.unused.remove(0);
-        }
-        self.next = end;
-    }
-
-    /// Writes the mark with the boot of now.
-    fn write(&self, dir: &Path) -> Result<(), Error> {
-        let path = dir.join("spool");
-        let passing = dir.join("spool.new");
-        let boot = boot().unwrap_or_default();
-        let mut text = format!("{MARK}\nepoch {}\nboot {boot}\nnext {}\n", self.epoch, self.next);
-        for Range { start, end } in &self.unused {
-            writeln!(text, "unused {start} {end}").expect("a String takes every write");
-        }
-        disk::replace(&path, &passing, text.as_bytes()).map_err(Error::file("write", &path))
-    }
-}
-
-/// What tells this boot of the machine from all others; absent where the system does not say, which is as another each time.
-fn boot() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim().to_owned())
 }

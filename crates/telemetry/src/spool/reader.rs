@@ -153,6 +153,11 @@ impl Reader {
         self.note.position
     }
 
+    /// Number of the next record that it is given.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// Waits for a segment with records from `next` on, and holds it.
     fn find(&mut self) -> Option<Segment> {
         let spool = Arc::clone(&self.spool);

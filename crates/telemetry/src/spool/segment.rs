@@ -11,7 +11,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::frame::{Damaged, HEADER_BYTES, Header};
+use thalweg_record::Batch;
+
+use super::frame::{Damaged, Edges, HEADER_BYTES, Header};
 use crate::disk;
 
 /// Bytes before the first frame.
@@ -148,6 +150,37 @@ fn find_end(dir: &Path, segment: &mut Segment) -> io::Result<bool> {
     };
     segment.length_bytes = at;
     Ok(is_damaged)
+}
+
+/// How far edges had been heard with the last frame of all segments.
+pub(super) fn heard(dir: &Path, segments: &[Segment]) -> io::Result<Edges> {
+    let Some(segment) = segments.iter().rev().find(|segment| segment.end > segment.first) else {
+        return Ok(Edges::new());
+    };
+    let file = File::open(Segment::path(dir, segment.first))?;
+    let (mut at, mut last, mut payload) = (SEGMENT_HEADER_BYTES, None, Vec::new());
+    while let Some(Ok(header)) = read_header(&file, at, segment.length_bytes)? {
+        last = Some((header, at));
+        at += HEADER_BYTES as u64 + u64::from(header.payload_bytes);
+    }
+    let Some((header, at)) = last else { return Ok(Edges::new()) };
+    match read_frame(&file, at, segment.length_bytes, &mut payload)? {
+        Frame::Whole(_) => header.heard(&payload).or_else(|_| Ok(Edges::new())),
+        Frame::None | Frame::Damaged => Ok(Edges::new()),
+    }
+}
+
+/// Gives each batch of a segment.
+pub(super) fn read_all(dir: &Path, segment: &Segment, mut each: impl FnMut(&mut Batch)) -> io::Result<()> {
+    let file = File::open(Segment::path(dir, segment.first))?;
+    let (mut at, mut payload) = (SEGMENT_HEADER_BYTES, Vec::new());
+    while at < segment.length_bytes {
+        let Frame::Whole(header) = read_frame(&file, at, segment.length_bytes, &mut payload)? else { break };
+        let Ok(mut batch) = header.batch(&payload) else { break };
+        each(&mut batch);
+        at += HEADER_BYTES as u64 + u64::from(header.payload_bytes);
+    }
+    Ok(())
 }
 
 /// What lies at an offset.

@@ -8,10 +8,13 @@ use super::segment::Segment;
 /// The segments, and who reads them.
 #[derive(Debug)]
 pub(super) struct State {
-    /// In order, without overlap. The last one stays: it has the number with which the next one goes on.
+    /// In order, without overlap. The last one stays: it has the number with which the next one goes on. So does the last one
+    /// with records: it says how far edges have been heard.
     pub(super) segments: VecDeque<Segment>,
     /// The readers, each by its index.
     pub(super) cursors: Vec<Cursor>,
+    /// The number as of which sockets are saved: what is after that is added to it at the next start.
+    pub(super) saved: u64,
     /// When reading ends, once the spool was closed.
     pub(super) closed: Option<Instant>,
 }
@@ -29,8 +32,8 @@ pub(super) struct Cursor {
 
 impl State {
     /// No reader yet.
-    pub(super) fn new(segments: Vec<Segment>) -> Self {
-        Self { segments: segments.into(), cursors: Vec::new(), closed: None }
+    pub(super) fn new(segments: Vec<Segment>, saved: u64) -> Self {
+        Self { segments: segments.into(), cursors: Vec::new(), saved, closed: None }
     }
 
     /// Length of all segments.
@@ -54,26 +57,44 @@ impl State {
         })
     }
 
+    /// Records from `next` on that went before they were read.
+    pub(super) fn gone(&self, next: u64) -> u64 {
+        let (mut end, mut gone) = (next, 0);
+        for segment in self.segments.iter().filter(|segment| segment.end > next) {
+            gone += segment.follows.saturating_sub(end);
+            end = segment.end;
+        }
+        gone
+    }
+
     /// Takes out the segments that every reader is done with; without readers none is.
     pub(super) fn take_passed(&mut self) -> Vec<Segment> {
-        let position = self.cursors.iter().map(|cursor| cursor.position).min().unwrap_or(0);
+        let position = self.cursors.iter().map(|cursor| cursor.position).min().unwrap_or(0).min(self.saved);
         let passed = self.segments.iter().take_while(|segment| segment.end <= position).count();
-        self.segments.drain(..passed.min(self.segments.len().saturating_sub(1))).collect()
+        self.segments.drain(..passed.min(self.last_with_records())).collect()
     }
 
     /// Takes out the oldest segment that nobody reads just now and that is not the last.
     pub(super) fn take_oldest(&mut self) -> Option<Segment> {
-        let at = self.segments.iter().position(|segment| !self.stays(segment))?;
+        let last = self.last_with_records();
+        let at = self.segments.range(..last).position(|segment| !self.is_held(segment))?;
         self.segments.remove(at)
     }
 
     /// Length of the segments that [`take_oldest`](Self::take_oldest) does not take.
     pub(super) fn staying_bytes(&self) -> u64 {
-        let staying = self.segments.iter().filter(|segment| self.stays(segment));
-        staying.map(|segment| segment.length_bytes).sum()
+        let last = self.last_with_records();
+        let staying =
+            self.segments.iter().enumerate().filter(|(at, segment)| *at >= last || self.is_held(segment));
+        staying.map(|(_, segment)| segment.length_bytes).sum()
     }
 
-    fn stays(&self, segment: &Segment) -> bool {
-        self.segments.back() == Some(segment) || self.cursors.iter().any(|c| c.held == Some(segment.first))
+    /// The place of the last segment with records, without one of the first.
+    fn last_with_records(&self) -> usize {
+        self.segments.iter().rposition(|segment| segment.end > segment.first).unwrap_or(0)
+    }
+
+    fn is_held(&self, segment: &Segment) -> bool {
+        self.cursors.iter().any(|cursor| cursor.held == Some(segment.first))
     }
 }

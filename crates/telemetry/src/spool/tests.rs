@@ -5,6 +5,7 @@ use std::process::Command;
 
 use thalweg_record::{LossRecord, Stage};
 
+use super::mark::MARK;
 use super::*;
 use crate::testing::{Dir, Random, open_spool};
 
@@ -417,6 +418,13 @@ fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
         }
     }
     assert_eq!((kept, fast.lost()), (next, 0));
+    assert!(spool.gone(10) > 100_000);
+    assert_eq!(
+        10 + spool.gone(10) + spool.lag(10).records,
+        next,
+        "what a sink lacks is told before it reads on"
+    );
+    assert_eq!((spool.gone(next), spool.appended()), (0, next));
     drop((slow, fast, spool));
     let spool = dir.open_of(LIMIT_BYTES_MIN);
     let mut slow = spool.reader("slow").unwrap();
@@ -432,23 +440,130 @@ fn the_bound_holds_and_each_sink_counts_what_went_before_it_read_it() {
     assert_eq!(dir.open_of(LIMIT_BYTES_MIN).reader("slow").unwrap().lost() + 10 + rest.len() as u64, next);
 }
 
-#[test]
-fn a_frame_that_finds_no_room_takes_none_from_others() {
-    let dir = Dir::absent("spool-large");
-    let spool = dir.open_of(LIMIT_BYTES_MIN);
+/// A response that is too large for the smallest spool.
+fn large() -> (Network, Record) {
     let random = &mut Random(1);
     let path = (0..2 << 20).map(|_| char::from(b' ' + random.below(64) as u8)).collect();
     let is_response = |record: &Record| matches!(record, Record::Response(_));
     let found = (0..).map(crate::testing::record).find(|(_, record)| is_response(record)).unwrap();
     let (network, Record::Response(mut response)) = found else { unreachable!() };
     Arc::make_mut(&mut response).path = path;
-    let large = vec![(network, Record::Response(response))];
+    (network, Record::Response(response))
+}
+
+#[test]
+fn a_frame_that_finds_no_room_takes_none_from_others() {
+    let dir = Dir::absent("spool-large");
+    let spool = dir.open_of(LIMIT_BYTES_MIN);
+    let large = vec![large()];
     assert_eq!(spool.append(large.clone(), NOW), Appended { numbers: 0..0, lost: 1 });
     for mark in 0..20 {
         append(&spool, mark * 1000..(mark + 1) * 1000);
     }
     let before = spool.lag(0);
     assert_eq!((spool.append(large, NOW).lost, spool.lag(0)), (1, before));
+}
+
+/// A record with which an edge has been heard so far.
+fn heard_with(record: (Network, Record), next: u64) -> Arrival {
+    let heard = Heard { edge: "e".into(), epoch: 1, next };
+    Arrival { heard: Some(heard), ..record.into() }
+}
+
+/// How far that edge was heard when the last process was killed.
+fn heard(dir: &Dir) -> Option<u64> {
+    let spool = dir.open_of(LIMIT_BYTES_MIN);
+    spool.heard(&["e".into()])[0].as_ref().map(|heard| heard.next)
+}
+
+#[test]
+fn how_far_an_edge_was_heard_is_kept_with_its_records() {
+    let dir = Dir::absent("spool-heard");
+    assert_eq!(heard(&dir), None);
+    let spool = dir.open();
+    spool.append((0..5).map(|mark| heard_with(record(mark), mark + 1)).collect(), NOW);
+    append(&spool, 5..6);
+    drop(spool);
+    assert_eq!(heard(&dir), Some(5), "a frame without its responses says it too");
+    dir.open().append(vec![heard_with(record(6), 9)], NOW);
+    assert_eq!(heard(&dir), Some(9));
+    let last = fs::OpenOptions::new().write(true).open(dir.last_segment()).unwrap();
+    last.set_len(last.metadata().unwrap().len() - 1).unwrap();
+    assert_eq!(heard(&dir), Some(5), "a response that is gone was not heard");
+
+    // Killed between a segment's beginning and its first frame, with all before it read.
+    segment::Segment::create(&dir.0, 6, 6).unwrap();
+    let spool = dir.open();
+    let mut reader = spool.reader("a").unwrap();
+    reader.done(6);
+    drop((reader, spool));
+    assert_eq!(heard(&dir), Some(5));
+    let spool = dir.open();
+    spool.heard(&["other".into()]);
+    append(&spool, 6..7);
+    drop(spool);
+    assert_eq!(heard(&dir), None, "an edge that is not followed any more is forgotten");
+}
+
+#[test]
+fn what_was_heard_and_lost_is_known_with_the_record_of_the_loss() {
+    let dir = Dir::absent("spool-heard-lost");
+    dir.open_of(LIMIT_BYTES_MIN).append(vec![heard_with(large(), 7)], NOW);
+    assert_eq!(heard(&dir), None, "neither is written");
+    let spool = dir.open_of(LIMIT_BYTES_MIN);
+    let mut reader = spool.reader("a").unwrap();
+    spool.append(vec![heard_with(large(), 7)], NOW);
+    append(&spool, 0..1);
+    let batch = reader.next_batch().unwrap();
+    let Record::Loss(loss) = &batch.entries[0].record else { panic!("{batch:?}") };
+    assert_eq!((loss.stage, loss.records, batch.entries.len()), (Stage::Spool, 1, 2));
+    drop((reader, spool));
+    assert_eq!(heard(&dir), Some(7));
+}
+
+#[test]
+fn what_sockets_counted_goes_on_with_the_records_after_it_in_the_same_boot() {
+    let dir = Dir::absent("spool-sockets");
+    let socket = |number: u64| {
+        let mut socket = (number..).map(crate::testing::record).find_map(|(network, record)| match record {
+            Record::Socket(socket) => Some((network, socket)),
+            _ => None,
+        });
+        let (network, socket) = socket.as_mut().unwrap();
+        let counters = thalweg_record::Counters { bytes_acked: 10, ..Default::default() };
+        (socket.cookie, socket.cause, socket.counters) = (7, thalweg_record::Cause::Dump, Some(counters));
+        (network.clone(), Record::Socket(socket.clone()))
+    };
+    let known = |dir: &Dir| {
+        let saved = dir.open().saved_sockets()?;
+        Some(saved.totals(7).map(|totals| totals.bytes_acked))
+    };
+    let spool = dir.open();
+    assert!(spool.saved_sockets().is_none());
+    let mut reader = spool.reader("a").unwrap();
+    spool.append(vec![socket(0), socket(1)], NOW);
+    spool.save_sockets(&Saved::begin(1, NOW, 0));
+    spool.append(vec![socket(2), socket(3)], NOW);
+    spool.append(vec![socket(4)], NOW);
+    reader.done(5);
+    drop((reader, spool));
+    assert_eq!(known(&dir), Some(Some(30)), "of the records since it was saved");
+    assert_eq!(known(&dir), Some(Some(30)));
+
+    let file = dir.0.join("sockets");
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    assert_eq!(known(&dir), None, "it is torn");
+    let (mut of_another_boot, passed) = (whole.clone(), whole.len() - 8);
+    of_another_boot[10] ^= 1;
+    let checksum = twox_hash::XxHash3_64::oneshot(&of_another_boot[..passed]);
+    of_another_boot[passed..].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(&file, of_another_boot).unwrap();
+    assert_eq!(known(&dir), None, "it is of another boot");
+    fs::write(&file, whole).unwrap();
+    assert_eq!(known(&dir), Some(Some(30)));
+    fs::remove_file(dir.last_segment()).unwrap();
+    assert_eq!(known(&dir), None, "records since it was saved are gone");
 }
 
 /// Appends in a process whose files cannot grow beyond 64 KiB, as [`a_disk_that_takes_no_more_is_told_and_counted`] starts

@@ -1,17 +1,21 @@
 //! Appending: numbers, frames, segments, room and sync.
 //!
+//! **Invariant:** of the responses of an edge that are before what a frame says was heard of it, each is a record or counted in a
+//! loss record of that frame or one before.
 //! **Invariant:** a number is given once its record is in the file: what could not be written leaves no gap.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Batch, Entry, LossRecord, Network, Record, Stage};
+use thalweg_record::{Batch, Entry, Heard, LossRecord, Network, Record, Stage};
 
-use super::frame::{Encoder, FRAME_RECORDS_MAX};
+use super::frame::{Edges, Encoder, FRAME_RECORDS_MAX};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment};
-use super::{Appended, Spool, UNSYNCED_RECORDS_MAX};
+use super::{Appended, Arrival, Spool, UNSYNCED_RECORDS_MAX};
 
 /// An append that comes later than this after the last sync makes the next.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -23,6 +27,8 @@ pub(super) struct Writer {
     /// The last segment's file, if this process made it and can write to it.
     file: Option<File>,
     encoder: Encoder,
+    /// How far edges have been heard with all that was appended, what was lost of it included.
+    edges: Edges,
     synced_at: Instant,
     unsynced_records: u64,
     /// Records that could not be written and of which no loss record was.
@@ -38,11 +44,13 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn new(next: u64) -> io::Result<Self> {
+    /// A writer that goes on with the number `next`, after `edges` have been heard so far.
+    pub(super) fn new(next: u64, edges: Edges) -> io::Result<Self> {
         Ok(Self {
             next,
             file: None,
             encoder: Encoder::new()?,
+            edges,
             synced_at: Instant::now(),
             unsynced_records: 0,
             lost: 0,
@@ -54,12 +62,12 @@ impl Writer {
     pub(super) fn append(
         &mut self,
         spool: &Spool,
-        records: Vec<(Network, Record)>,
+        records: impl Iterator<Item = Arrival>,
         now_unix_us: u64,
     ) -> Appended {
         let first = self.next;
         let mut lost = 0;
-        let mut records = records.into_iter().peekable();
+        let mut records = records.peekable();
         while records.peek().is_some() {
             let told = self.lost;
             let loss = self.loss(now_unix_us);
@@ -82,9 +90,9 @@ impl Writer {
         Appended { numbers: first..self.next, lost }
     }
 
-    fn loss(&self, time_unix_us: u64) -> Option<(Network, Record)> {
+    fn loss(&self, time_unix_us: u64) -> Option<Arrival> {
         let loss = LossRecord { time_unix_us, stage: Stage::Spool, records: self.lost };
-        (self.lost > 0).then_some((Network::default(), Record::Loss(loss)))
+        (self.lost > 0).then(|| (Network::default(), Record::Loss(loss)).into())
     }
 
     /// Tries to write the loss record that is due, since no append may come any more.
@@ -103,6 +111,17 @@ impl Writer {
     #[cfg(test)]
     pub(super) fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Number of the next record.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// See [`Spool::heard`].
+    pub(super) fn heard(&mut self, edges: &[Arc<str>]) -> Vec<Option<Heard>> {
+        self.edges.retain(|edge, _| edges.contains(edge));
+        edges.iter().map(|edge| self.edges.get(edge).cloned()).collect()
     }
 
     /// Goes on with numbers from `next`, if that is higher than where it is.
@@ -137,22 +156,37 @@ impl Writer {
     }
 
     /// Writes records as one frame, or as more where they are too large for one.
-    fn put(&mut self, spool: &Spool, records: Vec<(Network, Record)>) -> io::Result<()> {
-        let entries = records.into_iter().zip(self.next..);
-        let entries = entries.map(|((network, record), number)| Entry { number, network, record }).collect();
-        self.put_batch(spool, &mut Batch { source: spool.source.clone(), entries })
+    fn put(&mut self, spool: &Spool, records: Vec<Arrival>) -> io::Result<()> {
+        let (mut entries, mut heard) = (Vec::with_capacity(records.len()), Vec::new());
+        for (Arrival { network, record, heard: with }, number) in records.into_iter().zip(self.next..) {
+            entries.push(Entry { number, network, record });
+            heard.extend(with.map(|with| (number, with)));
+        }
+        let mut batch = Batch { source: spool.source.clone(), entries };
+        let outcome = self.put_batch(spool, &mut batch, &heard);
+        // Also of what could not be written: that is lost, which the next frame says.
+        self.edges.extend(heard.into_iter().map(|(_, heard)| (heard.edge.clone(), heard)));
+        outcome
     }
 
-    fn put_batch(&mut self, spool: &Spool, batch: &mut Batch) -> io::Result<()> {
-        let Some(frame) = self.encoder.encode(batch)? else {
+    /// Writes a batch; with some of its numbers an edge was heard so far.
+    fn put_batch(&mut self, spool: &Spool, batch: &mut Batch, heard: &[(u64, Heard)]) -> io::Result<()> {
+        let last = batch.entries.last().map_or(0, |entry| entry.number);
+        let with = heard.iter().take_while(|(number, _)| *number <= last);
+        let mut edges = self.edges.clone();
+        edges.extend(with.map(|(_, heard)| (heard.edge.clone(), heard.clone())));
+        // No larger than a segment is to be, or a small spool would have no room for it.
+        let is_fit =
+            |frame: &&[u8]| frame.len() as u64 <= spool.limits.segment_bytes() || batch.entries.len() == 1;
+        let Some(frame) = self.encoder.encode(batch, &edges)?.filter(is_fit) else {
             let half = batch.entries.len() / 2;
             if half == 0 {
                 return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a record is too large for a frame"));
             }
             let rest = batch.entries.split_off(half);
-            self.put_batch(spool, batch)?;
+            self.put_batch(spool, batch, heard)?;
             batch.entries = rest;
-            return self.put_batch(spool, batch);
+            return self.put_batch(spool, batch, heard);
         };
         let records = batch.entries.len() as u64;
         // Synced before, not after, so that never more than so many are at stake.
@@ -241,6 +275,7 @@ fn write(spool: &Spool, file: &File, frame: &[u8], records: u64) -> io::Result<(
     last.end += records;
     last.length_bytes += frame.len() as u64;
     drop(state);
+    spool.appended.fetch_add(records, Relaxed);
     spool.changed.notify_all();
     Ok(())
 }

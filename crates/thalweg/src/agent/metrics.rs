@@ -31,6 +31,7 @@ enum Metric {
     Sockets,
     SocketsDestroyed,
     EventsLost,
+    SpoolRecords,
     SpoolBytes,
     SinkRecords,
     SinkRecordsLost,
@@ -52,6 +53,7 @@ impl Metric {
             Self::EventsLost => {
                 ("thalweg_agent_events_lost", "Ends of sockets that the kernel could not tell")
             }
+            Self::SpoolRecords => ("thalweg_agent_spool_records", "Records put into the spool"),
             Self::SpoolBytes => ("thalweg_agent_spool_bytes", "Size of the spool"),
             Self::SinkRecords => ("thalweg_agent_sink_records", "Records that the sink has kept"),
             Self::SinkRecordsLost => (
@@ -101,6 +103,7 @@ impl Collector for Told {
         gauge(encoder, Metric::Sockets, collector.sockets.load(Relaxed) as f64)?;
         counter(encoder, Metric::SocketsDestroyed, collector.destroyed.load(Relaxed))?;
         counter(encoder, Metric::EventsLost, collector.events_lost.load(Relaxed))?;
+        counter(encoder, Metric::SpoolRecords, spool.appended())?;
         gauge(encoder, Metric::SpoolBytes, spool.total_bytes() as f64)?;
         for (metric, kind) in [
             (Metric::SinkRecords, MetricType::Counter),

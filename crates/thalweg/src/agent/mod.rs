@@ -7,9 +7,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_edge::Records;
+use thalweg_edge::{Follower, Records};
 use thalweg_telemetry::collect::Place;
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::json::{JsonSink, Rotation};
@@ -20,6 +21,7 @@ use thalweg_telemetry::{Sink, agent};
 use tokio::task::JoinSet;
 
 use crate::config::{self, Broker, Fault};
+use follow::Ear;
 
 /// Where records are kept when no sink is named: beside the spool.
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
@@ -73,36 +75,46 @@ impl Agent {
         self.listener.as_ref()?.local_addr().ok()
     }
 
-    /// Collects, with the responses of the edge in this process if there is one, until `stop` resolves.
+    /// Collects, with the responses of the edge in this process if there is one, until `stop` resolves. Its follower is to be from
+    /// before the first response.
     ///
     /// # Errors
-    /// When a thread cannot be started, or the listener fails.
+    /// When a thread cannot be started, or one ends before it was told to.
     pub(crate) async fn run(
         self,
-        records: Option<Records>,
+        own: Option<(Records, Follower)>,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let running = self.agent.start(self.sinks).map_err(io::Error::other)?;
         let mut tasks = JoinSet::new();
-        for edge in self.edges {
-            tasks.spawn(follow::over_http(edge, running.intake()));
+        let names: Vec<Arc<str>> = self.edges.iter().map(|edge| edge.to_string().into()).collect();
+        let heard = running.heard(&names);
+        for ((edge, name), heard) in self.edges.into_iter().zip(names).zip(heard) {
+            tasks.spawn(follow::over_http(edge, Ear::new(name, running.intake(), heard)));
         }
         if let Some(listener) = self.listener {
             tasks.spawn(metrics::serve(tokio::net::TcpListener::from_std(listener)?, running.figures()));
         }
         let intake = running.intake();
         let own = tokio::spawn(async move {
-            if let Some(records) = records {
-                follow::within(records, intake).await;
+            if let Some((records, follower)) = own {
+                follow::within(records, follower, intake).await;
             }
         });
-        stop.await;
-        // The edge in this process ends now: its last records come until it has.
+        let early_end = tokio::select! {
+            () = stop => None,
+            () = running.early_end() => Some("a thread of the agent ended by itself"),
+            Some(_) = tasks.join_next() => Some("a task of the agent ended by itself"),
+        };
         let ended = own.abort_handle();
-        let _ = tokio::time::timeout(LAST_RECORDS_MAX, own).await;
+        if early_end.is_none() {
+            // The edge in this process ends now: its last records come until it has.
+            let _ = tokio::time::timeout(LAST_RECORDS_MAX, own).await;
+        }
         ended.abort();
         tasks.shutdown().await;
-        tokio::task::spawn_blocking(|| running.stop()).await.map_err(io::Error::other)
+        tokio::task::spawn_blocking(|| running.stop()).await.map_err(io::Error::other)?;
+        early_end.map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 }
 

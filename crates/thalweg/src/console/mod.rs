@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use axum::Router;
+use axum::http::HeaderMap;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::routing::get;
 use serde_json::{Value, json};
@@ -62,7 +63,7 @@ fn router(edge: &EdgeAddress, records: Records, database: Option<PathBuf>) -> Ro
     let config = ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config);
     Router::new()
         .route("/api/config", get(move || ready(config.clone())))
-        .route("/api/records", get(move || ready(record_stream(&records))))
+        .route("/api/records", get(move |fields: HeaderMap| ready(record_stream(&records, &fields))))
         .merge(database.map(telemetry::routes).unwrap_or_default())
         .fallback(pages::page)
 }

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::printer::Printer;
-use crate::stream::{Event, PAUSE_MAX, PAUSE_MIN, connect, read};
+use crate::stream::{END, Event, PAUSE_MAX, PAUSE_MIN, connect, read};
 
 /// Prints records as they happen, over restarts of the edge.
 ///
@@ -19,7 +19,7 @@ pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) ->
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let hint = || format!("no edge answers at {addr}; --admin says where, or name a log file");
-        let mut body = connect(addr).await.with_context(hint)??;
+        let mut body = connect(addr, None).await.with_context(hint)??;
         let (mut pause, mut is_told) = (PAUSE_MIN, false);
         loop {
             let (has_read, end) = read(body, |event| {
@@ -50,7 +50,7 @@ async fn connect_again(addr: SocketAddr, pause: &mut Duration) -> anyhow::Result
         }
         tokio::time::sleep(*pause).await;
         *pause = (*pause * 2).min(PAUSE_MAX);
-        if let Ok(answered) = connect(addr).await {
+        if let Ok(answered) = connect(addr, None).await {
             return answered;
         }
     }
@@ -67,6 +67,7 @@ fn has_reader_gone() -> bool {
 fn print(event: &Event, printer: &mut Printer<impl io::Write>) -> io::Result<()> {
     match event.name.as_str() {
         "" => printer.line(&event.data),
+        END => Ok(()), // the stream ends as well
         name => {
             eprintln!("thalweg: {name}: {}", event.data);
             Ok(())

@@ -29,8 +29,12 @@ struct Clock(Instant);
 
 impl Clock {
     fn at(&self, ms: u64) -> Moment {
-        Moment { unix_us: 1_000_000 + ms * 1000, instant: self.0 + Duration::from_millis(ms) }
+        Moment { unix_us: clock_unix_us(ms), instant: self.0 + Duration::from_millis(ms) }
     }
+}
+
+fn clock_unix_us(ms: u64) -> u64 {
+    1_000_000 + ms * 1000
 }
 
 fn clock() -> Clock {
@@ -96,6 +100,29 @@ fn a_socket_that_a_dump_passed_over_is_not_taken_for_a_new_one() {
     }
     let last = tracker.destroyed(&socket(7, 1150, 0), clock.at(20)).unwrap();
     assert_eq!(acked(&last), Some(50), "it was waited for");
+}
+
+#[test]
+fn one_that_goes_on_tells_what_came_since_and_counts_ends_that_nobody_heard() {
+    let (clock, known) = (clock(), |acked| {
+        let totals = Counters { bytes_acked: acked, ..Counters::default() };
+        Known { unix_us: clock_unix_us(0), totals }
+    });
+    let known = HashMap::from([(7, known(1000)), (8, known(5))]);
+    let mut tracker = Tracker::going_on(None, ALL, known, clock.at(40));
+    let first = tracker.dumped(&socket(7, 1100, 0), clock.at(50)).unwrap();
+    assert_eq!((acked(&first), first.interval_us), (Some(100), Some(50_000)));
+    let new = tracker.dumped(&socket(9, 30, 0), clock.at(50)).unwrap();
+    assert_eq!((acked(&new), new.interval_us), (Some(30), None), "it began while nobody was there");
+    for _ in 0..=MISSED_DUMPS_MAX {
+        assert_eq!(tracker.take_untracked(), 0);
+        tracker.end_dump();
+    }
+    assert_eq!(tracker.take_untracked(), 1, "the end of 8");
+    for _ in 0..=MISSED_DUMPS_MAX {
+        tracker.end_dump();
+    }
+    assert_eq!(tracker.take_untracked(), 0);
 }
 
 #[test]

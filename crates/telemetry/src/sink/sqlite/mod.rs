@@ -15,13 +15,14 @@ mod rollups;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior};
 use thalweg_record::{Batch, Entry, Source};
 
 pub use retention::Retention;
 
+use crate::clock::{Moment, Steady};
 use crate::{Sink, SinkError, disk};
 use rollups::Rollups;
 
@@ -55,6 +56,7 @@ pub struct SqliteSink {
     connection: Connection,
     rollups: Rollups,
     retention: Retention,
+    steady: Steady,
 }
 
 impl SqliteSink {
@@ -67,7 +69,13 @@ impl SqliteSink {
         disk::options().open(path).map_err(|cause| not_made(path, cause))?;
         let mut connection = Connection::open(path).map_err(error("open", path))?;
         prepare(&mut connection, path)?;
-        Ok(Self { path: path.to_owned(), connection, rollups: Rollups::default(), retention })
+        Ok(Self {
+            path: path.to_owned(),
+            connection,
+            rollups: Rollups::default(),
+            retention,
+            steady: Steady::default(),
+        })
     }
 
     /// Adds a batch; gives how many records were new.
@@ -95,13 +103,20 @@ impl Sink for SqliteSink {
     }
 
     fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
+        self.keep_at(batch, Moment::now())
+    }
+}
+
+impl SqliteSink {
+    fn keep_at(&mut self, batch: &Batch, now: Moment) -> Result<(), SinkError> {
         let added = self.add(batch).map_err(|cause| {
             // They are ahead of the file now.
             self.rollups.forget();
             error("write to", &self.path)(cause)
         })?;
         // The batch is kept, whatever comes of this; it is tried again after the next one.
-        if let Err(cause) = self.retention.trim(&self.connection, now_us(), added) {
+        let by_age = self.steady.is_steady(now).then_some(now.unix_us);
+        if let Err(cause) = self.retention.trim(&self.connection, by_age, added) {
             tracing::warn!(path = %self.path.display(), error = %cause, "old telemetry is not removed");
         }
         Ok(())
@@ -163,11 +178,6 @@ fn note(transaction: &Transaction<'_>, source: &Source, last: &Entry) -> rusqlit
 /// A number as SQLite can hold it.
 fn stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn error(what: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> SinkError {

@@ -30,18 +30,16 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Removes some of what is due, after `added` records came.
-    pub(super) fn trim(&self, connection: &Connection, now_us: u64, added: usize) -> rusqlite::Result<()> {
+    /// Removes some of what is due, after `added` records came: by age if there is a clock to be believed.
+    pub(super) fn trim(
+        &self,
+        connection: &Connection,
+        now_us: Option<u64>,
+        added: usize,
+    ) -> rusqlite::Result<()> {
         let rows = (2 * added).clamp(ROWS_MIN, ROWS_MAX);
-        let before =
-            |age: Duration| now_us.saturating_sub(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
-        for table in Table::ALL {
-            let age = if table == Table::Losses { self.aggregates } else { self.records };
-            delete_before(connection, table, before(age), rows)?;
-        }
-        for rollup in [Rollup::Sockets, Rollup::Responses] {
-            let window = (before(self.aggregates) / 1_000_000).saturating_sub(WINDOW_S);
-            delete_windows_before(connection, rollup, window, rows)?;
+        if let Some(now_us) = now_us {
+            self.delete_aged(connection, now_us, rows)?;
         }
         if used_bytes(connection)? > self.total_bytes {
             delete_oldest(connection, rows)?;
@@ -51,6 +49,20 @@ impl Retention {
                 connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_FREED_MAX})"))?;
             let mut freed = free.query([])?;
             while freed.next()?.is_some() {}
+        }
+        Ok(())
+    }
+
+    fn delete_aged(&self, connection: &Connection, now_us: u64, rows: usize) -> rusqlite::Result<()> {
+        let before =
+            |age: Duration| now_us.saturating_sub(u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
+        for table in Table::ALL {
+            let age = if table == Table::Losses { self.aggregates } else { self.records };
+            delete_before(connection, table, before(age), rows)?;
+        }
+        for rollup in [Rollup::Sockets, Rollup::Responses] {
+            let window = (before(self.aggregates) / 1_000_000).saturating_sub(WINDOW_S);
+            delete_windows_before(connection, rollup, window, rows)?;
         }
         Ok(())
     }

@@ -32,6 +32,19 @@ fn records(numbers: std::ops::Range<u64>) -> Vec<(Network, Record)> {
     numbers.map(record).collect()
 }
 
+/// Records that were all made at one time.
+fn records_of(numbers: std::ops::Range<u64>, time_us: u64) -> Vec<(Network, Record)> {
+    let mut records = records(numbers);
+    for (_, record) in &mut records {
+        match record {
+            Record::Socket(socket) => socket.time_unix_us = time_us,
+            Record::Response(response) => Arc::make_mut(response).time_unix_us = time_us,
+            Record::Loss(loss) => loss.time_unix_us = time_us,
+        }
+    }
+    records
+}
+
 /// All rows of all tables as text, sorted.
 fn dump(connection: &Connection) -> Vec<String> {
     let mut rows = Vec::new();
@@ -240,15 +253,51 @@ fn what_is_too_old_goes_and_aggregates_stay_longer() {
     };
     let (kept, losses) = (young("sockets"), count(&sink.connection, "count(*) FROM losses"));
     assert!(old("sockets") > 500);
-    retention.trim(&sink.connection, now, 100).unwrap();
+    retention.trim(&sink.connection, Some(now), 100).unwrap();
     for _ in 0..5 {
-        retention.trim(&sink.connection, now, 100).unwrap();
+        retention.trim(&sink.connection, Some(now), 100).unwrap();
     }
     assert_eq!((old("sockets"), old("responses"), young("sockets")), (0, 0, kept));
     assert_eq!(count(&sink.connection, "count(*) FROM losses"), losses);
     assert_eq!(count(&sink.connection, "count(DISTINCT window) FROM sockets_5m"), 3);
-    retention.trim(&sink.connection, now + 3_900_000_000, 100).unwrap();
+    retention.trim(&sink.connection, Some(now + 3_900_000_000), 100).unwrap();
     assert_eq!(count(&sink.connection, "count(DISTINCT window) FROM sockets_5m"), 2);
+}
+
+#[test]
+fn a_clock_that_jumps_costs_no_record() {
+    let dir = Dir::new("jumps");
+    let hour = Duration::from_secs(3600);
+    let retention = Retention { records: hour, aggregates: 2 * hour, total_bytes: u64::MAX };
+    let mut sink = SqliteSink::open(&dir.file("telemetry.sqlite"), retention).unwrap();
+    let spool = open_spool(&dir.file("spool"), 64 << 20);
+    let mut reader = spool.reader("sqlite").unwrap();
+    let begun = Instant::now();
+    // A minute for each batch: its clock is ahead by so many seconds.
+    let mut keep = |minute: u64, ahead_s: i64| {
+        let unix_us = (TIME_US + minute * 60_000_000).saturating_add_signed(ahead_s * 1_000_000);
+        spool.append(records_of(minute * 100..(minute + 1) * 100, unix_us), unix_us);
+        let batch = reader.next_batch().unwrap();
+        reader.done(batch.entries.last().unwrap().number + 1);
+        let instant = begun + Duration::from_secs(minute * 60);
+        sink.keep_at(&batch, Moment { unix_us, instant }).unwrap();
+        let all = TABLES[..3].iter().map(|table| count(&sink.connection, &format!("count(*) FROM {table}")));
+        let sampled = ["sum(samples) FROM sockets_5m", "sum(responses) FROM responses_5m"];
+        let sampled = sampled.iter().map(|of| count(&sink.connection, of));
+        (all.sum::<u64>(), sampled.sum::<u64>() + count(&sink.connection, "count(*) FROM losses"))
+    };
+    let (hour_s, year_s) = (3600, 365 * 86_400);
+    let jumps = [year_s, 0, 0, hour_s, -hour_s, 0, -year_s, year_s, 3 * hour_s, 0];
+    for (minute, ahead_s) in (0..).zip(jumps) {
+        let all = (minute + 1) * 100;
+        assert_eq!(keep(minute, ahead_s), (all, all), "minute {minute}");
+    }
+    // From its last setting on it is right: after ten minutes the batches from before the hour go, and a year's aggregates too.
+    for minute in 10..19 {
+        assert_eq!(keep(minute, 0).0, (minute + 1) * 100);
+    }
+    let (kept, sampled) = keep(19, 0);
+    assert!((2000 - 2 * 100..2000).contains(&kept) && sampled < 2000, "{kept} {sampled}");
 }
 
 #[test]
@@ -258,15 +307,7 @@ fn a_file_that_outgrows_its_bound_loses_its_oldest_records() {
     let retention = Retention { total_bytes: bound, ..FOR_EVER };
     let mut sink = SqliteSink::open(&dir.file("telemetry.sqlite"), retention).unwrap();
     for first in (0..40_000).step_by(1000) {
-        let mut records = records(0..1000);
-        for (_, record) in &mut records {
-            match record {
-                Record::Socket(socket) => socket.time_unix_us = TIME_US + first,
-                Record::Response(response) => Arc::make_mut(response).time_unix_us = TIME_US + first,
-                Record::Loss(_) => {}
-            }
-        }
-        sink.keep(&batch(first, records)).unwrap();
+        sink.keep(&batch(first, records_of(0..1000, TIME_US + first))).unwrap();
     }
     let bytes = count(&sink.connection, "page_count * page_size FROM pragma_page_count, pragma_page_size");
     assert!(bytes < bound + (1 << 20), "{bytes}");
@@ -278,7 +319,7 @@ fn a_file_that_outgrows_its_bound_loses_its_oldest_records() {
     // Nothing but aggregates is left: those go.
     sink.connection.execute("DELETE FROM sockets", params![]).unwrap();
     sink.connection.execute("DELETE FROM responses", params![]).unwrap();
-    Retention { total_bytes: 0, ..FOR_EVER }.trim(&sink.connection, TIME_US, 100_000).unwrap();
+    Retention { total_bytes: 0, ..FOR_EVER }.trim(&sink.connection, Some(TIME_US), 100_000).unwrap();
     assert!(count(&sink.connection, "count(*) FROM sockets_5m") == 0);
 }
 

@@ -1,0 +1,171 @@
+//! What sockets had counted when an agent ended or was killed, for the one after it: totals by cookie, as of a record's number in
+//! the spool. What the spool has from that number on is added. Pure.
+//!
+//! ```text
+//! "TWSOCKS1" | of: 8 bytes | unix us: 8 | namespaces: 8
+//! each namespace: length of its name, which is 0 for the agent's own: 8 | name | sockets: 8 | each: cookie, totals, 8 bytes each
+//! ```
+//!
+//! All numbers have their least byte first. The spool adds number, boot and checksum.
+//!
+//! **Invariant:** totals and records agree: what a socket has counted beyond these totals is in no record.
+
+use std::collections::HashMap;
+
+use thalweg_record::{Batch, Cause, Counters, Record};
+
+use super::tracker::{add, put_counters, take_counters};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"TWSOCKS1");
+
+/// The sockets of each namespace.
+#[derive(Debug, Default)]
+pub struct Saved {
+    /// What decides which sockets are followed: of another choice the totals say nothing.
+    pub(super) of: u64,
+    /// By the namespace's name, empty for the agent's own.
+    pub(super) namespaces: HashMap<String, HashMap<u64, Known>>,
+}
+
+/// What is known of a socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// When it was seen.
+    pub(crate) unix_us: u64,
+    /// What it had counted by then, of which all is in records.
+    pub(crate) totals: Counters,
+}
+
+impl Saved {
+    /// Begins what is saved of so many namespaces, each of which [`namespace`] adds.
+    pub(crate) fn begin(of: u64, unix_us: u64, namespaces: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        [MAGIC, of, unix_us, namespaces as u64].into_iter().for_each(|word| put(word, &mut out));
+        out
+    }
+
+    /// Reads what was saved; nothing if it is not that.
+    pub fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        let (magic, of, unix_us, namespaces) = (word(bytes)?, word(bytes)?, word(bytes)?, word(bytes)?);
+        let mut saved = Self { of, namespaces: HashMap::new() };
+        for _ in 0..namespaces {
+            let name_bytes = usize::try_from(word(bytes)?).ok()?;
+            let name = bytes.split_off(..name_bytes)?;
+            let mut sockets = HashMap::new();
+            for _ in 0..word(bytes)? {
+                let cookie = word(bytes)?;
+                sockets.insert(cookie, Known { unix_us, totals: take_counters(|| word(bytes))? });
+            }
+            saved.namespaces.insert(String::from_utf8(name.to_vec()).ok()?, sockets);
+        }
+        (magic == MAGIC && bytes.is_empty()).then_some(saved)
+    }
+
+    /// What a socket of the agent's own namespace had counted.
+    #[cfg(test)]
+    pub(crate) fn totals(&self, cookie: u64) -> Option<&Counters> {
+        self.namespaces.get("")?.get(&cookie).map(|known| &known.totals)
+    }
+
+    /// Adds what records say that were made since.
+    pub fn add(&mut self, batch: &Batch) {
+        for entry in &batch.entries {
+            let Record::Socket(socket) = &entry.record else { continue };
+            let sockets = self.namespaces.entry(socket.namespace.clone().unwrap_or_default()).or_default();
+            match (socket.cause, &socket.counters) {
+                (Cause::Destroy, _) => _ = sockets.remove(&socket.cookie),
+                (Cause::Dump, Some(counters)) => {
+                    let totals = Counters::default();
+                    let known = sockets.entry(socket.cookie).or_insert(Known { unix_us: 0, totals });
+                    known.unix_us = socket.time_unix_us;
+                    add(&mut known.totals, counters);
+                }
+                (Cause::Dump, None) => {}
+            }
+        }
+    }
+}
+
+/// Adds a namespace to what is saved.
+pub(crate) fn namespace<'a>(
+    name: &str,
+    sockets: impl ExactSizeIterator<Item = (u64, &'a Counters)>,
+    out: &mut Vec<u8>,
+) {
+    put(name.len() as u64, out);
+    out.extend_from_slice(name.as_bytes());
+    put(sockets.len() as u64, out);
+    for (cookie, totals) in sockets {
+        put(cookie, out);
+        put_counters(totals, |word| put(word, out));
+    }
+}
+
+fn put(word: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&word.to_le_bytes());
+}
+
+fn word(bytes: &mut &[u8]) -> Option<u64> {
+    let word = bytes.split_off(..8)?;
+    Some(u64::from_le_bytes(word.try_into().ok()?))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{TIME_US, batch, record};
+
+    fn counters(bytes_acked: u64, timeouts: u32) -> Counters {
+        Counters { bytes_acked, timeouts, sndbuf_limited_us: u64::MAX, ..Counters::default() }
+    }
+
+    fn encoded() -> Vec<u8> {
+        let mut out = Saved::begin(3, TIME_US, 2);
+        let (one, other) = (counters(1, 2), counters(u64::MAX, 65_535));
+        namespace("", [(7, &one), (9, &other)].into_iter(), &mut out);
+        namespace("blue", [].into_iter(), &mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_saved_is_read_and_goes_on_with_records() {
+        let mut saved = Saved::decode(&encoded()).unwrap();
+        assert_eq!((saved.of, saved.namespaces.len(), saved.namespaces["blue"].len()), (3, 2, 0));
+        assert_eq!(saved.namespaces[""][&7], Known { unix_us: TIME_US, totals: counters(1, 2) });
+        assert_eq!(saved.namespaces[""][&9].totals, counters(u64::MAX, 65_535));
+
+        let mut sockets = (0..).map(record).filter_map(|(_, record)| match record {
+            Record::Socket(socket) => Some(socket),
+            _ => None,
+        });
+        let mut socket = |cookie, cause, counters| {
+            let mut socket = sockets.next().unwrap();
+            (socket.cookie, socket.cause, socket.counters) = (cookie, cause, Some(counters));
+            (thalweg_record::Network::default(), Record::Socket(socket))
+        };
+        let more = Counters { bytes_acked: 10, timeouts: 1, ..Counters::default() };
+        let records = vec![
+            socket(7, Cause::Dump, more.clone()),
+            socket(7, Cause::Dump, more.clone()),
+            socket(9, Cause::Destroy, more.clone()),
+            socket(11, Cause::Dump, more.clone()),
+        ];
+        saved.add(&batch(0, records));
+        let sockets = &saved.namespaces[""];
+        assert_eq!(sockets[&7].totals, counters(21, 4));
+        assert_eq!((sockets.get(&9), &sockets[&11].totals), (None, &more));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_cut_or_longer_is_refused(cut in 0..encoded().len(), more in 1..20_usize) {
+            let bytes = encoded();
+            prop_assert!(Saved::decode(&bytes[..cut]).is_none());
+            prop_assert!(Saved::decode(&[&bytes[..], &vec![0; more]].concat()).is_none());
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Every response of an edge is kept once or counted as lost, whoever is killed: the agent at seeded moments of a loaded run, the
+//! edge, and a sink that is away while the spool has no room.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod program;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use program::{Directory, PATIENCE, Process, number, records, thalweg};
+use rusqlite::Connection;
+
+const SEED: u64 = 0x7468_616c_7765_6721;
+const CLIENTS: u64 = 4;
+/// How often the agent is killed under load, and what is asked for in each of its lives.
+const KILLS: u64 = 8;
+const REQUESTS: u64 = 2_000;
+/// Records that an edge has for followers that come back, and what is asked for while none comes.
+const RECENT: u64 = 16 * 1024;
+const REQUESTS_UNHEARD: u64 = RECENT + 616;
+/// What is asked for at once while the spool is full, and how often.
+const REQUESTS_TO_SPOOL: u64 = 1_000;
+const ROUNDS_TO_SPOOL: u64 = 12;
+const SPOOL_BYTES_MAX: f64 = 16.0 * 1024.0 * 1024.0;
+/// Of each of those: they do not compress to less than half.
+const QUERY_BYTES: usize = 4_000;
+
+/// That no socket is wanted.
+const NO_SOCKETS: [&str; 4] = ["--period", "1h", "--sockets", "sport 1"];
+/// How often an agent that follows a connection ends, and after how many dumps at most.
+const LIVES: u64 = 9;
+const DUMPS_MAX: u64 = 5;
+
+/// What an agent says once it has the stream of an edge, and once that has ended.
+const FOLLOWING: &str = "following the responses of an edge";
+const AWAY: &str = "the responses of an edge are not to be had";
+
+/// Numbers that look random and are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// An address of loopback that nobody listens at.
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// An edge that answers by itself, and where.
+fn edge(admin: SocketAddr) -> (Process, SocketAddr) {
+    let mut command = thalweg();
+    command.args(["edge", "--listen", "127.0.0.1:0", "--memory", "16MiB", "--backend", "http://127.0.0.1:1"]);
+    let edge = Process::start(command.args(["--admin", &admin.to_string()]));
+    let address = edge.said("edge listening").parse().unwrap();
+    (edge, address)
+}
+
+/// An agent of that edge, and where its figures are. It has files of JSON lines and what is given beside.
+fn agent(edge: SocketAddr, directory: &Path, arguments: &[&str]) -> (Process, SocketAddr) {
+    let mut command = thalweg();
+    command.args(["agent", "--listen", "127.0.0.1:0", "--edge", &edge.to_string()]);
+    command.arg("--json").arg(directory.join("files")).args(arguments);
+    let agent = Process::start(&mut command);
+    let metrics = agent.said("agent listening").parse().unwrap();
+    (agent, metrics)
+}
+
+/// Asks for as many responses on some connections, under paths that no other request has.
+fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
+    let begun = answered.load(SeqCst);
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            scope.spawn(move || {
+                let mut random = Random(SEED ^ (begun * CLIENTS + client + 1));
+                let mut stream = BufReader::new(TcpStream::connect(edge).unwrap());
+                for at in 0..times / CLIENTS {
+                    let mut query = String::new();
+                    while query.len() < query_bytes {
+                        query.push_str(&format!("{:016x}", random.next()));
+                    }
+                    let request =
+                        format!("OPTIONS /{begun}/{client}/{at}?{query} HTTP/1.1\r\nHost: a\r\n\r\n");
+                    stream.get_mut().write_all(request.as_bytes()).unwrap();
+                    let _ = read_response(&mut stream);
+                    answered.fetch_add(1, SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!(answered.load(SeqCst), begun + times);
+}
+
+/// Reads a response; gives its length.
+fn read_response(stream: &mut BufReader<TcpStream>) -> u64 {
+    let (mut line, mut bytes, mut content_bytes) = (String::new(), 0, 0);
+    while line != "\r\n" {
+        line.clear();
+        bytes += stream.read_line(&mut line).unwrap();
+        assert_ne!(line, "");
+        if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            content_bytes = length.trim().parse().unwrap();
+        }
+    }
+    stream.read_exact(&mut vec![0; content_bytes]).unwrap();
+    (bytes + content_bytes) as u64
+}
+
+/// What an agent tells of itself, by name and labels.
+fn figures(metrics: SocketAddr) -> HashMap<String, f64> {
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));
+    let figures = lines.map(|line| line.rsplit_once(' ').unwrap());
+    figures.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn count(database: &Path, of: &str) -> u64 {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let database = Connection::open_with_flags(database, flags).unwrap();
+    database.busy_timeout(PATIENCE).unwrap();
+    database.query_row(&format!("SELECT {of}"), [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn every_response_is_kept_once_or_counted_as_lost() {
+    let directory = Directory::new();
+    let database = directory.0.join("telemetry.sqlite");
+    let (admin, answered, mut random) = (free(), AtomicU64::new(0), Random(SEED));
+    let spool = format!("{}=64MiB", directory.0.join("spool").display());
+    let sinks = ["--spool", &spool, "--sqlite", &database.display().to_string()].map(str::to_owned);
+    let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(sinks.iter().map(String::as_str)).collect();
+    let start = || agent(admin, &directory.0, &arguments);
+    let has_all = || {
+        let told = "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
+        until("all is told", || count(&database, told) == answered.load(SeqCst));
+    };
+    let (running, mut address) = edge(admin);
+    let mut following = start().0;
+    following.said(FOLLOWING);
+    // An edge is followed from the first response that is in the spool.
+    ask(address, REQUESTS, 0, &answered);
+    has_all();
+
+    // The agent dies while it is told of responses, and while it begins to be.
+    for kill in 0..KILLS {
+        let moment = answered.load(SeqCst) + random.next() % REQUESTS;
+        thread::scope(|scope| {
+            scope.spawn(|| ask(address, REQUESTS, 0, &answered));
+            until("it is asked for", || answered.load(SeqCst) >= moment);
+            following.kill();
+            following = start().0;
+        });
+        if kill % 2 == 0 {
+            following.said(FOLLOWING);
+        }
+    }
+    has_all();
+    assert_eq!(count(&database, "count(*) FROM losses"), 0, "none is lost of as few");
+
+    // The edge ends under the agent's eyes and is asked before the agent is back; the next one is killed with nothing to tell.
+    running.end();
+    following.said(AWAY);
+    let mut running;
+    (running, address) = edge(admin);
+    ask(address, REQUESTS, 0, &answered);
+    has_all();
+    running.kill();
+    let running;
+    (running, address) = edge(admin);
+    ask(address, REQUESTS, 0, &answered);
+    has_all();
+    assert_eq!(count(&database, "count(*) FROM losses"), 0);
+
+    // More than the edge keeps for an agent that is away.
+    following.kill();
+    ask(address, REQUESTS_UNHEARD, 0, &answered);
+    let metrics;
+    (following, metrics) = start();
+    has_all();
+    running.end();
+    following.said(AWAY);
+    let lag = |sink| figures(metrics)[&format!("thalweg_agent_sink_lag_records{{sink=\"{sink}\"}}")];
+    until("both sinks have all", || lag("sqlite") == 0.0 && lag("file") == 0.0);
+    following.end();
+
+    let records = records(&directory.0.join("files"));
+    let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number is there once");
+    let paths: Vec<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
+    assert_eq!(paths.iter().collect::<HashSet<_>>().len(), paths.len(), "no response is there twice");
+    let losses = records.iter().filter(|record| record["stage"].is_string());
+    let lost: u64 = losses
+        .map(|loss| {
+            assert_eq!(loss["stage"], "follow");
+            number(loss, "records")
+        })
+        .sum();
+    assert_eq!(lost, REQUESTS_UNHEARD - RECENT);
+    assert_eq!(paths.len() as u64 + lost, answered.load(SeqCst), "sent = kept + counted losses");
+
+    let all = "(SELECT number FROM responses UNION ALL SELECT number FROM losses)";
+    let kept = records.len() as u64;
+    assert_eq!(count(&database, &format!("count(*) FROM {all}")), kept);
+    assert_eq!(count(&database, &format!("count(DISTINCT number) FROM {all}")), kept);
+    assert_eq!(count(&database, &format!("max(number) + 1 FROM {all}")), kept);
+    assert_eq!(count(&database, "count(DISTINCT path) FROM responses"), paths.len() as u64);
+    assert_eq!(count(&database, "sum(responses) FROM responses_5m"), paths.len() as u64);
+}
+
+#[test]
+fn a_full_spool_loses_the_oldest_to_the_sink_that_is_away_and_says_so() {
+    let directory = Directory::new();
+    let (admin, answered, nobody) = (free(), AtomicU64::new(0), free());
+    let (running, address) = edge(admin);
+    let spool = format!("{}=16MiB", directory.0.join("spool").display());
+    let arguments = ["--spool", &spool, "--kafka", &nobody.to_string()].map(str::to_owned);
+    let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    let (following, metrics) = agent(admin, &directory.0, &arguments);
+    following.said(FOLLOWING);
+    let figure = |name: &str| figures(metrics)[&format!("thalweg_agent_{name}")];
+    let of = |sink: &str, name: &str| figure(&format!("sink_{name}{{sink=\"{sink}\"}}"));
+    for _ in 0..ROUNDS_TO_SPOOL {
+        ask(address, REQUESTS_TO_SPOOL, QUERY_BYTES, &answered);
+        let has_all = || figure("spool_records_total") >= answered.load(SeqCst) as f64;
+        until("the files have all", || has_all() && of("file", "lag_records") == 0.0);
+        assert!(figure("spool_bytes") <= SPOOL_BYTES_MAX);
+    }
+    let appended = figure("spool_records_total");
+    assert_eq!(appended, answered.load(SeqCst) as f64);
+    assert_eq!((of("file", "records_total"), of("file", "records_lost_total")), (appended, 0.0));
+    let (lost, lag) = (of("kafka", "records_lost_total"), of("kafka", "lag_records"));
+    assert!(of("kafka", "records_total") == 0.0 && lost > 0.0 && lag > 0.0);
+    assert_eq!(lost + lag, appended, "appended = kept + lost + in the spool");
+
+    running.end();
+    following.said(AWAY);
+    following.end();
+    let records = records(&directory.0.join("files"));
+    let paths: HashSet<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
+    assert_eq!((paths.len(), records.len() as f64), (answered.load(SeqCst) as usize, appended));
+}
+
+#[test]
+fn a_connection_is_counted_once_over_the_lives_of_an_agent() {
+    let directory = Directory::new();
+    let (admin, mut random) = (free(), Random(SEED));
+    let (running, address) = edge(admin);
+    let spool = format!("{}=64MiB", directory.0.join("spool").display());
+    let filter = format!("sport {}", address.port());
+    let start =
+        || agent(admin, &directory.0, &["--period", "100ms", "--sockets", &filter, "--spool", &spool]);
+    let dumps = |metrics| figures(metrics)["thalweg_agent_dumps_total"] as u64;
+
+    let (mut following, mut metrics) = start();
+    until("it has looked once", || dumps(metrics) > 0);
+    let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+    let client = stream.get_ref().local_addr().unwrap().port();
+    let mut received = 0;
+    let mut ask = |times: u64| {
+        for _ in 0..times {
+            stream.get_mut().write_all(b"OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            received += read_response(&mut stream);
+        }
+        received
+    };
+    for life in 0..LIVES {
+        let end = dumps(metrics) + random.next() % DUMPS_MAX;
+        while dumps(metrics) < end {
+            ask(50);
+        }
+        ask(random.next() % 50);
+        if life % 3 == 2 {
+            following.end();
+        } else {
+            following.kill();
+        }
+        ask(100);
+        (following, metrics) = start();
+    }
+    until("it has looked once", || dumps(metrics) > 0);
+    let received = ask(100);
+    following.end();
+    // What it could not keep in its last moment the next one does.
+    (following, metrics) = start();
+    until("the files have all", || figures(metrics)["thalweg_agent_sink_lag_records{sink=\"file\"}"] == 0.0);
+    following.end();
+    running.end();
+
+    let records = records(&directory.0.join("files"));
+    let of_client = records.iter().filter(|record| record["client_port"] == client);
+    let counted = of_client.filter(|record| record["bytes_sent"].is_u64());
+    let sent: u64 =
+        counted.map(|record| number(record, "bytes_sent") - number(record, "bytes_retrans")).sum();
+    assert_eq!(sent, received);
+}
+
+#[test]
+fn the_edge_of_the_same_process_is_followed_from_its_first_response_to_its_last() {
+    let directory = Directory::new();
+    let (answered, files) = (AtomicU64::new(0), directory.0.join("files"));
+    let config = format!(
+        "[edge]\nlisten = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\nbackends = ['http://127.0.0.1:1']\n\
+         [agent]\nperiod = '1h'\nsockets = 'sport 1'\nspool = '{}=64MiB'\njson = '{}'\n",
+        directory.0.join("spool").display(),
+        files.display(),
+    );
+    let path = directory.0.join("thalweg.toml");
+    std::fs::write(&path, config).unwrap();
+    for _ in 0..2 {
+        let running = Process::start(thalweg().args(["up", "--config"]).arg(&path));
+        ask(running.said("edge listening").parse().unwrap(), REQUESTS, 0, &answered);
+        running.end();
+    }
+    let records = records(&files);
+    let paths: HashSet<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
+    assert_eq!(
+        (paths.len(), records.len()),
+        (answered.load(SeqCst) as usize, answered.load(SeqCst) as usize)
+    );
+}
