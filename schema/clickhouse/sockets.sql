@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS sockets
     namespace LowCardinality(Nullable(String)) COMMENT 'network namespace; absent in the own one of the agent',
     state LowCardinality(String) COMMENT 'as ss spells it',
     cause LowCardinality(String) COMMENT 'dump or destroy',
+    sample_one_in Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'one socket in so many was followed; absent: all of them',
     interval_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'time that the counters cover, us',
     congestion_control LowCardinality(Nullable(String)) COMMENT 'of the kernel',
     rtt_us Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'smoothed round trip, us',

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS sockets_5m
     asn UInt32 CODEC(ZSTD(1)) COMMENT 'autonomous system of the client; 0 where unknown',
     region LowCardinality(String) COMMENT 'of the client; empty where unknown',
     congestion_control LowCardinality(String) COMMENT 'of the kernel; empty where unknown',
-    samples SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of sockets',
+    samples SimpleAggregateFunction(sum, UInt64) COMMENT 'rows of sockets, however many each stands for',
     bytes_acked SimpleAggregateFunction(sum, UInt64) COMMENT 'acknowledged, bytes',
     bytes_retrans SimpleAggregateFunction(sum, UInt64) COMMENT 'sent again, bytes',
     segs_out SimpleAggregateFunction(sum, UInt64) COMMENT 'TCP segments sent',

@@ -12,7 +12,7 @@ CREATE TABLE sockets_5m (
     asn INTEGER NOT NULL,                        -- the client's autonomous system; 0 where unknown
     region TEXT NOT NULL,                        -- the client's region; empty where unknown
     congestion_control TEXT NOT NULL,            -- empty where unknown
-    samples INTEGER NOT NULL,                    -- records
+    samples INTEGER NOT NULL,                    -- records, however many sockets each stands for
     bytes_acked INTEGER NOT NULL,                -- bytes that clients acknowledged
     bytes_retrans INTEGER NOT NULL,              -- content bytes sent again
     segs_out INTEGER NOT NULL,                   -- TCP segments sent

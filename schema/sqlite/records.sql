@@ -21,6 +21,7 @@ CREATE TABLE sockets (
     namespace TEXT,                              -- the network namespace; absent: the agent's own
     state TEXT NOT NULL,                         -- as ss spells it: ESTAB, CLOSE-WAIT
     cause TEXT NOT NULL,                         -- dump, or destroy: its last words
+    sample_one_in INTEGER,                       -- one socket in so many was followed; absent: all of them
     interval_us INTEGER,                         -- time that the counters cover; absent in the first record: its life
     congestion_control TEXT,                     -- absent where the kernel does not say
     rtt_us INTEGER,                              -- smoothed round trip

@@ -84,6 +84,7 @@ fn socket((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Rand
         namespace: None,
         state: "ESTAB".into(),
         cause: Cause::Dump,
+        sample_one_in: None,
         interval_us: None,
         congestion_control,
         gauges: Some(gauges),

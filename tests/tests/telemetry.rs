@@ -68,6 +68,7 @@ fn socket(number: u64, time_unix_us: u64) -> SocketRecord {
         namespace: None,
         state: "ESTAB".into(),
         cause: Cause::Dump,
+        sample_one_in: None,
         interval_us: Some(10_000_000),
         congestion_control: Some("bbr".into()),
         gauges: Some(Gauges { rtt_us, delivery_rate_bytes_per_s: Some(number + 1), ..Gauges::default() }),

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thalweg_cache::rules::Rules;
+use thalweg_record::Prefix;
 use thalweg_tcp::congestion::CongestionControl;
 
 use crate::backend::BackendUrl;
-use crate::prefix::IpPrefix;
 
 /// Configuration of an edge.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub struct Config {
     /// What becomes of the kernel's slow start after idle.
     pub tcp_slow_start_after_idle: SlowStartAfterIdle,
     /// Clients that may purge, by their addresses.
-    pub purge_from: Vec<IpPrefix>,
+    pub purge_from: Vec<Prefix>,
     /// Where the admin interface listens.
     pub admin: Option<SocketAddr>,
     /// Where the request log goes.
@@ -153,7 +153,7 @@ impl Default for Config {
             steering_size_bytes_min: 100_000,
             tcp_notsent_lowat_bytes: None,
             tcp_slow_start_after_idle: SlowStartAfterIdle::default(),
-            purge_from: IpPrefix::LOOPBACK.into(),
+            purge_from: Prefix::LOOPBACK.into(),
             admin: Some((Ipv4Addr::LOCALHOST, 8082).into()),
             log: LogTo::Off,
             policy: None,

@@ -35,7 +35,6 @@ mod interim;
 mod log;
 mod multipart;
 mod policy;
-mod prefix;
 mod purge;
 mod reply;
 mod request;
@@ -51,11 +50,11 @@ pub use admin::{KEEP_ALIVE, record_stream};
 pub use backend::{BackendUrl, BackendUrlError};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::{Follower, Numbered, Records};
-pub use policy::{GeoError, LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
-pub use prefix::{IpPrefix, IpPrefixError};
+pub use policy::{LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
 pub use server::{BindError, Edge};
 pub use thalweg_cache::rules::Rules;
 pub use thalweg_cache::{Expression, ExpressionError};
+pub use thalweg_geo::GeoError;
 
 /// The name by which this cache tells of itself in `Via` and `Cache-Status`.
 const CACHE_NAME: &str = "thalweg";

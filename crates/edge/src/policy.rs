@@ -22,7 +22,6 @@ use thalweg_policy::step::Action;
 use thalweg_policy::{Failure, Sub};
 
 pub(crate) use fetching::Fetching;
-pub use geo::GeoError;
 pub(crate) use geo::GeoFiles;
 pub(crate) use loaded::{Compiled, Loaded};
 pub use loaded::{LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};

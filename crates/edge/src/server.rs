@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thalweg_cache::{Cache, Disk};
+use thalweg_geo::GeoError;
 use thalweg_tcp::{sending, sysctl};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -21,7 +22,7 @@ use crate::bundle::Bundles;
 use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
-use crate::policy::{Compiled, GeoError, GeoFiles, LoadError, Policies};
+use crate::policy::{Compiled, GeoFiles, LoadError, Policies};
 use crate::steering;
 use crate::worker::{Shared, Worker};
 

@@ -1,7 +1,7 @@
 //! Prefixes of client addresses, in the notation of RFC 4632 §3.1 and RFC 4291 §2.3.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// Bits by which IPv4 clients are grouped.
@@ -51,6 +51,12 @@ impl fmt::Display for PrefixError {
 impl std::error::Error for PrefixError {}
 
 impl Prefix {
+    /// `127.0.0.0/8` and `::1/128`: this machine.
+    pub const LOOPBACK: [Self; 2] = [
+        Self { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 },
+        Self { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 },
+    ];
+
     /// The first `bits` of `address`.
     ///
     /// # Errors
@@ -80,6 +86,14 @@ impl Prefix {
         Self::cut(address, bits)
     }
 
+    /// The prefix that a text is, or the address alone that it is, as settings of who may do what have them.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn of_text_or_address(text: &str) -> Result<Self, PrefixError> {
+        text.parse().map_or_else(|_| text.parse(), |address| Ok(Self::cut(address, u8::MAX)))
+    }
+
     /// The first address in it.
     pub fn first(self) -> IpAddr {
         self.address
@@ -104,8 +118,9 @@ impl Prefix {
         self.bits
     }
 
-    /// Whether `address`, an IPv4 address not in IPv6 form, begins so.
+    /// Whether `address` begins so; an IPv4 address in IPv6 form counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         address.is_ipv4() == self.address.is_ipv4() && (self.first()..=self.last()).contains(&address)
     }
 }
@@ -140,5 +155,45 @@ impl FromStr for Prefix {
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_a_prefix_that_it_begins_with() {
+        for (prefix, address, expected) in [
+            ("127.0.0.0/8", "127.1.2.3", true),
+            ("127.0.0.0/8", "128.0.0.1", false),
+            ("127.0.0.0/8", "::ffff:127.0.0.1", true),
+            ("127.0.0.0/8", "::1", false),
+            ("10.1.2.3", "10.1.2.3", true),
+            ("10.1.2.3", "10.1.2.2", false),
+            ("::ffff:10.1.2.3", "10.1.2.3", true),
+            ("0.0.0.0/0", "9.9.9.9", true),
+            ("2001:db8::/33", "2001:db8:7fff::1", true),
+            ("2001:db8::/33", "2001:db8:8000::1", false),
+            ("::/0", "::1", true),
+        ] {
+            let prefix_of = Prefix::of_text_or_address(prefix).unwrap();
+            assert_eq!(prefix_of.contains(address.parse().unwrap()), expected, "{address} in {prefix}");
+        }
+        for (prefix, text) in Prefix::LOOPBACK.into_iter().zip(["127.0.0.0/8", "::1/128"]) {
+            assert_eq!(text.parse(), Ok(prefix));
+        }
+    }
+
+    #[test]
+    fn what_is_no_prefix_is_refused() {
+        let fault = |text| Prefix::of_text_or_address(text).unwrap_err();
+        for text in ["", "10.0.0.0/", "10.0.0.0/-1", "10/8", "localhost", "10.0.0.0/8/8"] {
+            assert_eq!(fault(text), PrefixError::Form, "{text}");
+        }
+        assert_eq!(fault("10.0.0.0/33"), PrefixError::Bits { bits_max: 32 });
+        assert_eq!(fault("::/129"), PrefixError::Bits { bits_max: 128 });
+        assert_eq!(fault("::ffff:10.0.0.0/104"), PrefixError::Mapped);
+        assert_eq!(fault("10.0.0.1/8").to_string(), "bits after the prefix are set: write 10.0.0.0/8");
     }
 }

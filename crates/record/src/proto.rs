@@ -8,6 +8,7 @@ mod wire;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use prost::Message;
@@ -173,6 +174,7 @@ fn socket(record: &SocketRecord) -> wire::Socket {
         gauges: record.gauges.as_ref().map(wire::Gauges::from),
         counters: record.counters.as_ref().map(wire::Counters::from),
         bbr: record.bbr.as_ref().map(wire::Bbr::from),
+        sample_one_in: record.sample_one_in.map(NonZeroU32::get),
     }
 }
 
@@ -186,12 +188,17 @@ fn read_socket(wire: wire::Socket) -> Result<SocketRecord, DecodeError> {
         namespace: wire.namespace,
         state: wire.state,
         cause: word(&wire.cause, Cause::from_word, "Socket.cause")?,
+        sample_one_in: wire.sample_one_in.map(sample_one_in).transpose()?,
         interval_us: wire.interval_us,
         congestion_control: wire.congestion_control,
         gauges: wire.gauges.map(Gauges::try_from).transpose()?,
         counters: wire.counters.map(Counters::from),
         bbr: wire.bbr.map(Bbr::from),
     })
+}
+
+fn sample_one_in(wire: u32) -> Result<NonZeroU32, DecodeError> {
+    NonZeroU32::new(wire).ok_or(DecodeError::Value { field: "Socket.sample_one_in" })
 }
 
 fn response(record: &ResponseRecord) -> wire::Response {

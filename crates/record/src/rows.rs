@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use crate::{Entry, LossRecord, Record, ResponseRecord, SocketRecord, Source};
 
@@ -212,6 +213,7 @@ table! {
         namespace: Name or null = record.namespace.as_deref();
         state: Name = record.state.as_str();
         cause: Name = record.cause.as_str();
+        sample_one_in: U32 or null = record.sample_one_in.map(NonZeroU32::get);
         interval_us: U64 or null = record.interval_us;
         congestion_control: Name or null = record.congestion_control.as_deref();
         rtt_us: U32 or null = record.gauges.as_ref().map(|gauges| gauges.rtt_us);

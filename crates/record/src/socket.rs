@@ -5,6 +5,7 @@
 //! began: an agent before it may have told it.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 /// The version of socket records that this crate writes: it changes when a field changes its meaning or goes, or a closed
 /// set gains a word. New fields do not change it.
@@ -28,6 +29,9 @@ pub struct SocketRecord {
     pub state: String,
     /// Why there is this record.
     pub cause: Cause,
+    /// Of the sockets that were wanted one in so many is followed, for all of its life, so this one stands for so many; absent
+    /// where all of them are.
+    pub sample_one_in: Option<NonZeroU32>,
     /// Time since the record before, which the counters cover; absent in the first record of a socket.
     pub interval_us: Option<u64>,
     /// The congestion control; absent where the kernel does not say, as in an event about a socket that no dump has seen.

@@ -9,19 +9,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use maxminddb::Reader;
-use maxminddb::geoip2::{Asn, City};
+use thalweg_geo::{Databases, GeoError, Record, Stamp};
 use thalweg_record::{Network, Prefix};
 
-/// Bytes of one file; the largest that MaxMind offers have less.
-const FILE_BYTES_MAX: u64 = 2 << 30;
 /// Networks that are remembered.
 const REMEMBERED_MAX: usize = 100_000;
 /// Regions that are remembered, so that each is a text once.
@@ -30,19 +25,14 @@ const REGIONS_MAX: usize = 10_000;
 /// A file of networks that cannot be used.
 #[derive(Debug)]
 pub enum EnrichError {
-    /// It cannot be read.
+    /// A database that cannot be had.
+    Database(GeoError),
+    /// The CSV cannot be read.
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
         cause: io::Error,
-    },
-    /// It is no MaxMind database.
-    Database {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: maxminddb::MaxMindDbError,
     },
     /// A line of the CSV is not as it has to be.
     Line {
@@ -58,8 +48,8 @@ pub enum EnrichError {
 impl fmt::Display for EnrichError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Database(error) => error.fmt(f),
             Self::Read { path, .. } => write!(f, "cannot read {}", path.display()),
-            Self::Database { path, .. } => write!(f, "{} is no MaxMind database", path.display()),
             Self::Line { path, line, fault } => write!(f, "{}:{line}: {fault}", path.display()),
         }
     }
@@ -69,8 +59,8 @@ impl std::error::Error for EnrichError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read { cause, .. } => Some(cause),
-            Self::Database { cause, .. } => Some(cause),
-            Self::Line { .. } => None,
+            // Their text has the cause.
+            Self::Database(_) | Self::Line { .. } => None,
         }
     }
 }
@@ -92,13 +82,11 @@ struct Paths {
 
 #[derive(Debug)]
 struct Files {
-    stamps: Vec<Stamp>,
-    databases: Vec<Reader<Vec<u8>>>,
+    databases: Databases,
     csv: Csv,
+    /// The CSV's; none without one.
+    csv_stamp: Option<Stamp>,
 }
-
-/// By which a changed file is known: length and time of change.
-type Stamp = Option<(u64, Option<SystemTime>)>;
 
 /// Networks by prefix; the lengths that there are, the longest last.
 #[derive(Debug, Default)]
@@ -123,7 +111,7 @@ impl Networks {
     /// # Errors
     /// When what it has become cannot be used: what was read before goes on.
     pub fn refresh(&mut self) -> Result<bool, EnrichError> {
-        if self.paths.stamps() == self.files.stamps {
+        if self.files.are_current(&self.paths) {
             return Ok(false);
         }
         self.files = Files::read(&self.paths)?;
@@ -159,58 +147,45 @@ impl Networks {
     }
 }
 
-impl Paths {
-    fn stamps(&self) -> Vec<Stamp> {
-        let stamp = |path: &PathBuf| {
-            fs::metadata(path).ok().map(|metadata| (metadata.len(), metadata.modified().ok()))
-        };
-        self.databases.iter().chain(&self.csv).map(stamp).collect()
-    }
-}
-
 impl Files {
     fn read(paths: &Paths) -> Result<Self, EnrichError> {
-        let stamps = paths.stamps();
-        let database = |path: &PathBuf| {
-            Reader::from_source(read(path)?)
-                .map_err(|cause| EnrichError::Database { path: path.clone(), cause })
+        let databases = Databases::read(&paths.databases).map_err(EnrichError::Database)?;
+        let (csv, csv_stamp) = match &paths.csv {
+            Some(path) => Csv::read(path).map(|(csv, stamp)| (csv, Some(stamp)))?,
+            None => Default::default(),
         };
-        let databases = paths.databases.iter().map(database).collect::<Result<_, _>>()?;
-        let csv = paths.csv.as_deref().map(Csv::read).transpose()?.unwrap_or_default();
-        Ok(Self { stamps, databases, csv })
+        Ok(Self { databases, csv, csv_stamp })
+    }
+
+    fn are_current(&self, paths: &Paths) -> bool {
+        self.databases.are_current() && paths.csv.as_deref().and_then(Stamp::of) == self.csv_stamp
     }
 
     /// The CSV goes before the databases, and the first of these that says something before the next.
     fn find(&self, address: IpAddr) -> Network {
-        let first = self.csv.find(address).cloned().unwrap_or_default();
-        self.databases.iter().fold(first, |known, database| {
-            if known.asn.is_some() && known.region.is_some() {
-                return known;
-            }
-            let next = look_up(database, address).unwrap_or_else(|error| {
-                tracing::debug!(%address, %error, "no record in the database");
-                Network::default()
-            });
-            Network { asn: known.asn.or(next.asn), region: known.region.or(next.region) }
-        })
+        let mut known = self.csv.find(address).cloned().unwrap_or_default();
+        let mut records = self.databases.find(address);
+        while (known.asn.is_none() || known.region.is_none())
+            && let Some(record) = records.next()
+        {
+            known.asn = known.asn.or(record.network.autonomous_system_number);
+            known.region = known.region.or_else(|| region(&record));
+        }
+        known
     }
 }
 
-fn look_up(database: &Reader<Vec<u8>>, address: IpAddr) -> Result<Network, maxminddb::MaxMindDbError> {
-    let record = database.lookup(address)?;
-    let asn = record.decode::<Asn<'_>>()?.and_then(|record| record.autonomous_system_number);
-    let place = record.decode::<City<'_>>()?;
-    let region = place.and_then(|place| {
-        let country = place.country.iso_code?;
-        let subdivision = place.subdivisions.first().and_then(|subdivision| subdivision.iso_code);
-        Some(subdivision.map_or(Arc::from(country), |code| Arc::from(format!("{country}-{code}"))))
-    });
-    Ok(Network { asn, region })
+/// `DE`, or `US-CA` where a subdivision is known.
+fn region(record: &Record<'_>) -> Option<Arc<str>> {
+    let country = record.place.country.iso_code?;
+    let subdivision = record.place.subdivisions.first().and_then(|subdivision| subdivision.iso_code);
+    Some(subdivision.map_or(Arc::from(country), |code| Arc::from(format!("{country}-{code}"))))
 }
 
 impl Csv {
-    fn read(path: &Path) -> Result<Self, EnrichError> {
-        let bytes = read(path)?;
+    fn read(path: &Path) -> Result<(Self, Stamp), EnrichError> {
+        let (bytes, stamp) =
+            thalweg_geo::read(path).map_err(|cause| EnrichError::Read { path: path.to_owned(), cause })?;
         let mut csv = Self::default();
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(false)
@@ -229,7 +204,7 @@ impl Csv {
             csv.bits.insert(prefix.bits());
             csv.networks.insert(prefix, network);
         }
-        Ok(csv)
+        Ok((csv, stamp))
     }
 
     fn find(&self, address: IpAddr) -> Option<&Network> {
@@ -251,15 +226,4 @@ fn network_of(record: &csv::StringRecord) -> Result<(Prefix, Network), String> {
         Some(number.parse().map_err(|_| format!("{asn:?} is not the number of an autonomous system"))?)
     };
     Ok((prefix, Network { asn, region: (!region.is_empty()).then(|| Arc::from(region)) }))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, EnrichError> {
-    let failed = |cause| EnrichError::Read { path: path.to_owned(), cause };
-    let file = File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.len() > FILE_BYTES_MAX {
-        return Err(failed(io::Error::from(io::ErrorKind::FileTooLarge)));
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
 }

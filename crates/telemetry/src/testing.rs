@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,6 +142,7 @@ fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketR
         namespace: None,
         state: "ESTAB".to_owned(),
         cause: [Cause::Dump, Cause::Destroy][random.below(2) as usize],
+        sample_one_in: NonZeroU32::new(u32::from(client.port()) % 3),
         interval_us: (random.below(2) == 0).then_some(10_000_000),
         congestion_control: [None, Some("bbr"), Some("cubic")][random.below(3) as usize].map(str::to_owned),
         gauges: is_told.then(|| Gauges {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use hyper::Uri;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use thalweg_edge::{BackendUrl, BindError, DiskPlace, Edge, IpPrefix, LogTo, Rules, Timeouts};
+use thalweg_edge::{BackendUrl, BindError, DiskPlace, Edge, LogTo, Rules, Timeouts};
 use thalweg_origin::Origin;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -22,6 +22,7 @@ use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, S
 use crate::console::{self, EdgeAddress};
 use crate::shutdown::{self, Signals};
 use crate::source::Source;
+use thalweg_record::Prefix;
 use thalweg_record::units::Size;
 
 /// How long the roles have to end once they are asked; what is under way then is cut.
@@ -322,7 +323,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
         tcp_slow_start_after_idle: edge.tcp_slow_start_after_idle.value.0,
         purge_from: match &edge.purge_from {
             Some(from) => from.value.iter().filter_map(|from| from.0).collect(),
-            None => IpPrefix::LOOPBACK.into(),
+            None => Prefix::LOOPBACK.into(),
         },
         admin: Some(edge.admin.value),
         log: match &edge.log.value {

@@ -242,6 +242,16 @@ fn live_on_a_terminal_keys_are_heard_and_the_terminal_is_given_back() {
     until("sorted by rtt");
     keys.write_all(b"p").unwrap();
     until("sorted by rtt  paused");
+    keys.write_all(b"/sprt 1\r").unwrap();
+    until("no term begins with sprt (did you mean sport?)");
+    keys.write_all(b"\x15sport 65535 dst 192.0.2.1\r").unwrap();
+    until("0 sockets  ");
+    until("sorted by rtt  paused  filter sport 65535 dst 192.0.2.1");
+    keys.write_all(b"/7\x1b").unwrap();
+    keys.write_all(b"?").unwrap();
+    until("edit the filter: Enter applies it");
+    keys.write_all(b" s").unwrap();
+    until("sorted by min-rtt  paused  filter sport 65535 dst 192.0.2.1\x1b[K");
     keys.write_all(b"q").unwrap();
     until("\x1b[?7h\x1b[?25h\x1b[?1049l");
     until(" icanon");

@@ -46,6 +46,7 @@ fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketR
         namespace: None,
         state: "ESTAB".to_owned(),
         cause: Cause::Dump,
+        sample_one_in: None,
         interval_us: Some(10_000_000 + random.below(20_000)),
         congestion_control: Some(["bbr", "cubic"][random.below(2) as usize].to_owned()),
         gauges: Some(Gauges {

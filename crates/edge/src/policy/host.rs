@@ -59,7 +59,7 @@ impl Host for Process<'_> {
     }
 
     fn geo(&self, address: IpAddr) -> Option<Geo> {
-        self.loaded.geo.as_ref()?.find(address)
+        super::geo::find(self.loaded.geo.as_ref()?, address)
     }
 
     fn environment(&self, name: &str) -> Option<String> {

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use thalweg_geo::{Databases, GeoError};
 use thalweg_policy::source::FILE_BYTES_MAX;
 use thalweg_policy::task::{Alone, Client, Fetch, Kept, Object, Session, Workspace};
 use thalweg_policy::{Action, File, Known, Program, Report, Sub, Task};
 
-use super::geo::{GeoError, GeoFiles, Geography};
+use super::geo::GeoFiles;
 use super::socket::NoConnection;
 use crate::backend::{Backends, PolicyBackends};
 use crate::{now_ms, now_s};
@@ -34,7 +35,7 @@ pub(crate) struct Loaded {
     pub(crate) loaded_ms: u64,
     pub(crate) program: Program,
     pub(crate) backends: PolicyBackends,
-    pub(crate) geo: Option<Arc<Geography>>,
+    pub(crate) geo: Option<Arc<Databases>>,
 }
 
 /// A policy that was compiled, before it has backends.
@@ -42,7 +43,7 @@ pub(crate) struct Loaded {
 pub(crate) struct Compiled {
     path: PathBuf,
     program: Program,
-    geo: Option<Arc<Geography>>,
+    geo: Option<Arc<Databases>>,
     pub(crate) warnings: Report,
 }
 

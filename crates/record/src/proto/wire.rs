@@ -86,6 +86,8 @@ pub(super) struct Socket {
     pub(super) counters: Option<Counters>,
     #[prost(message, optional, tag = "15")]
     pub(super) bbr: Option<Bbr>,
+    #[prost(uint32, optional, tag = "16")]
+    pub(super) sample_one_in: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

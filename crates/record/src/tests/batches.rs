@@ -2,6 +2,7 @@
 //! `protoc`. Rows of every shape of record.
 
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use crate::rows::{Kind, Table, Value};
 
 /// The batch of [`golden`] as the first release wrote it. It is read for ever.
 const GOLDEN: &[u8] = include_bytes!("../../tests/batch-1.bin");
-/// The same as `protoc` shows it.
-const GOLDEN_TEXT: &str = include_str!("../../tests/batch-1.txt");
+/// The batch of [`complete`] as `protoc` shows it.
+const COMPLETE_TEXT: &str = include_str!("../../tests/batch.txt");
 
 /// A batch with each field of version 1.
 fn golden() -> Batch {
@@ -41,6 +42,14 @@ fn golden() -> Batch {
     Batch { source, entries }
 }
 
+/// The same, with the fields that came later.
+fn complete() -> Batch {
+    let mut batch = golden();
+    let Record::Socket(socket) = &mut batch.entries[0].record else { unreachable!("it is a socket") };
+    socket.sample_one_in = NonZeroU32::new(10);
+    batch
+}
+
 fn socket() -> SocketRecord {
     SocketRecord {
         time_unix_us: 1_795_215_600_123_456,
@@ -50,6 +59,7 @@ fn socket() -> SocketRecord {
         namespace: Some("blue".to_owned()),
         state: "ESTAB".to_owned(),
         cause: Cause::Destroy,
+        sample_one_in: None,
         interval_us: Some(10_000_000),
         congestion_control: Some("bbr".to_owned()),
         gauges: Some(Gauges {
@@ -113,14 +123,14 @@ fn protoc_reads_by_the_schema_what_is_written() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("protoc is there: tools/setup test installs it");
-    protoc.stdin.take().unwrap().write_all(&encoded(&golden())).unwrap();
+    protoc.stdin.take().unwrap().write_all(&encoded(&complete())).unwrap();
     let out = protoc.wait_with_output().unwrap();
     assert!(out.status.success());
     let text = String::from_utf8(out.stdout).unwrap();
     // A field that the schema does not name is shown by its number.
     let unnamed = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
     assert_eq!(text.lines().find(unnamed), None);
-    assert_eq!(text, GOLDEN_TEXT);
+    assert_eq!(text, COMPLETE_TEXT);
 }
 
 #[test]
@@ -206,6 +216,8 @@ fn what_cannot_be_read_is_named() {
     );
     let gauges = [socket(&[1; 4], 5, "dump"), part(13, number(12, 256))].concat();
     check(&batch_of(4, &gauges), expect!["Gauges.ca_state has a value that it cannot have"]);
+    let never = [socket(&[1; 4], 5, "dump"), number(16, 0)].concat();
+    check(&batch_of(4, &never), expect!["Socket.sample_one_in has a value that it cannot have"]);
     check(
         &batch_of(5, &response(2, 200, "hit", "HTTP/1.1")),
         expect!["Response of version 2, and this program reads up to 1"],
@@ -262,6 +274,7 @@ prop_compose! {
         [namespace, congestion_control] in any::<[Option<String>; 2]>(),
         state in any::<String>(),
         cause in select(Cause::ALL),
+        sample_one_in in any::<Option<NonZeroU32>>(),
         (gauges, counters) in (of(gauges()), of(counters())),
         bbr in of(any::<(u64, u32, u32, u32)>()),
     ) -> SocketRecord {
@@ -270,7 +283,7 @@ prop_compose! {
         });
         SocketRecord {
             time_unix_us, client: plain(client), local: plain(local), cookie, namespace, state, cause,
-            interval_us, congestion_control, gauges, counters, bbr,
+            sample_one_in, interval_us, congestion_control, gauges, counters, bbr,
         }
     }
 }

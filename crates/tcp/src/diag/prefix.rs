@@ -1,4 +1,5 @@
-//! The first bits of an address.
+//! The first bits of an address, as filters of sockets have them. Records have a prefix of their own (`thalweg_record::Prefix`), which
+//! is read and written as text: neither of these crates depends on the other, and this one is whole without records.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -160,6 +160,7 @@ impl Tracker {
             namespace: self.namespace.clone(),
             state: socket.state.as_str().to_owned(),
             cause,
+            sample_one_in: (self.one_in > NonZeroU32::MIN).then_some(self.one_in),
             interval_us: elapsed.map(|elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)),
             congestion_control: known.map(|name| name.to_string()),
             gauges: socket.tcp_info.as_ref().map(gauges),

@@ -115,10 +115,11 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             thalweg.toml:3:77: backends: the number 1 where a server's address such as "http://127.0.0.1:8081" is expected"#]],
     );
     edge(
-        "purge_from = ['10.0.0.0/8', 'none', '10.0.0.0/40', 'localhost']",
+        "purge_from = ['10.0.0.0/8', 'none', '10.0.0.0/40', 'localhost', '10.0.0.1/8']",
         expect![[r#"
             thalweg.toml:3:37: purge_from: "10.0.0.0/40" is not an address or a prefix such as "10.0.0.0/8", or "none"
-            thalweg.toml:3:52: purge_from: "localhost" is not an address or a prefix such as "10.0.0.0/8", or "none""#]],
+            thalweg.toml:3:52: purge_from: "localhost" is not an address or a prefix such as "10.0.0.0/8", or "none"
+            thalweg.toml:3:65: purge_from: "10.0.0.1/8": bits after the prefix are set: write 10.0.0.0/8"#]],
     );
     edge(
         "congestion_control = 'b b r'",

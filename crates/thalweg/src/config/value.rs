@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper::Uri;
-use thalweg_edge::{AbandonedFills, BackendUrl, IpPrefix, SlowStartAfterIdle};
+use thalweg_edge::{AbandonedFills, BackendUrl, SlowStartAfterIdle};
 use thalweg_http::Authority;
 use thalweg_tcp::CongestionControl;
 
 use super::place::Place;
 use thalweg_record::units::{Size, Span};
+use thalweg_record::{Prefix, PrefixError};
 
 /// A value as written, before it has a type.
 #[derive(Debug, Clone)]
@@ -343,7 +344,7 @@ impl Value for HostName {
 
 /// Clients that may purge: those of a prefix, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PurgeFrom(pub(crate) Option<IpPrefix>);
+pub(crate) struct PurgeFrom(pub(crate) Option<Prefix>);
 
 impl Value for PurgeFrom {
     const FORM: &'static str = "an address or a prefix such as \"10.0.0.0/8\", or \"none\"";
@@ -352,10 +353,15 @@ impl Value for PurgeFrom {
     fn from_text(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(PurgeFrom(None)),
-            text => text
-                .parse()
-                .map(|prefix| PurgeFrom(Some(prefix)))
-                .map_err(|_| format!("{text:?} is not {}", Self::FORM)),
+            text => match Prefix::of_text_or_address(text) {
+                Ok(prefix) => Ok(PurgeFrom(Some(prefix))),
+                Err(fault @ (PrefixError::Host { .. } | PrefixError::Mapped)) => {
+                    Err(format!("{text:?}: {fault}"))
+                }
+                Err(PrefixError::Form | PrefixError::Bits { .. }) => {
+                    Err(format!("{text:?} is not {}", Self::FORM))
+                }
+            },
         }
     }
 }

@@ -14,7 +14,7 @@ use axum::routing::get;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_telemetry::Error;
-use thalweg_telemetry::look::{self, Group, Wanted};
+use thalweg_telemetry::look::{self, Asked, Group, Wanted};
 use tokio::sync::Semaphore;
 
 /// Questions that are answered at a time; more wait. Each reads what the agent writes, on a thread of its own.
@@ -88,14 +88,14 @@ pub(super) fn routes(path: PathBuf) -> Router {
 
 async fn sockets(State(store): State<Store>, Query(mut question): Query<Question>) -> Response {
     question.window_s = question.window_s.min(SOCKETS_WINDOW_S_MAX);
-    store.answer(move |path| look::sockets(&path, question.since_us(), question.limit)).await
+    store.answer(move |asked| look::sockets(asked, question.since_us(), question.limit)).await
 }
 
 async fn ttfb(State(store): State<Store>, Query(question): Query<Question>) -> Response {
     match question.group() {
         Ok(group) => {
             let group = group.unwrap_or(Group::Cache);
-            store.answer(move |path| look::ttfb(&path, question.since_us(), group)).await
+            store.answer(move |asked| look::ttfb(asked, question.since_us(), group)).await
         }
         Err(reason) => told(StatusCode::BAD_REQUEST, &json!({ "error": reason })),
     }
@@ -105,30 +105,45 @@ async fn responses(State(store): State<Store>, Query(question): Query<Question>)
     match question.wanted() {
         Ok(wanted) => {
             let ask =
-                move |path: PathBuf| look::responses(&path, question.since_us(), question.limit, &wanted);
+                move |asked: &Asked| look::responses(asked, question.since_us(), question.limit, &wanted);
             store.answer(ask).await
         }
         Err(reason) => told(StatusCode::BAD_REQUEST, &json!({ "error": reason })),
     }
 }
 
+/// Gives up what nobody waits for: an answer that is under way when who asked goes away.
+struct Waiting(Asked);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
 impl Store {
-    async fn answer(self, ask: impl FnOnce(PathBuf) -> Result<Value, Error> + Send + 'static) -> Response {
-        let Ok(asked) = self.asked.acquire_owned().await else {
+    async fn answer(self, ask: impl FnOnce(&Asked) -> Result<Value, Error> + Send + 'static) -> Response {
+        let Ok(permit) = self.asked.acquire_owned().await else {
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
         };
-        // Who asked may be gone before there is an answer: what still works on it counts.
+        let waiting = Waiting(Asked::of(self.path));
+        let asked = waiting.0.clone();
+        // It counts until it ends, which may be a moment after who asked has gone.
         let answered = tokio::task::spawn_blocking(move || {
-            let _asked = asked;
-            ask(self.path)
+            let _permit = permit;
+            ask(&asked)
         })
         .await;
         match answered {
             Ok(Ok(answer)) => told(StatusCode::OK, &answer),
             Ok(Err(error)) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(%error, cause, "the console has no answer");
-                told(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": format!("{error}: {cause}") }))
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                let error = format!("{error}{}", cause.unwrap_or_default());
+                tracing::warn!(error, "the console has no answer");
+                let is_late = waiting.0.is_over();
+                let status =
+                    if is_late { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::INTERNAL_SERVER_ERROR };
+                told(status, &json!({ "error": error }))
             }
             Err(panic) => told(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": panic.to_string() })),
         }
@@ -138,4 +153,29 @@ impl Store {
 fn told(status: StatusCode, answer: &Value) -> Response {
     let fields = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     (status, fields, answer.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_is_given_up_once_who_asked_has_gone() {
+        let store = Store { path: PathBuf::new(), asked: Arc::new(Semaphore::new(ASKED_MAX)) };
+        let (begin, begun) = tokio::sync::oneshot::channel();
+        let (leave, left) = mpsc::channel();
+        let asking = tokio::spawn(store.answer(move |asked| {
+            begin.send(asked.clone()).unwrap();
+            left.recv().unwrap();
+            Ok(Value::Null)
+        }));
+        let asked = begun.await.unwrap();
+        assert!(!asked.is_over());
+        asking.abort();
+        assert!(asking.await.unwrap_err().is_cancelled());
+        assert!(asked.is_over());
+        leave.send(()).unwrap();
+    }
 }

@@ -5,8 +5,24 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use thalweg_record::units::Span;
 
+/// What a filter may be, for both helps.
+macro_rules! filter_help {
+    () => {
+        "\
+A filter is made of terms that must all hold; of a list, any. The kernel tests it before it copies:
+  state NAMES       established close-wait fin-wait-1 syn-sent time-wait listening ..., all
+  sport PORTS       the port on this side: 443, :443, 8000-8010, with commas between them
+  dport PORTS       the port on the client's side
+  src PREFIXES      the address on this side: 10.0.0.1, 10.0.0.0/8, 2001:db8::/32
+  dst PREFIXES      the client's address
+Without state: all but listening, time-wait, syn-recv and closed. IPv4 in IPv6 form counts as IPv4.
+"
+    };
+}
+
 /// What stands below the help.
-pub(crate) const HELP: &str = "\
+pub(crate) const HELP: &str = concat!(
+    "\
 Examples:
   thalweg sockets                                   every connection of this machine
   thalweg sockets sport = :443,8443 --sort rtt      clients of two ports, the farthest first
@@ -16,30 +32,36 @@ Examples:
   thalweg sockets --save dump.bin && thalweg sockets --decode dump.bin --sort retrans
   thalweg sockets top sport = :443                  the same, live
 
-A filter is made of terms that must all hold; of a list, any. The kernel tests it before it copies:
-  state NAMES       established close-wait fin-wait-1 syn-sent time-wait listening ..., all
-  sport PORTS       the port on this side: 443, :443, 8000-8010, with commas between them
-  dport PORTS       the port on the client's side
-  src PREFIXES      the address on this side: 10.0.0.1, 10.0.0.0/8, 2001:db8::/32
-  dst PREFIXES      the client's address
-Without state: all but listening, time-wait, syn-recv and closed. IPv4 in IPv6 form counts as IPv4.
-
+",
+    filter_help!(),
+    "
 Columns: PORT on this side, CC the congestion control, RTT and MIN the round trip and its least,
 CWND in TCP segments, DELIVERY the newest delivery rate, with * if the application limited it,
 PACING the pacing rate, RETR TCP segments sent again, LOST of those in flight, ACKED bytes that the
 client has, BUSY the time with something to send, RWND and SNDB the shares of it in which the
-client's window and the send buffer held it back, SENDQ bytes not acknowledged yet.";
+client's window and the send buffer held it back, SENDQ bytes not acknowledged yet."
+);
 
-/// What stands below the help of `thalweg sockets top`.
-const TOP_HELP: &str = "\
-Keys: q ends, s sorts by the next column, p pauses and goes on.
+/// What stands below the help of `thalweg sockets top`, and on the terminal where help is asked for there.
+pub(super) const TOP_HELP: &str = concat!(
+    "\
+Keys:
+  /         edit the filter: Enter applies it, Esc leaves it as it was
+  s         sort by the next column
+  p, space  pause, and go on
+  ?, h      this help; any key leaves it
+  q         end
 Where standard output is no terminal, a block is printed for each period.
 
+",
+    filter_help!(),
+    "
 Columns as in thalweg sockets; SENDING is what the client acknowledged in the last period, RETR/s
 what was sent again in it, in TCP segments.
 
 Example:
-  thalweg sockets top sport = :443 --sort retrans --period 2s";
+  thalweg sockets top sport = :443 --sort retrans --period 2s"
+);
 
 /// `thalweg sockets`.
 #[derive(Debug, Args)]

@@ -169,6 +169,10 @@ fn a_sample_has_the_same_sockets_always() {
     tracker.end_dump();
     assert!((900..1100).contains(&first.len()), "{}", first.len());
     assert_eq!(sampled(&mut tracker), first);
+    let one = tracker.dumped(&socket(first[0], 0, 0), clock.at(1)).unwrap();
+    assert_eq!(one.sample_one_in, NonZeroU32::new(10));
+    let all = begun().dumped(&socket(first[0], 0, 0), clock.at(1)).unwrap();
+    assert_eq!(all.sample_one_in, None);
     let ended = (0..10_000).filter(|&cookie| tracker.destroyed(&socket(cookie, 0, 0), clock.at(1)).is_some());
     assert_eq!(ended.collect::<Vec<_>>(), first);
 }

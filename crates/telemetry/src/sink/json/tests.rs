@@ -47,7 +47,7 @@ fn a_line_has_the_names_of_the_rows_without_what_is_absent() {
         String::from_utf8(out).unwrap()
     };
     expect![[r#"
-        {"table":"sockets","time":"2027-01-15T08:07:38.607535Z","pop":"fra","host":"edge-1","epoch":1795000000000000,"number":0,"prefix":"2001:db8::/56","client_ip":"2001:db8::b3","client_port":35771,"local_ip":"192.0.2.1","local_port":443,"cookie":619579017923,"state":"ESTAB","cause":"dump","congestion_control":"bbr"}
+        {"table":"sockets","time":"2027-01-15T08:07:38.607535Z","pop":"fra","host":"edge-1","epoch":1795000000000000,"number":0,"prefix":"2001:db8::/56","client_ip":"2001:db8::b3","client_port":35771,"local_ip":"192.0.2.1","local_port":443,"cookie":619579017923,"state":"ESTAB","cause":"dump","sample_one_in":2,"congestion_control":"bbr"}
     "#]].assert_eq(&text(Table::Sockets));
     expect![[r#"
         {"table":"responses","time":"2027-01-15T08:08:20.822465Z","pop":"fra","host":"edge-1","epoch":1795000000000000,"number":1,"prefix":"203.0.3.0/24","asn":64502,"region":"US-CA","client_ip":"203.0.3.90","client_port":29785,"method":"GET","request_host":"a.example","path":"/live/520.m4s","status":404,"bytes":3376737,"duration_us":1390784,"goodput_bytes_per_s":2427937,"cache":"miss","protocol":"HTTP/1.1","cut":"client_closed","congestion_control":"cubic","rtt_us":120241,"snd_cwnd":10,"retransmits":0,"lost":0,"restarts":0}

@@ -150,7 +150,7 @@ fn prepare(connection: &mut Connection, path: &Path) -> Result<(), SinkError> {
     // Below zero: in KiB.
     connection.pragma_update(None, "cache_size", -CACHE_BYTES / 1024).map_err(failed())?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_MAX).map_err(failed())?;
-    if is_empty { create(connection).map_err(failed()) } else { Ok(()) }
+    if is_empty { create(connection) } else { raw::complete(connection) }.map_err(failed())
 }
 
 fn create(connection: &mut Connection) -> rusqlite::Result<()> {

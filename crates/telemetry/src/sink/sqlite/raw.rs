@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use rusqlite::types::{ToSqlOutput, Value as Stored, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
-use thalweg_record::rows::{self, Table, Value};
+use thalweg_record::rows::{self, Kind, Table, Value};
 use thalweg_record::{Entry, Source};
 
 use super::stored;
@@ -19,6 +19,24 @@ pub(super) fn insert(connection: &Connection, source: &Source, entries: &[Entry]
             none => none.insert(prepare(connection, table)?),
         };
         insert_row(statement, source, entry)?;
+    }
+    Ok(())
+}
+
+/// Adds the columns that tables of an earlier release lack; the rows there have nothing in them. All that came later may be
+/// absent, so that such a row can be told from others.
+pub(super) fn complete(connection: &Connection) -> rusqlite::Result<()> {
+    for table in Table::ALL {
+        for column in table.columns().iter().filter(|column| column.is_nullable) {
+            if !connection.column_exists(None, table.name(), column.name)? {
+                let kind = match column.kind {
+                    Kind::Name | Kind::Text | Kind::Ip => "TEXT",
+                    Kind::Bool | Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Time => "INTEGER",
+                };
+                let add = format!("ALTER TABLE {} ADD COLUMN {} {kind}", table.name(), column.name);
+                connection.execute_batch(&add)?;
+            }
+        }
     }
     Ok(())
 }

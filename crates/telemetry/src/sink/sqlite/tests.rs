@@ -73,6 +73,22 @@ fn columns(connection: &Connection, table: &str) -> Vec<(String, String, bool)> 
 }
 
 #[test]
+fn a_file_of_an_earlier_release_gets_the_columns_that_came_later() {
+    let dir = Dir::new("sqlite-columns");
+    let mut sink = open(&dir);
+    sink.keep(&batch(0, records(0..20))).unwrap();
+    sink.connection.execute_batch("ALTER TABLE sockets DROP COLUMN sample_one_in").unwrap();
+    drop(sink);
+    let mut sink = open(&dir);
+    sink.keep(&batch(20, records(20..40))).unwrap();
+    let told = |numbers: &str| {
+        count(&sink.connection, &format!("count(sample_one_in) FROM sockets WHERE number {numbers}"))
+    };
+    assert_eq!(told("< 20"), 0);
+    assert!(told(">= 20") > 0);
+}
+
+#[test]
 fn the_tables_have_the_columns_of_the_rows() {
     let dir = Dir::new("columns");
     let sink = open(&dir);

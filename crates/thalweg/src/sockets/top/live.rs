@@ -68,7 +68,7 @@ impl Sockets {
     }
 
     /// The lines of this look: how many there are, the columns, and up to `rows_max` rows.
-    pub(super) fn lines<'a>(&'a self, names: &'a [Option<String>], show: &Shown) -> Vec<String> {
+    pub(super) fn lines<'a>(&'a self, names: &'a [Option<String>], show: &Shown<'_>) -> Vec<String> {
         let row = |seen: &'a Seen| Row {
             socket: &seen.socket,
             namespace: names[seen.namespace].as_deref(),
@@ -82,7 +82,7 @@ impl Sockets {
     }
 
     /// `18 sockets  bbr 12  cubic 6  98.8Mbit/s acknowledged  0.0 sent again/s  sorted by rtt`.
-    fn summary(&self, show: &Shown) -> String {
+    fn summary(&self, show: &Shown<'_>) -> String {
         let mut by_name: HashMap<&str, usize> = HashMap::new();
         for seen in &self.now {
             let name = seen.socket.congestion_control.as_ref().map_or("none", |name| name.as_str());
@@ -104,12 +104,12 @@ impl Sockets {
 
 /// How a look is shown.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shown {
+pub(super) struct Shown<'a> {
     pub(super) sort: Sort,
     pub(super) rows_max: usize,
     pub(super) colour: Colour,
     /// What else the first line says.
-    pub(super) note: &'static str,
+    pub(super) note: &'a str,
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! `thalweg sockets top`: a look at the sockets each period, with what each did since the last one.
 //!
-//! [`live`] compares two looks, [`terminal`] shows them; off a terminal each look is a block of lines.
+//! [`live`] compares two looks, [`terminal`] shows them, [`keys`] and [`prompt`] are what may be done there; off a terminal
+//! each look is a block of lines.
 
+mod keys;
 mod live;
+mod prompt;
 mod terminal;
 
 use std::io::{IsTerminal, Write, stdout};
@@ -11,32 +14,25 @@ use anyhow::Context;
 use thalweg_tcp::diag::{Filter, States};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::args::{Sort, TopArgs};
+use super::args::{Sort, TOP_HELP, TopArgs};
 use super::source::Kernel;
 use crate::log::stdout_colour;
 use crate::shutdown::Signals;
+use keys::Key;
 use live::{Shown, Sockets};
+use prompt::{Outcome, Prompt};
 use terminal::Terminal;
 
 /// Lines on a terminal that are no rows: the summary and the columns' names.
 const HEAD_LINES: usize = 2;
 
-/// What a key does.
-enum Key {
-    End,
-    Sort,
-    Pause,
-}
-
-impl Key {
-    fn of(byte: u8) -> Option<Self> {
-        match byte {
-            b'q' | b'Q' => Some(Self::End),
-            b's' | b'S' => Some(Self::Sort),
-            b'p' | b'P' | b' ' => Some(Self::Pause),
-            _ => None,
-        }
-    }
+/// What is on the terminal.
+#[derive(Debug)]
+enum Mode {
+    Table,
+    /// The table, and above it the filter that is being edited.
+    Filter(Prompt),
+    Help,
 }
 
 /// Looks and shows until it is ended.
@@ -54,6 +50,9 @@ struct Top<'a> {
     args: &'a TopArgs,
     kernel: Kernel,
     filter: Filter,
+    /// The filter as it was written.
+    filter_text: String,
+    mode: Mode,
     sockets: Sockets,
     looked: Option<Instant>,
     sort: Sort,
@@ -68,6 +67,8 @@ impl<'a> Top<'a> {
             args,
             kernel,
             filter,
+            filter_text: args.which.filter.join(" "),
+            mode: Mode::Table,
             sockets,
             looked: None,
             sort: args.sort,
@@ -91,16 +92,48 @@ impl<'a> Top<'a> {
                         self.look()?;
                     }
                 }
-                key = key(terminal.as_mut()) => match Key::of(key?) {
-                    Some(Key::End) => return Ok(()),
-                    Some(Key::Sort) => self.sort = self.sort.next(),
-                    Some(Key::Pause) => self.is_paused = !self.is_paused,
-                    None => continue,
+                key = key(terminal.as_mut()) => match self.press(key?) {
+                    Pressed::Nothing => {}
+                    // What changed is about a whole period again.
+                    Pressed::Filtered => {
+                        self.look()?;
+                        period.reset();
+                    }
+                    Pressed::End => return Ok(()),
                 },
             }
             self.show(terminal.as_ref())?;
         }
         Ok(())
+    }
+
+    /// Does what a key says.
+    fn press(&mut self, key: Key) -> Pressed {
+        match &mut self.mode {
+            Mode::Table => return self.command(key),
+            Mode::Help => self.mode = Mode::Table,
+            Mode::Filter(prompt) => match prompt.press(key) {
+                Outcome::Edited => {}
+                Outcome::Cancelled => self.mode = Mode::Table,
+                Outcome::Applied(text, filter) => {
+                    (self.filter_text, self.filter, self.mode) = (text, filter, Mode::Table);
+                    return Pressed::Filtered;
+                }
+            },
+        }
+        Pressed::Nothing
+    }
+
+    fn command(&mut self, key: Key) -> Pressed {
+        match key {
+            Key::Char('q' | 'Q') => return Pressed::End,
+            Key::Char('s' | 'S') => self.sort = self.sort.next(),
+            Key::Char('p' | 'P' | ' ') => self.is_paused = !self.is_paused,
+            Key::Char('/') => self.mode = Mode::Filter(Prompt::of(&self.filter_text)),
+            Key::Char('?' | 'h' | 'H') => self.mode = Mode::Help,
+            _ => {}
+        }
+        Pressed::Nothing
     }
 
     fn look(&mut self) -> anyhow::Result<()> {
@@ -115,32 +148,51 @@ impl<'a> Top<'a> {
     }
 
     fn show(&self, terminal: Option<&Terminal>) -> anyhow::Result<()> {
-        let rows_asked = self.args.limit.unwrap_or(usize::MAX);
-        let rows_max = match terminal {
-            Some(terminal) => rows_asked.min(terminal.lines().saturating_sub(HEAD_LINES)),
-            None => rows_asked,
+        let Some(terminal) = terminal else {
+            let mut out = stdout().lock();
+            writeln!(out, "{}\n", self.table(usize::MAX).join("\n"))?;
+            return Ok(out.flush()?);
         };
-        let note = match (self.is_paused, self.is_complete) {
-            (true, _) => "  paused",
-            (false, false) => "  some may be missing",
-            (false, true) => "",
-        };
-        let shown = Shown { sort: self.sort, rows_max, colour: stdout_colour(), note };
-        let lines = self.sockets.lines(self.kernel.names(), &shown);
-        match terminal {
-            Some(terminal) => terminal.show(&lines)?,
-            None => {
-                let mut out = stdout().lock();
-                writeln!(out, "{}\n", lines.join("\n"))?;
-                out.flush()?;
+        let (lines, columns) = terminal.size();
+        let shown = match &self.mode {
+            Mode::Table => self.table(lines.saturating_sub(HEAD_LINES)),
+            Mode::Filter(prompt) => {
+                let mut shown = prompt.lines(columns);
+                shown.extend(self.table(lines.saturating_sub(HEAD_LINES + shown.len())));
+                shown
             }
+            Mode::Help => TOP_HELP.lines().map(str::to_owned).collect(),
+        };
+        Ok(terminal.show(&shown[..shown.len().min(lines)])?)
+    }
+
+    /// The table, of so many rows at most.
+    fn table(&self, rows_max: usize) -> Vec<String> {
+        let mut note = match (self.is_paused, self.is_complete) {
+            (true, _) => "  paused".to_owned(),
+            (false, false) => "  some may be missing".to_owned(),
+            (false, true) => String::new(),
+        };
+        if !self.filter_text.is_empty() {
+            note += "  filter ";
+            note += &self.filter_text;
         }
-        Ok(())
+        let rows_max = rows_max.min(self.args.limit.unwrap_or(usize::MAX));
+        let shown = Shown { sort: self.sort, rows_max, colour: stdout_colour(), note: &note };
+        self.sockets.lines(self.kernel.names(), &shown)
     }
 }
 
+/// What is to be done after a key, beside showing it.
+enum Pressed {
+    Nothing,
+    /// There is another filter.
+    Filtered,
+    End,
+}
+
 /// The next key; never, where there is no terminal.
-async fn key(terminal: Option<&mut Terminal>) -> std::io::Result<u8> {
+async fn key(terminal: Option<&mut Terminal>) -> std::io::Result<Key> {
     match terminal {
         Some(terminal) => terminal.key().await,
         None => std::future::pending().await,

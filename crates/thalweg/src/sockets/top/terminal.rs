@@ -9,15 +9,19 @@ use rustix::stdio::stdin;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc::{Receiver, channel};
 
+use super::keys::{self, Key};
+
 /// Another screen, without a caret, without wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// The size of a terminal that does not tell it.
-const LINES_UNKNOWN: usize = 24;
+/// The lines and columns of a terminal that does not tell them.
+const SIZE_UNKNOWN: (usize, usize) = (24, 80);
 
 /// Keys that wait to be seen to.
 const KEYS_MAX: usize = 64;
+/// Bytes of keys that are read at once.
+const READ_BYTES_MAX: usize = 256;
 
 /// Standard output's terminal, and the keys of standard input if that is one too.
 pub(super) struct Terminal {
@@ -26,7 +30,7 @@ pub(super) struct Terminal {
 
 /// A thread reads them: it ends with the process, or the keyboard.
 struct Keys {
-    pressed: Receiver<u8>,
+    pressed: Receiver<Key>,
     before: Termios,
 }
 
@@ -44,11 +48,11 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// How many lines there are.
-    pub(super) fn lines(&self) -> usize {
+    /// How many lines and columns there are.
+    pub(super) fn size(&self) -> (usize, usize) {
         match tcgetwinsize(rustix::stdio::stdout()) {
-            Ok(size) if size.ws_row > 0 => size.ws_row.into(),
-            _ => LINES_UNKNOWN,
+            Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
+            _ => SIZE_UNKNOWN,
         }
     }
 
@@ -75,7 +79,7 @@ impl Terminal {
     ///
     /// # Errors
     /// Where it has gone.
-    pub(super) async fn key(&mut self) -> io::Result<u8> {
+    pub(super) async fn key(&mut self) -> io::Result<Key> {
         match &mut self.keys {
             Some(keys) => keys.pressed.recv().await.ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
             None => std::future::pending().await,
@@ -91,8 +95,9 @@ impl Keys {
         let (press, pressed) = channel(KEYS_MAX);
         let keys = Self { pressed, before };
         thread::Builder::new().name("keys".into()).spawn(move || {
-            for key in io::stdin().lock().bytes().map_while(Result::ok) {
-                if press.blocking_send(key).is_err() {
+            let mut bytes = [0; READ_BYTES_MAX];
+            while let Ok(length @ 1..) = io::stdin().lock().read(&mut bytes) {
+                if keys::keys(&bytes[..length]).into_iter().any(|key| press.blocking_send(key).is_err()) {
                     return;
                 }
             }

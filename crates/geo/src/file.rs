@@ -1,0 +1,44 @@
+//! A file that is read whole, and known again by its length and its time of change.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Bytes of one file; the largest that MaxMind offers have less.
+pub const FILE_BYTES_MAX: u64 = 2 << 30;
+
+/// By which a changed file is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    length_bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    /// That of a file as it is now, if it is there.
+    pub fn of(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().map(|metadata| Self::from(&metadata))
+    }
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(metadata: &Metadata) -> Self {
+        Self { length_bytes: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// What the system says, or that it has more than [`FILE_BYTES_MAX`].
+pub fn read(path: &Path) -> io::Result<(Vec<u8>, Stamp)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok((bytes, Stamp::from(&metadata)))
+}
