@@ -5,6 +5,7 @@ use std::process::Command;
 
 use thalweg_record::{LossRecord, Stage};
 
+use super::mark::MARK;
 use super::*;
 use crate::testing::{Dir, Random, open_spool};
 
