@@ -3,12 +3,20 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, Headers, OwnedHeaders};
+use rdkafka::metadata::MetadataTopic;
+
+use crate::Error;
 
 /// The topic, unless another is named.
 pub const TOPIC: &str = "thalweg.telemetry";
+/// How long a broker may take to say which topics there are.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A Kafka cluster and a topic on it.
 #[derive(Clone)]
@@ -44,6 +52,24 @@ impl Cluster {
             config.set(key, value);
         }
         config
+    }
+}
+
+impl Cluster {
+    /// Whether the topic is there. It is not made by asking.
+    ///
+    /// # Errors
+    /// When a property is wrong, no broker answers in time, or one may not say.
+    pub fn has_topic(&self) -> Result<bool, Error> {
+        let failed = |cause| Error::of(format!("cannot ask Kafka at {}", self.brokers), cause);
+        let client: BaseConsumer = self.config(&[]).create().map_err(failed)?;
+        let metadata = client.fetch_metadata(Some(&self.topic), ASK_TIMEOUT).map_err(failed)?;
+        let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        match topic.and_then(MetadataTopic::error).map(RDKafkaErrorCode::from) {
+            None => Ok(topic.is_some_and(|topic| !topic.partitions().is_empty())),
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => Ok(false),
+            Some(code) => Err(failed(KafkaError::MetadataFetch(code))),
+        }
     }
 }
 

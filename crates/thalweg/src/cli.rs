@@ -1,6 +1,6 @@
 //! The command line: commands, their flags, and the help that teaches them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Parser, Subcommand, ValueEnum, ValueHint};
@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
 use thalweg_telemetry::query::{By, QUERIES};
 
-use crate::config::{Agent, Edge, Flags, IngestUrl, Origin, Value};
+use crate::config::{self, Agent, Consumer, Edge, Flags, IngestUrl, Origin, Value};
 use crate::log::{Query, reference};
 use crate::query::When;
 use crate::sockets::SocketsArgs;
@@ -235,12 +235,14 @@ Examples:
     #[command(after_help = "\
 Example, as many of them as the topic has partitions at most:
   thalweg consumer --kafka kafka.example:9092 --clickhouse http://db.example:8123/telemetry
+  thalweg consumer --kafka kafka.example:9092 --clickhouse @/run/secrets/clickhouse-url \\
+    --kafka-set sasl.password=@/run/secrets/kafka
 
 The tables come from: thalweg schema apply
 A block is inserted whole under a token of its own: after a crash it is sent again, and dropped if
 ClickHouse has it. Messages that cannot be read go into the table refused.
 Stops cleanly on SIGINT (Ctrl-C) and SIGTERM.")]
-    Consumer(ConsumerFlags),
+    Consumer(Flags<Consumer>),
 
     /// Ask what has been kept of sockets and responses: ready queries over windows of five minutes
     #[command(after_help = "\
@@ -269,8 +271,9 @@ being added to. Rates are bytes per second.")]
         /// The file that an agent writes
         #[arg(long, value_name = "FILE", default_value = "thalweg-telemetry.sqlite", requires = "name")]
         sqlite: PathBuf,
-        /// The ClickHouse server and database to ask, instead of a file
-        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
+        /// The ClickHouse server and database to ask, instead of a SQLite file: http://USER:PASSWORD@HOST:PORT/DATABASE, or
+        /// @FILE, a file that has that
+        #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
         #[arg(requires = "name", conflicts_with = "sqlite")]
         clickhouse: Option<String>,
         /// Print a JSON object for each row
@@ -352,9 +355,13 @@ printed are names too: CC == bbr.",
     )
 }
 
-/// A URL of ClickHouse, if it is one.
-fn clickhouse_url(text: &str) -> Result<String, thalweg_telemetry::Error> {
-    thalweg_telemetry::clickhouse::Server::at(text).map(|_| text.to_owned())
+/// A URL of ClickHouse, if it is one, or a file has it.
+fn clickhouse_url(text: &str) -> Result<String, String> {
+    let url = config::reveal(text, Path::new(""))?;
+    match thalweg_telemetry::clickhouse::Server::at(&url) {
+        Ok(_) => Ok(url),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// What is done with the tables of ClickHouse.
@@ -362,47 +369,18 @@ fn clickhouse_url(text: &str) -> Result<String, thalweg_telemetry::Error> {
 pub(crate) enum SchemaCommand {
     /// Make the tables, views and columns that a server lacks; nothing is dropped or changed
     Apply {
-        /// The server and the database
-        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
+        /// The server and the database, http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE, a file that has that
+        #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
         clickhouse: String,
     },
     /// Tell what a server lacks, has otherwise, or has more of
     Diff {
-        /// The server and the database
-        #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
+        /// The server and the database, http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE, a file that has that
+        #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
         clickhouse: String,
     },
     /// Print the statements
     Print,
-}
-
-/// What the consumer is told.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ConsumerFlags {
-    /// Brokers to ask first
-    #[arg(long, value_name = "HOST:PORT,…")]
-    pub(crate) kafka: String,
-    /// The topic
-    #[arg(long, value_name = "NAME", default_value = thalweg_telemetry::kafka::TOPIC)]
-    pub(crate) topic: String,
-    /// The group whose members share the partitions
-    #[arg(long, value_name = "NAME", default_value = "thalweg-clickhouse")]
-    pub(crate) group: String,
-    /// A property of librdkafka, such as security.protocol=SASL_SSL; any number of times
-    #[arg(long, value_name = "KEY=VALUE", value_parser = thalweg_telemetry::kafka::property)]
-    pub(crate) kafka_set: Vec<(String, String)>,
-    /// The server and the database
-    #[arg(long, value_name = "http://USER:PASSWORD@HOST:PORT/DATABASE", value_parser = clickhouse_url)]
-    pub(crate) clickhouse: String,
-    /// A block of a partition is inserted when it has this many rows
-    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) block_rows: u64,
-    /// Or when its first message has waited this long
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    pub(crate) block_wait: thalweg_record::units::Span,
-    /// Where Prometheus may ask, at /metrics
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) metrics: Option<std::net::SocketAddr>,
 }
 
 /// What an operator says of a backend.

@@ -14,6 +14,7 @@ mod config;
 mod console;
 mod consumer;
 mod log;
+mod metrics;
 mod policies;
 mod policy;
 mod purge;
@@ -110,7 +111,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Schema(command) => schema::run(command),
         Command::Consumer(flags) => {
             start_logging();
-            consumer::run(flags)
+            roles::run(&Config::from_consumer_flags(&flags)?, false)
         }
         Command::Query { name: None, .. } => {
             query::list();

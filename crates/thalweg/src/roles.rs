@@ -20,6 +20,7 @@ use crate::advice::{self, Addresses};
 use crate::agent::Agent;
 use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, Set};
 use crate::console::{self, EdgeAddress};
+use crate::consumer::Consumer;
 use crate::shutdown::{self, Signals};
 use crate::source::Source;
 use thalweg_record::Prefix;
@@ -68,6 +69,7 @@ struct Roles {
     edge: Option<Edge>,
     console: Option<Console>,
     agent: Option<Agent>,
+    consumer: Option<Consumer>,
     sources: Vec<(Source, Uri)>,
 }
 
@@ -88,9 +90,10 @@ impl Roles {
             _ => None,
         };
         let agent = config.agent.as_ref().map(Agent::bind).transpose()?;
+        let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
         let sources = sources.into_iter().zip(targets).collect();
-        Ok(Self { origin, edge, console, agent, sources })
+        Ok(Self { origin, edge, console, agent, consumer, sources })
     }
 
     /// One line on standard error for each socket.
@@ -102,6 +105,7 @@ impl Roles {
             ("admin", admin),
             ("console", self.console.as_ref().map(|console| console.addr)),
             ("agent", self.agent.as_ref().and_then(Agent::metrics_addr)),
+            ("consumer", self.consumer.as_ref().and_then(Consumer::metrics_addr)),
         ];
         for (role, addr) in listening {
             if let Some(addr) = addr {
@@ -159,6 +163,10 @@ impl Roles {
         if let (Some(console), Some(records)) = (self.console, records) {
             let served = console::serve(console.listener, console.edge, records, database, asked());
             running.spawn(async { ("console", served.await) });
+        }
+        if let Some(consumer) = self.consumer {
+            let stop = asked();
+            running.spawn(async { ("consumer", consumer.run(stop).await) });
         }
         for (source, to) in self.sources {
             let pushed = source.run(to, shutdown.clone());

@@ -29,8 +29,8 @@ use crate::{Sink, SinkError};
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 /// No message is larger, before compression, unless a single record is: the broker's default bound is 1 MiB.
 const MESSAGE_BYTES_MAX: usize = 900_000;
-/// Pause while the queue to the broker is full.
-const QUEUE_PAUSE: Duration = Duration::from_millis(20);
+/// How long a look for what was delivered lasts: it does not end before that. The library's own `flush` has 100 ms here.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The properties of the producer. Its queue is bounded; what does not fit waits in the spool. Messages do not time out one by one,
 /// and one that is refused stops all: else a later one might be in the topic without it.
@@ -99,9 +99,15 @@ impl KafkaSink {
             let key = prefix.map_or_else(|| batch.source.host.clone(), |prefix| prefix.to_string());
             message.send(&key, &batch.source, &entries)?;
         }
-        let flushed = producer.flush(STEP_TIMEOUT);
+        let until = Instant::now() + STEP_TIMEOUT;
+        while producer.in_flight_count() > 0 {
+            if Instant::now() >= until {
+                return Err(KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut));
+            }
+            producer.poll(LOOK);
+        }
         let failed = producer.context().0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failed.map_or(flushed, Err)
+        failed.map_or(Ok(()), Err)
     }
 
     fn create_topic(&self, partitions: u16) -> Result<(), KafkaError> {
@@ -177,7 +183,7 @@ impl Outgoing<'_> {
                     if Instant::now() < until =>
                 {
                     message = unsent;
-                    self.producer.poll(QUEUE_PAUSE);
+                    self.producer.poll(LOOK);
                 }
                 Err((cause, _)) => return Err(cause),
             }

@@ -1,4 +1,5 @@
-//! What the numbers of a directory are counted from, and the boot in which they were given last: the file `spool`.
+//! The spool's mark: what the numbers of a directory are counted from, which were never given, and the boot in which they were
+//! given last.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,6 +27,7 @@ pub(super) struct Mark {
 pub(super) const MARK: &str = "thalweg spool 1";
 
 impl Mark {
+    /// Reads the mark of a directory, or begins one.
     pub(super) fn read_or_make(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("spool");
         match fs::read_to_string(&path) {

@@ -1,25 +1,14 @@
-//! The agent's own figures for Prometheus, at `/metrics` (OpenMetrics 1.0 text).
+//! The agent's own figures for Prometheus.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 use thalweg_telemetry::agent::Figures;
-use tokio::net::TcpListener;
-
-/// The media type of OpenMetrics' text.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Every figure there is: its name, without the `_total` that counters get, and what it says.
 #[derive(Debug, Clone, Copy)]
@@ -70,25 +59,8 @@ impl Metric {
     }
 }
 
-/// Answers until it is dropped.
-pub(super) async fn serve(listener: TcpListener, figures: Figures) {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Told(figures)));
-    let registry = std::sync::Arc::new(registry);
-    let app = Router::new().route("/metrics", get(metrics)).with_state(registry);
-    if let Err(error) = axum::serve(listener, app).await {
-        tracing::error!(%error, "the agent's figures are not told any more");
-    }
-}
-
-async fn metrics(State(registry): State<std::sync::Arc<Registry>>) -> Response {
-    let mut text = String::new();
-    encode(&mut text, &registry).expect("a String takes every write");
-    ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response()
-}
-
 #[derive(Debug)]
-struct Told(Figures);
+pub(super) struct Told(pub(super) Figures);
 
 impl Collector for Told {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {

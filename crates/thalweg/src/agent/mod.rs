@@ -20,7 +20,7 @@ use thalweg_telemetry::sink::{ClickHouseSink, KafkaSink};
 use thalweg_telemetry::{Sink, agent};
 use tokio::task::JoinSet;
 
-use crate::config::{self, Broker, Fault};
+use crate::config::{self, Broker, ChannelName, Fault, KafkaProperty, Set};
 use follow::Ear;
 
 /// Where records are kept when no sink is named: beside the spool.
@@ -93,7 +93,8 @@ impl Agent {
             tasks.spawn(follow::over_http(edge, Ear::new(name, running.intake(), heard)));
         }
         if let Some(listener) = self.listener {
-            tasks.spawn(metrics::serve(tokio::net::TcpListener::from_std(listener)?, running.figures()));
+            let figures = metrics::Told(running.figures());
+            tasks.spawn(crate::metrics::serve(tokio::net::TcpListener::from_std(listener)?, figures));
         }
         let intake = running.intake();
         let own = tokio::spawn(async move {
@@ -167,7 +168,8 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
     if let Some(brokers) = &settings.kafka {
         let partitions =
             u16::try_from(settings.kafka_partitions.value.0).expect("bounded by its declaration");
-        let sink = KafkaSink::of(cluster(settings, &brokers.value), (partitions > 0).then_some(partitions));
+        let cluster = cluster(&brokers.value, &settings.kafka_topic.value, settings.kafka_set.as_ref());
+        let sink = KafkaSink::of(cluster, (partitions > 0).then_some(partitions));
         sinks.push(Box::new(sink));
     }
     if let Some(url) = &settings.clickhouse {
@@ -187,11 +189,16 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
     Ok(sinks)
 }
 
-fn cluster(settings: &config::Agent, brokers: &[Broker]) -> Cluster {
-    let properties = settings.kafka_set.iter().flat_map(|properties| properties.value.clone());
+/// A cluster as the settings of a role name it.
+pub(crate) fn cluster(
+    brokers: &[Broker],
+    topic: &ChannelName,
+    properties: Option<&Set<Vec<KafkaProperty>>>,
+) -> Cluster {
+    let properties = properties.iter().flat_map(|properties| properties.value.clone());
     Cluster {
         brokers: brokers.iter().map(|broker| broker.0.as_str()).collect::<Vec<_>>().join(","),
-        topic: settings.kafka_topic.value.0.clone(),
+        topic: topic.0.clone(),
         properties: properties.map(|property| (property.key, property.value)).collect(),
     }
 }
@@ -220,7 +227,7 @@ fn retention(settings: &config::Agent) -> Retention {
 }
 
 /// An error and what it came from, on one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -6,7 +6,8 @@ use thalweg_http::Authority;
 use thalweg_tcp::diag::Filter;
 use thalweg_telemetry::kafka;
 
-use super::value::Value;
+use super::secret;
+use super::value::{Raw, Refused, Value};
 
 /// Which sockets are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,12 +77,20 @@ impl std::fmt::Debug for KafkaProperty {
 }
 
 impl Value for KafkaProperty {
-    const FORM: &'static str = "a property such as \"linger.ms=50\"";
-    const PLACEHOLDER: &'static str = "KEY=VALUE";
+    const FORM: &'static str = "a property such as \"linger.ms=50\", or \"sasl.password=@FILE\"";
+    const PLACEHOLDER: &'static str = "KEY=VALUE|KEY=@FILE";
 
     fn from_text(text: &str) -> Result<Self, String> {
         let (key, value) = kafka::property(text)?;
         Ok(Self { key, value })
+    }
+
+    fn read(raw: &Raw, base: &Path) -> Result<Self, Vec<Refused>> {
+        secret::read(raw, |text| {
+            let Self { key, value } = Self::from_text(text)?;
+            let value = secret::reveal(&value, base).map_err(|fault| format!("{key}: {fault}"))?;
+            Ok(Self { key, value })
+        })
     }
 }
 
@@ -96,11 +105,15 @@ impl std::fmt::Debug for ClickHouseUrl {
 }
 
 impl Value for ClickHouseUrl {
-    const FORM: &'static str = "a URL such as \"http://user:password@clickhouse:8123/thalweg\"";
-    const PLACEHOLDER: &'static str = "URL";
+    const FORM: &'static str = "a URL such as \"http://user:password@clickhouse:8123/thalweg\", or @FILE";
+    const PLACEHOLDER: &'static str = "URL|@FILE";
 
     fn from_text(text: &str) -> Result<Self, String> {
         let has_scheme = ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
         if has_scheme { Ok(Self(text.to_owned())) } else { Err(format!("not {}", Self::FORM)) }
+    }
+
+    fn read(raw: &Raw, base: &Path) -> Result<Self, Vec<Refused>> {
+        secret::read(raw, |text| Self::from_text(&secret::reveal(text, base)?))
     }
 }

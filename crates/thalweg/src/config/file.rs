@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::declare::{Reader, Section, Setting};
 use super::place::{Fault, Place};
-use super::sections::{Agent, Console, Edge, Origin, Source};
+use super::sections::{Agent, Console, Consumer, Edge, Origin, Source};
 use super::value::{Raw, Written};
 
 /// The sections of a file, as far as they are right.
@@ -17,6 +17,7 @@ pub(super) struct File {
     pub(super) origin: Option<(Place, Origin)>,
     pub(super) console: Option<(Place, Console)>,
     pub(super) agent: Option<(Place, Agent)>,
+    pub(super) consumer: Option<(Place, Consumer)>,
     pub(super) sources: Vec<(Place, Source)>,
 }
 
@@ -30,6 +31,7 @@ const SECTIONS: &[(&str, &[Setting])] = &[
     (Origin::NAME, Origin::SETTINGS),
     (Console::NAME, Console::SETTINGS),
     (Agent::NAME, Agent::SETTINGS),
+    (Consumer::NAME, Consumer::SETTINGS),
     (Source::NAME, Source::SETTINGS),
 ];
 
@@ -48,6 +50,7 @@ pub(super) fn read(text: &str, base: &Path, faults: &mut Vec<Fault>) -> File {
             Origin::NAME => file.origin = walk.section(key, value),
             Console::NAME => file.console = walk.section(key, value),
             Agent::NAME => file.agent = walk.section(key, value),
+            Consumer::NAME => file.consumer = walk.section(key, value),
             Source::NAME => file.sources = walk.sections(key, value),
             unknown => {
                 let message = unknown_section(unknown);

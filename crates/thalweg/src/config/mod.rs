@@ -12,15 +12,17 @@ mod file;
 mod flags;
 mod place;
 mod reference;
+mod secret;
 mod sections;
 mod value;
 
-pub(crate) use agent_value::Broker;
+pub(crate) use agent_value::{Broker, KafkaProperty};
 pub(crate) use flags::Flags;
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
-pub(crate) use sections::{Agent, Console, Edge, Origin, Source};
-pub(crate) use value::{Congestion, IngestUrl, LogTarget, Value};
+pub(crate) use secret::reveal;
+pub(crate) use sections::{Agent, Console, Consumer, Edge, Origin, Source};
+pub(crate) use value::{ChannelName, Congestion, IngestUrl, LogTarget, Value};
 
 use declare::Section;
 pub(crate) use declare::Set;
@@ -40,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) origin: Option<Origin>,
     pub(crate) console: Option<Console>,
     pub(crate) agent: Option<Agent>,
+    pub(crate) consumer: Option<Consumer>,
     pub(crate) sources: Vec<Source>,
 }
 
@@ -75,6 +78,7 @@ impl Config {
             origin: file.origin.map(|(_, origin)| origin),
             console: file.console.map(|(_, console)| console),
             agent: file.agent.map(|(_, agent)| agent),
+            consumer: file.consumer.map(|(_, consumer)| consumer),
             sources: file.sources.into_iter().map(|(_, source)| source).collect(),
         })
     }
@@ -118,6 +122,16 @@ impl Config {
         Self::alone(faults, Self { agent, ..Self::none() })
     }
 
+    /// A consumer alone, by its flags.
+    ///
+    /// # Errors
+    /// Every fault there is, as [`Faults`].
+    pub(crate) fn from_consumer_flags(flags: &Flags<Consumer>) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let consumer = flags.read(&mut faults);
+        Self::alone(faults, Self { consumer, ..Self::none() })
+    }
+
     /// A source alone.
     pub(crate) fn from_source(media: PathBuf, to: IngestUrl) -> Self {
         let declared =
@@ -138,6 +152,7 @@ impl Config {
             origin: None,
             console: None,
             agent: None,
+            consumer: None,
             sources: Vec::new(),
         }
     }
@@ -146,9 +161,10 @@ impl Config {
 /// What must hold between the sections of a file.
 fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
     let has_server = file.edge.is_some() || file.origin.is_some() || file.console.is_some();
-    if !has_server && file.agent.is_none() && file.sources.is_empty() {
+    if !has_server && file.agent.is_none() && file.consumer.is_none() && file.sources.is_empty() {
         let message =
-            "the file names no role: write [edge], [origin], [console], [agent] or [[source]]".to_owned();
+            "the file names no role: write [edge], [origin], [console], [agent], [consumer] or [[source]]"
+                .to_owned();
         faults.push(Fault { place: Place::File { line: 1, column: 1 }, setting: None, message });
     }
     if let Some((place, edge)) = &file.edge {
@@ -230,8 +246,9 @@ fn check_listeners(file: &file::File, faults: &mut Vec<Fault>) {
     let origin = file.origin.iter().map(|(_, origin)| &origin.listen);
     let console = file.console.iter().map(|(_, console)| &console.listen);
     let agent = file.agent.iter().filter_map(|(_, agent)| agent.listen.as_ref());
+    let consumer = file.consumer.iter().filter_map(|(_, consumer)| consumer.listen.as_ref());
     let mut seen: Vec<&Set<SocketAddr>> = Vec::new();
-    for listener in edge.chain(origin).chain(console).chain(agent) {
+    for listener in edge.chain(origin).chain(console).chain(agent).chain(consumer) {
         if let Some(before) = seen.iter().find(|before| collide(before.value, listener.value)) {
             // The one that stands in the file is the one to change.
             let by_default = listener.place == Place::Default;

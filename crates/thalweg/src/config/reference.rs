@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::declare::{Absent, Section, Setting};
-use super::sections::{Console, Edge, Origin, Source};
+use super::sections::{Agent, Console, Consumer, Edge, Origin, Source};
 
 /// Every section and setting: name, form, default or the meaning of its absence, bounds, description.
 pub(crate) fn reference() -> String {
@@ -11,6 +11,8 @@ pub(crate) fn reference() -> String {
     section::<Edge>(&mut text, "[edge]");
     section::<Origin>(&mut text, "[origin]");
     section::<Console>(&mut text, "[console]");
+    section::<Agent>(&mut text, "[agent]");
+    section::<Consumer>(&mut text, "[consumer]");
     section::<Source>(&mut text, "[[source]]  (any number)");
     text.push_str("Relative paths in the file start at the file's directory.\n");
     text

@@ -180,23 +180,51 @@ section! {
         sqlite_max: Size = default("4GiB"), within("16MiB", "16TiB");
         /// A directory for files of JSON lines, one record on each, for log shippers. A file ends at 256 MiB or after an hour.
         json: PathBuf = unset("no such files");
-        /// How much those files may take together; beyond it the oldest go.
-        json_max: Size = unset("no bound: somebody else takes them away"), within("64MiB", "1024TiB");
+        /// How much those files may take together; beyond it the oldest go. A file ends at a quarter of it, if that is less.
+        json_max: Size = unset("no bound"), within("64MiB", "1024TiB");
         /// A directory for Parquet files, each written whole, of 50,000 rows or of a minute.
         parquet: PathBuf = unset("no such files");
         /// How much those files may take together; beyond it the oldest go.
-        parquet_max: Size = unset("no bound: somebody else takes them away"), within("64MiB", "1024TiB");
+        parquet_max: Size = unset("no bound"), within("64MiB", "1024TiB");
         /// Kafka's brokers to begin with: records go to a topic there, by client network, each once.
         kafka: Vec<Broker> = unset("not to Kafka");
         /// The topic.
         kafka_topic: ChannelName = default("thalweg.telemetry");
         /// Partitions of the topic, which is made if it is not there; 0: it is not made.
         kafka_partitions: Count = default("12"), within("0", "10000");
-        /// Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT".
+        /// Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+        /// a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
-        /// A ClickHouse database that has the tables (`thalweg schema apply`): records go there without Kafka between.
+        /// A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
+        /// there without Kafka between.
         clickhouse: ClickHouseUrl = unset("not to ClickHouse");
         /// Where Prometheus reads the agent's own figures, at /metrics.
+        listen: SocketAddr = unset("nowhere");
+    }
+}
+
+section! {
+    /// The consumer: what agents wrote to Kafka goes into ClickHouse, each record once. As many of them as the topic has
+    /// partitions share the work.
+    "consumer" Consumer {
+        /// Kafka's brokers to begin with.
+        kafka: Vec<Broker> = required();
+        /// The topic.
+        kafka_topic: ChannelName = default("thalweg.telemetry");
+        /// Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+        /// a file.
+        kafka_set: Vec<KafkaProperty> = unset("none");
+        /// How long the topic may be missing at the start before that is a failure.
+        topic_wait: Span = default("1min"), within("0s", "24h");
+        /// The group whose members share the partitions.
+        group: ChannelName = default("thalweg-clickhouse");
+        /// The ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL.
+        clickhouse: ClickHouseUrl = required();
+        /// A block of a partition is inserted when it has so many rows.
+        block_rows: Count = default("200000"), within("1", "1000000");
+        /// Or when its first message has waited so long.
+        block_wait: Span = default("1s"), within("0s", "1h");
+        /// Where Prometheus reads the consumer's own figures, at /metrics.
         listen: SocketAddr = unset("nowhere");
     }
 }

@@ -40,7 +40,7 @@ fn an_unknown_section_is_told() {
     check(
         "[kafka]",
         expect![[
-            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, source"#
+            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, source"#
         ]],
     );
     check(
@@ -155,7 +155,7 @@ fn every_fault_is_told_at_once_in_the_order_of_the_file() {
             thalweg.toml:2:10: memory: "1" has no unit: write 1B, 1KiB or 1MiB
             thalweg.toml:3:1: unknown key "listn" in [edge]; did you mean "listen"?
             thalweg.toml:5:10: window: the number 60 where a duration such as "250ms" is expected
-            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, source"#]],
+            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, consumer, source"#]],
     );
 }
 
@@ -174,7 +174,7 @@ fn sections_must_fit_together() {
     check(
         "",
         expect![
-            "thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent] or [[source]]"
+            "thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent], [consumer] or [[source]]"
         ],
     );
     check(
@@ -247,6 +247,33 @@ fn relative_paths_start_at_the_file() {
 }
 
 #[test]
+fn a_secret_may_be_in_a_file() {
+    let base = std::env::temp_dir().join(format!("thalweg-secret-{}", std::process::id()));
+    fs::create_dir_all(&base).unwrap();
+    fs::write(base.join("url"), "http://a:hidden@ch:8123/x\r\n").unwrap();
+    fs::write(base.join("password"), "@hidden=1 \n\n").unwrap();
+    fs::write(base.join("empty"), "\n").unwrap();
+    fs::write(base.join("no-url"), "hidden").unwrap();
+    fs::write(base.join("long"), "x".repeat(70_000)).unwrap();
+    let read = |text: &str| Config::from_text(&base.join("t.toml"), text).map(|config| config.agent.unwrap());
+    let agent =
+        read("[agent]\nclickhouse = '@url'\nkafka_set = ['sasl.password=@password', 'linger.ms=5']").unwrap();
+    assert_eq!(agent.clickhouse.as_ref().unwrap().value.0, "http://a:hidden@ch:8123/x");
+    let properties = &agent.kafka_set.as_ref().unwrap().value;
+    assert_eq!((properties[0].value.as_str(), properties[1].value.as_str()), ("@hidden=1 ", "5"));
+    assert!(!format!("{agent:?}").contains("hidden"));
+    let wrong = "[agent]\nclickhouse = '@no-url'\nkafka_set = ['a=@empty', 'b=@absent', 'c=@long']";
+    let told = read(wrong).unwrap_err().to_string().replace(&format!("{}/", base.display()), "");
+    fs::remove_dir_all(&base).unwrap();
+    expect![[r#"
+        t.toml:2:14: clickhouse: not a URL such as "http://user:password@clickhouse:8123/thalweg", or @FILE
+        t.toml:3:14: kafka_set: a: empty is empty
+        t.toml:3:26: kafka_set: b: cannot read absent, which follows the @: No such file or directory (os error 2)
+        t.toml:3:39: kafka_set: c: long is too long for a secret"#]]
+    .assert_eq(&told);
+}
+
+#[test]
 fn the_kernel_is_asked_for_the_congestion_control() {
     let text = "[origin]\n[edge]\ncongestion_control = 'no_such'";
     let faults = Config::from_text(Path::new("thalweg.toml"), text).unwrap_err().to_string();
@@ -279,6 +306,8 @@ fn defaults_are_well_declared() {
     check::<Edge>();
     check::<Origin>();
     check::<Console>();
+    check::<Agent>();
+    check::<Consumer>();
     check::<Source>();
 }
 
@@ -407,6 +436,86 @@ fn the_reference_names_every_setting() {
               Where browsers connect. Port 0 picks a free one.
           edge                   URL, if absent: the console's host name with the edge's port
               The edge's address as browsers reach it, if a proxy or a port mapping is between.
+
+        [agent]
+          The agent: samples of every TCP socket of the machine, whatever server has it, and the responses of edges. They are kept
+          in SQLite, or go to Kafka, to ClickHouse or to files; what cannot be kept now waits in the spool.
+
+          host                   NAME, if absent: the system's host name
+              The machine's name in records.
+          pop                    NAME, if absent: no name
+              The site's name in records.
+          period                 DURATION, default 10s, 100ms to 1h
+              Between dumps of all sockets. Machines of different names dump at different moments.
+          sockets                FILTER, if absent: every connection
+              The sockets that are wanted, in the words of `thalweg sockets`.
+          sample                 N, default 1, 1 to 1000000
+              Of these one in so many, each for all of its life.
+          namespaces             [NAME|PATH, …], if absent: the process's own
+              Network namespaces to look into, by the name that `ip netns` has or by a file.
+          edges                  [ADDR:PORT, …], if absent: the edge of the same file
+              Admin addresses of edges whose responses are recorded.
+          geoip                  [PATH, …], if absent: regions and autonomous systems are not known
+              MaxMind databases (City or Country, ASN): they say region and autonomous system of clients.
+          networks               PATH, if absent: the databases alone
+              A CSV of networks, "prefix,asn,region" on each line; it goes before the databases.
+          spool                  DIR=SIZE, default thalweg-spool=1GiB
+              Where records wait until every sink has them, and how much may wait. What is above is lost, the oldest first,
+              and counted.
+          sqlite                 PATH, if absent: thalweg-telemetry.sqlite beside the spool, if no other sink is named
+              A SQLite database for records and aggregates.
+          keep                   DURATION, default 2h, 1min to 8760h
+              How long records stay in SQLite.
+          keep_aggregates        DURATION, default 840h, 1h to 87600h
+              How long aggregates of five minutes stay there.
+          sqlite_max             SIZE, default 4GiB, 16MiB to 16TiB
+              How large the database may grow; beyond it the oldest records go before their time.
+          json                   PATH, if absent: no such files
+              A directory for files of JSON lines, one record on each, for log shippers. A file ends at 256 MiB or after an hour.
+          json_max               SIZE, if absent: no bound, 64MiB to 1024TiB
+              How much those files may take together; beyond it the oldest go. A file ends at a quarter of it, if that is less.
+          parquet                PATH, if absent: no such files
+              A directory for Parquet files, each written whole, of 50,000 rows or of a minute.
+          parquet_max            SIZE, if absent: no bound, 64MiB to 1024TiB
+              How much those files may take together; beyond it the oldest go.
+          kafka                  [HOST:PORT, …], if absent: not to Kafka
+              Kafka's brokers to begin with: records go to a topic there, by client network, each once.
+          kafka_topic            NAME, default thalweg.telemetry
+              The topic.
+          kafka_partitions       N, default 12, 0 to 10000
+              Partitions of the topic, which is made if it is not there; 0: it is not made.
+          kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
+              Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+              a file.
+          clickhouse             URL|@FILE, if absent: not to ClickHouse
+              A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
+              there without Kafka between.
+          listen                 ADDR:PORT, if absent: nowhere
+              Where Prometheus reads the agent's own figures, at /metrics.
+
+        [consumer]
+          The consumer: what agents wrote to Kafka goes into ClickHouse, each record once. As many of them as the topic has
+          partitions share the work.
+
+          kafka                  [HOST:PORT, …], required
+              Kafka's brokers to begin with.
+          kafka_topic            NAME, default thalweg.telemetry
+              The topic.
+          kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
+              Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+              a file.
+          topic_wait             DURATION, default 1min, 0s to 24h
+              How long the topic may be missing at the start before that is a failure.
+          group                  NAME, default thalweg-clickhouse
+              The group whose members share the partitions.
+          clickhouse             URL|@FILE, required
+              The ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL.
+          block_rows             N, default 200000, 1 to 1000000
+              A block of a partition is inserted when it has so many rows.
+          block_wait             DURATION, default 1s, 0s to 1h
+              Or when its first message has waited so long.
+          listen                 ADDR:PORT, if absent: nowhere
+              Where Prometheus reads the consumer's own figures, at /metrics.
 
         [[source]]  (any number)
           A live source for demonstrations and tests: it pushes a presentation in a loop, in real time.
