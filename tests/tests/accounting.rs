@@ -4,15 +4,14 @@
 
 mod program;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use program::{Directory, PATIENCE, Process, number, records, thalweg};
+use program::{Directory, PATIENCE, Process, figures, number, records, thalweg, until};
 use rusqlite::Connection;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
@@ -114,25 +113,6 @@ fn read_response(stream: &mut BufReader<TcpStream>) -> u64 {
     }
     stream.read_exact(&mut vec![0; content_bytes]).unwrap();
     (bytes + content_bytes) as u64
-}
-
-/// What an agent tells of itself, by name and labels.
-fn figures(metrics: SocketAddr) -> HashMap<String, f64> {
-    let mut stream = TcpStream::connect(metrics).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));
-    let figures = lines.map(|line| line.rsplit_once(' ').unwrap());
-    figures.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
-}
-
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn count(database: &Path, of: &str) -> u64 {

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use program::{Directory, Process, number, query, records, thalweg};
+use program::{Directory, Process, figures, number, query, records, thalweg, until};
 use serde_json::Value;
 
 const CONTENT_BYTES: usize = 200_000;
@@ -73,6 +73,7 @@ fn what_servers_did_is_told_once() {
     let agent = Process::start(
         thalweg()
             .args(["agent", "--period", "200ms", "--pop", "here", "--edge", &admin])
+            .args(["--listen", "127.0.0.1:0"])
             .args(["--sockets", &format!("sport {}", server.port())])
             .arg("--sqlite")
             .arg(&database)
@@ -80,14 +81,19 @@ fn what_servers_did_is_told_once() {
             .arg(&files)
             .args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]),
     );
+    let metrics = agent.said("agent listening").parse().unwrap();
     agent.said("following the responses of an edge");
+    // What was there at the first dump has no counters.
+    until("it has looked once", || figures(metrics)["thalweg_agent_dumps_total"] > 0.0);
 
     let clients: Vec<SocketAddr> = (0..CONNECTIONS).map(|_| get(server, REQUESTS)).collect();
     get(edge_address, EDGE_REQUESTS);
-    // An edge that ends has told all it has; so has the kernel when a process has ended.
+    // An edge that ends has told all it has. The kernel tells of ends later: those of the clients and of the edge's connection.
     edge.end();
     agent.said("the responses of an edge are not to be had");
     nginx.end();
+    let destroyed = || figures(metrics)["thalweg_agent_sockets_destroyed_total"];
+    until("all ends are told", || destroyed() > CONNECTIONS as f64);
     agent.end();
 
     let records = records(&files);

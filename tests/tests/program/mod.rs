@@ -1,13 +1,15 @@
 //! Processes of the program, what they said, and what they have kept.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -109,4 +111,23 @@ pub fn query(database: &Path, arguments: &[&str]) -> Vec<Value> {
 
 pub fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_else(|| panic!("{field} of {value}"))
+}
+
+/// What an agent tells of itself, by name and labels.
+pub fn figures(metrics: SocketAddr) -> HashMap<String, f64> {
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));
+    let figures = lines.map(|line| line.rsplit_once(' ').unwrap());
+    figures.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
