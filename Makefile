@@ -31,7 +31,7 @@ help: ## this list
 	@printf 'make bench-load     %s\n' 'the load generator beside wrk: what a request costs each'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make bench-sockets  %s\n' 'a dump of all sockets beside ss -tin: CPU and time'
-	@printf 'make bench-telemetry %s\n' 'records per second through the spool and into each sink'
+	@printf 'make bench-telemetry %s\n' 'records per second into each sink and through Kafka; CASES="files kafka clickhouse" some'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
 	@printf 'make sample         %s\n' 'make assets/sample anew with ffmpeg'
@@ -92,9 +92,9 @@ bench-sockets: setup-bench build
 	@$(CARGO) bench -p thalweg-tests --bench sockets
 
 .PHONY: bench-telemetry
-bench-telemetry:
+bench-telemetry: setup-services
 	$(call step,records through the spool and into each sink)
-	@$(CARGO) bench -p thalweg-tests --bench telemetry
+	@$(CARGO) bench -p thalweg-tests --bench telemetry -- $(CASES)
 
 # Coverage by options that the stable compiler has. `--target` keeps them from build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cdebug-assertions -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,\

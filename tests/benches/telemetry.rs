@@ -1,100 +1,160 @@
-//! Records through the spool into each sink: how many a second, and what CPU time each takes, encoding and reading back included.
+//! Records through the spool into each sink: how many a second, and what CPU time of this process each takes, encoding and
+//! reading back included.
 //!
+//! ```text
+//! make bench-telemetry
+//! make bench-telemetry CASES=kafka
+//! ```
 //! Each case appends the same records in batches, as fast as the spool takes them, while one sink keeps them, and ends when the
-//! last one is kept. Four of five records are samples of sockets, the others responses, of [`PREFIXES`] client networks over
-//! half an hour: the aggregates of five minutes change all the time.
+//! last one is kept. Four of five records are samples of sockets, the others responses, of [`FEW`] or [`MANY`] client networks over
+//! half an hour: the aggregates of five minutes change all the time. Kafka and ClickHouse are real ones, on the same cores:
+//! records a second are those of all together, CPU time is ours alone.
 
 #[path = "telemetry/records.rs"]
 mod records;
+#[path = "telemetry/sinks.rs"]
+mod sinks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use rustix::time::{ClockId, clock_gettime};
 use thalweg_record::{Network, Record};
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::runner::Runner;
-use thalweg_telemetry::sink::json::{JsonSink, Rotation};
-use thalweg_telemetry::sink::parquet::{Gathering, ParquetSink};
-use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
 use thalweg_telemetry::spool::{Limits, Spool};
+use thalweg_tests::services::{ClickHouse, Kafka};
 
 /// Records of a case.
 const RECORDS: u64 = 400_000;
 /// Records of one append: a dump of a busy server.
 const APPEND_RECORDS: u64 = 10_000;
-/// Client networks.
-const PREFIXES: u64 = 2_000;
-
-/// What keeps the records of a case, in a directory of its own.
-type Open = fn(&Path) -> anyhow::Result<Box<dyn Sink>>;
-
-/// The sinks, each with what it has to do a second at least. Those that need a service begin it in `open`.
-const SINKS: [(&str, Open, Option<f64>); 3] = [
-    ("sqlite, with aggregates", sqlite, Some(50_000.0)),
-    ("json lines", json, None),
-    ("parquet", parquet, None),
-];
+/// Client networks: those of a site at a time, and more than SQLite's sink has aggregates in memory.
+const FEW: u64 = 1_000;
+const MANY: u64 = 50_000;
+/// What a service may take to keep the records of a case.
+const KEPT_AFTER_MAX: Duration = Duration::from_secs(600);
+/// What there has to be a second at least.
+const SQLITE_PER_S_MIN: f64 = 50_000.0;
+const KAFKA_PER_S_MIN: f64 = 100_000.0;
 
 fn main() -> anyhow::Result<()> {
-    println!("{RECORDS} records of {PREFIXES} client networks, appended {APPEND_RECORDS} at a time");
-    println!("{:<28} {:>12} {:>16} {:>16}", "", "records/s", "CPU us/record", "spool B/record");
-    measure("spool alone", None)?;
-    let mut below = Vec::new();
-    for (name, open, least_per_s) in SINKS {
-        let per_s = measure(name, Some(open))?;
-        if least_per_s.is_some_and(|least| per_s < least) {
-            below.push(name);
-        }
+    // Cargo says `--bench` to each.
+    let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_asked = |group: &str| asked.is_empty() || asked.iter().any(|word| word == group);
+    println!("{RECORDS} records, appended {APPEND_RECORDS} at a time");
+    println!("{:<36} {:>12} {:>12} {:>16}", "", "records/s", "at least", "CPU us/record");
+    let mut report = Report::default();
+    if is_asked("files") {
+        files(&mut report)?;
     }
-    ensure!(below.is_empty(), "slower than intended: {}", below.join(", "));
+    if is_asked("kafka") {
+        kafka(&mut report)?;
+    }
+    if is_asked("clickhouse") {
+        let server = ClickHouse::start();
+        let open = |_: &Path| sinks::clickhouse(&server);
+        report.row("clickhouse", None, &through_spool(FEW, Some(&open))?);
+    }
+    ensure!(report.below.is_empty(), "slower than intended: {}", report.below.join(", "));
     Ok(())
 }
 
-/// Runs a case and prints its line; gives records per second.
-fn measure(name: &str, open: Option<Open>) -> anyhow::Result<f64> {
+/// What needs no service.
+fn files(report: &mut Report) -> anyhow::Result<()> {
+    let alone = through_spool(FEW, None)?;
+    report.row("spool alone", None, &alone);
+    let sqlite = |prefixes| through_spool(prefixes, Some(&sinks::sqlite));
+    report.row("sqlite, 1,000 networks", Some(SQLITE_PER_S_MIN), &sqlite(FEW)?);
+    report.row("sqlite, 50,000 networks", Some(SQLITE_PER_S_MIN), &sqlite(MANY)?);
+    report.row("json lines", None, &through_spool(FEW, Some(&sinks::json))?);
+    report.row("parquet", None, &through_spool(FEW, Some(&sinks::parquet))?);
+    println!("{:.1} bytes a record in the spool", alone.spool_bytes as f64 / RECORDS as f64);
+    Ok(())
+}
+
+/// Into Kafka, and from there into ClickHouse.
+fn kafka(report: &mut Report) -> anyhow::Result<()> {
+    let kafka = Kafka::start();
+    // A broker that has run for a moment has compiled what it runs: on few cores that takes as much as the first records do.
+    let warm = |_: &Path| Ok(sinks::kafka(&kafka, "warm"));
+    through_spool(FEW, Some(&warm))?;
+    for (name, topic, prefixes) in
+        [("kafka, 1,000 networks", "few", FEW), ("kafka, 50,000 networks", "many", MANY)]
+    {
+        let open = |_: &Path| Ok(sinks::kafka(&kafka, topic));
+        report.row(name, Some(KAFKA_PER_S_MIN), &through_spool(prefixes, Some(&open))?);
+    }
+    for (name, topic) in [("consumer, 1,000 networks", "few"), ("consumer, 50,000 networks", "many")] {
+        let server = ClickHouse::start();
+        let mut consumer = sinks::Consuming::of(&kafka, topic, &server)?;
+        report.row(name, None, &timed(|| consumer.until(RECORDS, KEPT_AFTER_MAX))?);
+    }
+    Ok(())
+}
+
+/// What a case took.
+struct Took {
+    elapsed: Duration,
+    cpu: Duration,
+    /// What is in the spool at the end.
+    spool_bytes: u64,
+}
+
+/// The printed rows, and the names of those that were too slow.
+#[derive(Default)]
+struct Report {
+    below: Vec<&'static str>,
+}
+
+impl Report {
+    fn row(&mut self, name: &'static str, per_s_min: Option<f64>, took: &Took) {
+        let per_s = RECORDS as f64 / took.elapsed.as_secs_f64();
+        let cpu_us = took.cpu.as_secs_f64() * 1e6 / RECORDS as f64;
+        let least = per_s_min.map_or("-".into(), |least| format!("{least:.0}"));
+        println!("{name:<36} {per_s:>12.0} {least:>12} {cpu_us:>16.2}");
+        if per_s_min.is_some_and(|least| per_s < least) {
+            self.below.push(name);
+        }
+    }
+}
+
+/// What keeps the records of a case, where it is to have its files.
+type Open<'a> = &'a dyn Fn(&Path) -> anyhow::Result<Box<dyn Sink>>;
+
+/// Appends the records to a spool while a sink, if there is one, keeps them.
+fn through_spool(prefixes: u64, open: Option<Open<'_>>) -> anyhow::Result<Took> {
     let dir = Dir::new()?;
+    let begin_us = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?;
     let spool = Spool::open(&dir.0.join("spool"), Limits { total_bytes: 1 << 30 }, "edge-1", "fra")?;
     let runner = open.map(|open| anyhow::Ok(Runner::start(&spool, open(&dir.0)?)?)).transpose()?;
+    let record = |number| records::record(number, prefixes, begin_us);
     let appends: Vec<Vec<(Network, Record)>> = (0..RECORDS / APPEND_RECORDS)
-        .map(|at| (at * APPEND_RECORDS..(at + 1) * APPEND_RECORDS).map(records::record).collect())
+        .map(|at| (at * APPEND_RECORDS..(at + 1) * APPEND_RECORDS).map(record).collect())
         .collect();
-    let (begin, cpu) = (Instant::now(), cpu_time());
-    let lost: u64 = appends.into_iter().map(|records| spool.append(records, records::TIME_US).lost).sum();
-    let spool_bytes = spool.total_bytes();
-    if let Some(runner) = runner {
-        spool.close(Duration::from_secs(600));
+    let mut spool_bytes = 0;
+    let mut took = timed(|| {
+        let lost: u64 = appends.into_iter().map(|records| spool.append(records, begin_us).lost).sum();
+        ensure!(lost == 0, "{lost} records were lost");
+        spool_bytes = spool.total_bytes();
+        let Some(runner) = runner else { return Ok(()) };
+        spool.close(KEPT_AFTER_MAX);
         let state = Arc::clone(runner.state());
         runner.join();
-        ensure!(state.kept() == RECORDS, "{name} kept {} of {RECORDS}: {:?}", state.kept(), state.error());
-    }
-    let (elapsed, cpu) = (begin.elapsed(), cpu_time() - cpu);
-    ensure!(lost == 0, "{lost} records were lost");
-    let per_s = RECORDS as f64 / elapsed.as_secs_f64();
-    let cpu_us = cpu.as_secs_f64() * 1e6 / RECORDS as f64;
-    let bytes =
-        if open.is_none() { format!("{:.1}", spool_bytes as f64 / RECORDS as f64) } else { "-".into() };
-    println!("{name:<28} {per_s:>12.0} {cpu_us:>16.2} {bytes:>16}");
-    Ok(per_s)
+        let (kept, error) = (state.kept(), state.error());
+        ensure!(kept == RECORDS, "{} kept {kept} of {RECORDS}: {error:?}", state.name());
+        Ok(())
+    })?;
+    took.spool_bytes = spool_bytes;
+    Ok(took)
 }
 
-fn sqlite(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
-    let keep = Duration::from_secs(365 * 24 * 3600 * 10);
-    let retention = Retention { records: keep, aggregates: keep, total_bytes: u64::MAX };
-    Ok(Box::new(SqliteSink::open(&dir.join("telemetry.sqlite"), retention)?))
-}
-
-fn json(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
-    let rotation = Rotation { file_bytes: 256 << 20, age: Duration::from_secs(3600), total_bytes: None };
-    Ok(Box::new(JsonSink::open(&dir.join("lines"), rotation)?))
-}
-
-fn parquet(dir: &Path) -> anyhow::Result<Box<dyn Sink>> {
-    let gathering =
-        Gathering { rows: 100_000, bytes: 128 << 20, age: Duration::from_secs(60), total_bytes: None };
-    Ok(Box::new(ParquetSink::open(&dir.join("parquet"), gathering)?))
+fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Took> {
+    let (begin, cpu) = (Instant::now(), cpu_time());
+    work()?;
+    Ok(Took { elapsed: begin.elapsed(), cpu: cpu_time() - cpu, spool_bytes: 0 })
 }
 
 /// CPU time of this process, of all threads.

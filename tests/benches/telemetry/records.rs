@@ -10,16 +10,14 @@ use thalweg_record::{
     TcpState,
 };
 
-/// When the first record is, a window's start.
-pub(crate) const TIME_US: u64 = 1_800_000_000_000_000;
 /// Time between two records: all together are half an hour.
 const STEP_US: u64 = 1_800_000_000 / crate::RECORDS;
 
-/// The record of a number.
-pub(crate) fn record(number: u64) -> (Network, Record) {
+/// The record of a number, of so many client networks, 2^16 at most; the first one is at `begin_us`.
+pub(crate) fn record(number: u64, prefixes: u64, begin_us: u64) -> (Network, Record) {
     let random = &mut Random(number);
-    let time_unix_us = TIME_US + number * STEP_US;
-    let prefix = random.below(crate::PREFIXES);
+    let time_unix_us = begin_us + number * STEP_US;
+    let prefix = random.below(prefixes);
     let client = IpAddr::from([100, (prefix >> 8) as u8, prefix as u8, random.below(254) as u8]);
     let client = SocketAddr::new(client, 1024 + random.below(60_000) as u16);
     let network = Network {
