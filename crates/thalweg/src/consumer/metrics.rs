@@ -15,14 +15,21 @@ use thalweg_telemetry::consumer::Figures;
 enum Metric {
     Records,
     MessagesRefused,
+    MessagesRepeated,
     Blocks,
     Failures,
     LagMessages,
 }
 
 impl Metric {
-    const ALL: [Self; 5] =
-        [Self::Records, Self::MessagesRefused, Self::Blocks, Self::Failures, Self::LagMessages];
+    const ALL: [Self; 6] = [
+        Self::Records,
+        Self::MessagesRefused,
+        Self::MessagesRepeated,
+        Self::Blocks,
+        Self::Failures,
+        Self::LagMessages,
+    ];
 
     /// Its name, without the `_total` that counters get, and what it says.
     fn told(self) -> (&'static str, &'static str) {
@@ -30,6 +37,9 @@ impl Metric {
             Self::Records => ("thalweg_consumer_records", "Records inserted into ClickHouse"),
             Self::MessagesRefused => {
                 ("thalweg_consumer_messages_refused", "Messages that could not be read, kept whole")
+            }
+            Self::MessagesRepeated => {
+                ("thalweg_consumer_messages_repeated", "Messages that were sent again, dropped")
             }
             Self::Blocks => ("thalweg_consumer_blocks", "Blocks inserted"),
             Self::Failures => {
@@ -45,6 +55,7 @@ impl Metric {
         match self {
             Self::Records => &figures.records,
             Self::MessagesRefused => &figures.refused,
+            Self::MessagesRepeated => &figures.repeated,
             Self::Blocks => &figures.blocks,
             Self::Failures => &figures.failures,
             Self::LagMessages => &figures.lag_messages,
