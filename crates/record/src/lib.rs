@@ -48,6 +48,7 @@ mod lines;
 mod prefix;
 mod proto;
 pub mod rows;
+mod sketch;
 mod socket;
 pub mod units;
 mod wire;
@@ -57,6 +58,7 @@ pub use human::{Colour, human_header};
 pub use lines::{LINE_BYTES_MAX, LINES_BYTES_MAX, LINES_MAX, Line, Lines};
 pub use prefix::{CLIENT_IPV4_BITS, CLIENT_IPV6_BITS, Prefix, PrefixError};
 pub use proto::DecodeError;
+pub use sketch::Sketch;
 pub use socket::{Bbr, Cause, Counters, Gauges, SOCKET_VERSION, SocketRecord};
 
 use std::borrow::Cow;

@@ -24,7 +24,6 @@ pub mod query;
 pub mod runner;
 pub mod schema;
 pub mod sink;
-pub mod sketch;
 pub mod spool;
 #[cfg(test)]
 mod testing;

@@ -11,6 +11,7 @@ use thalweg_telemetry::query::{By, QUERIES};
 use crate::config::{self, Agent, Consumer, Edge, Flags, IngestUrl, Origin, Value};
 use crate::log::{Query, reference};
 use crate::query::When;
+use crate::simulate::SimulateFlags;
 use crate::sockets::SocketsArgs;
 
 /// Everything after the program's name.
@@ -281,6 +282,10 @@ being added to. Rates are bytes per second.")]
         json: bool,
     },
 
+    /// Simulate how well the controller decides who gets another congestion control
+    #[command(subcommand)]
+    Controller(ControllerCommand),
+
     /// Print a completion script for a shell
     #[command(after_help = "\
 Example for bash:
@@ -381,6 +386,20 @@ pub(crate) enum SchemaCommand {
     },
     /// Print the statements
     Print,
+}
+
+/// What is done with the controller's decision.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ControllerCommand {
+    /// A synthetic day whose truth is known: what the decision finds of it, beside other ways to decide
+    #[command(after_help = "\
+Examples:
+  thalweg controller simulate                                  seconds
+  thalweg controller simulate --pops 100 --prefixes 50000      minutes
+  thalweg controller simulate --holdout-trial 0.1 --seed 2 --json
+
+What is assumed of networks, and what was seen: docs/control.md")]
+    Simulate(SimulateFlags),
 }
 
 /// What an operator says of a backend.

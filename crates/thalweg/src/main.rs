@@ -22,6 +22,7 @@ mod query;
 mod roles;
 mod schema;
 mod shutdown;
+mod simulate;
 mod sockets;
 mod source;
 mod stream;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, ControllerCommand};
 use config::{Config, Faults};
 
 /// Exit status of wrong use, the same as clap's.
@@ -122,6 +123,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let sqlite = &sqlite;
             query::run(&query::Question { name: &name, by: &by, since, until, sqlite, clickhouse, json })
         }
+        Command::Controller(ControllerCommand::Simulate(flags)) => simulate::run(&flags),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);

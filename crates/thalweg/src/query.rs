@@ -129,7 +129,7 @@ fn people(answer: &Answer) -> String {
 }
 
 /// Columns as wide as they need to be.
-fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<_> =
         (0..columns).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();

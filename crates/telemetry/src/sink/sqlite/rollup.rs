@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
-
-use crate::sketch::Sketch;
+use thalweg_record::{Entry, Prefix, Record, ResponseRecord, Sketch, SocketRecord, Source};
 
 /// Seconds of a window.
 pub(super) const WINDOW_S: u64 = 300;

@@ -7,12 +7,11 @@ use std::collections::HashMap;
 
 use rusqlite::types::Value as Stored;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params_from_iter};
-use thalweg_record::{Entry, Source};
+use thalweg_record::{Entry, Sketch, Source};
 
 use super::hosts::Hosts;
 use super::rollup::{Aggregate, Key, Rollup, WINDOW_S};
 use super::stored;
-use crate::sketch::Sketch;
 
 /// Aggregates in memory, of some KiB each.
 const AGGREGATES_MAX: usize = 100_000;

@@ -9,14 +9,13 @@ use std::time::Instant;
 use rusqlite::params;
 use serde_json::json;
 use thalweg_record::rows::{Kind, Table};
-use thalweg_record::{Network, Record};
+use thalweg_record::{Network, Record, Sketch};
 
 use super::hosts::{HOST_BYTES_MAX, HOSTS_MAX, OTHER};
 use super::rollup::Rollup;
 use super::*;
 use crate::query::{By, Parameters, Query};
 use crate::runner::Runner;
-use crate::sketch::Sketch;
 use crate::testing::{Dir, Random, TIME_US, batch, open_spool, record, source};
 
 /// Keeps all that comes.

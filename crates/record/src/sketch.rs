@@ -1,4 +1,5 @@
-//! DDSketch (Masson, Rim, Lee, VLDB 2019): quantiles of positive numbers within 1 %, in counts that add up over any sets. Pure.
+//! DDSketch (Masson, Rim, Lee, VLDB 2019): quantiles of positive numbers within 1 %, in counts that add up over any sets. The one
+//! sketch: what the agent keeps, and what control ranks by.
 //!
 //! Our own, because what is kept is the buckets, as text that SQL can read: sketches-ddsketch gives no access to them but for a
 //! binary form of its own.
@@ -17,15 +18,32 @@ pub struct Sketch(BTreeMap<u16, u64>);
 impl Sketch {
     /// Counts a value; zero is not counted, it has no logarithm.
     pub fn add(&mut self, value: u64) {
-        if value > 0 {
+        self.add_times(value, 1);
+    }
+
+    /// Counts a value as often as it was found.
+    pub fn add_times(&mut self, value: u64, times: u64) {
+        if value > 0 && times > 0 {
             let bucket = ((value as f64).ln() / GAMMA.ln()).ceil();
-            *self.0.entry(bucket as u16).or_default() += 1;
+            *self.0.entry(bucket as u16).or_default() += times;
         }
+    }
+
+    /// Counts all that another has counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (bucket, count) in &other.0 {
+            *self.0.entry(*bucket).or_default() += count;
+        }
+    }
+
+    /// How many values it has counted.
+    pub fn count(&self) -> u64 {
+        self.0.values().sum()
     }
 
     /// The smallest value that at least the part `q` of the values does not exceed, within 1 %; nothing of no values.
     pub fn quantile(&self, q: f64) -> Option<f64> {
-        let count: u64 = self.0.values().sum();
+        let count = self.count();
         let mut upto = 0;
         let bucket = self.0.iter().find(|(_, count_in)| {
             upto += **count_in;
@@ -73,6 +91,20 @@ mod tests {
             let told = sketch.quantile(q).unwrap();
             // The bucket's bound is met to the accuracy of a double.
             prop_assert!((told - exact).abs() <= exact * 0.010_001, "{told} {exact}");
+        }
+
+        #[test]
+        fn parts_make_the_whole(one in vec(any::<u64>(), 0..50), other in vec(any::<u64>(), 0..50)) {
+            let sketch = |values: &mut dyn Iterator<Item = &u64>| {
+                let mut sketch = Sketch::default();
+                values.for_each(|value| sketch.add(*value));
+                sketch
+            };
+            let whole = sketch(&mut one.iter().chain(&other));
+            let mut merged = sketch(&mut one.iter());
+            merged.merge(&sketch(&mut other.iter()));
+            prop_assert_eq!(&merged, &whole);
+            prop_assert_eq!(merged.count(), one.iter().chain(&other).filter(|value| **value > 0).count() as u64);
         }
 
         #[test]

@@ -1,0 +1,301 @@
+//! From records to windows. Whatever comes of a connection is gathered until its window closes: only then is it known whose it
+//! was, and what a rule has done with it.
+//!
+//! A window closes [`LATE_S`] after its end; what comes later is counted and left out, so a window is made once. A connection's
+//! outcome is told once, in the first window in which it has one.
+//!
+//! **Invariant:** a closed window is not opened again, whatever the clock does: see [`follows`].
+
+mod connection;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
+use twox_hash::XxHash3_64;
+
+use crate::sequential::Mean;
+use crate::settings::{PREFIXES_MAX, Settings};
+use crate::window::{Arm, Sample, Scope, Window, follows};
+pub use connection::SAMPLES_MAX;
+use connection::{Connection, Rule, push, rule_of, tells_of_goodput};
+
+/// PoPs, and scopes of one where tenants are told apart.
+pub const SCOPES_MAX: usize = 1_000;
+/// Connections of a PoP in a window.
+pub const CONNECTIONS_MAX: usize = 2_000_000;
+/// How long after its end a window takes records: two periods of the agent and the way here.
+const LATE_S: u64 = 60;
+/// Windows after its last one for which a connection is known to have been told.
+const TOLD_WINDOWS: u64 = 12;
+
+/// What was left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records of windows that were closed.
+    pub late: u64,
+    /// Records of windows that have not begun by the clock here.
+    pub early: u64,
+    /// Records beyond a limit: of scopes, connections, samples or prefixes.
+    pub over_limit: u64,
+}
+
+/// Makes windows of records.
+#[derive(Debug)]
+pub struct Collector {
+    settings: Settings,
+    pops: BTreeMap<String, Pop>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Pop {
+    open: BTreeMap<u64, Open>,
+    closed: Option<u64>,
+    /// Connections whose outcome was told, with the newest window in which they were there.
+    told: HashMap<u64, u64>,
+}
+
+/// A window that takes records.
+#[derive(Debug, Default)]
+struct Open {
+    records: u64,
+    lost: u64,
+    connections: HashMap<u64, Connection>,
+    hosts: Vec<String>,
+}
+
+impl Collector {
+    /// One that has seen nothing.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, pops: BTreeMap::new(), counts: Counts::default() }
+    }
+
+    /// What was left out so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Takes a record.
+    pub fn add(&mut self, source: &Source, entry: &Entry, now_unix_s: u64) {
+        let time_unix_us = match &entry.record {
+            Record::Socket(socket) => socket.time_unix_us,
+            Record::Response(response) => response.time_unix_us,
+            Record::Loss(loss) => loss.time_unix_us,
+        };
+        let number = time_unix_us / 1_000_000 / self.settings.window_s;
+        if number > now_unix_s / self.settings.window_s {
+            self.counts.early += 1;
+            return;
+        }
+        // Looked up before it is cloned: this is done for each record.
+        if !self.pops.contains_key(&source.pop) && self.pops.len() < SCOPES_MAX {
+            self.pops.insert(source.pop.clone(), Pop::default());
+        }
+        let Some(pop) = self.pops.get_mut(&source.pop) else {
+            self.counts.over_limit += 1;
+            return;
+        };
+        let is_over = now_unix_s >= closes_at(number, self.settings.window_s);
+        if is_over || follows(pop.closed, number, self.settings.history_windows).is_none() {
+            self.counts.late += 1;
+            return;
+        }
+        let open = pop.open.entry(number).or_default();
+        let taken = match &entry.record {
+            Record::Socket(socket) => open.add_socket(source, socket),
+            Record::Response(response) => open.add_response(&self.settings, source, response),
+            Record::Loss(loss) => {
+                open.lost = open.lost.saturating_add(loss.records);
+                true
+            }
+        };
+        open.records += u64::from(taken);
+        self.counts.over_limit += u64::from(!taken);
+    }
+
+    /// Closes each window whose time has passed, in order.
+    pub fn close(&mut self, now_unix_s: u64) -> Vec<(Scope, Window)> {
+        let mut closed = Vec::new();
+        let window_s = self.settings.window_s;
+        for (name, pop) in &mut self.pops {
+            // A clock that was set back leaves windows of a future that is not over: they wait for it, or go below.
+            let over: Vec<_> = pop
+                .open
+                .keys()
+                .copied()
+                .filter(|number| now_unix_s >= closes_at(*number, window_s))
+                .collect();
+            for number in over {
+                let Some(open) = pop.open.remove(&number) else { continue };
+                if follows(pop.closed, number, self.settings.history_windows).is_none() {
+                    self.counts.late += open.records;
+                    continue;
+                }
+                pop.closed = Some(number);
+                let windows = pop.window(&self.settings, number, open, &mut self.counts);
+                closed.extend(
+                    windows.into_iter().map(|(tenant, window)| (Scope { pop: name.clone(), tenant }, window)),
+                );
+            }
+        }
+        closed
+    }
+}
+
+/// When a window takes no more records.
+fn closes_at(number: u64, window_s: u64) -> u64 {
+    number.saturating_add(1).saturating_mul(window_s).saturating_add(LATE_S)
+}
+
+impl Open {
+    /// Whether there was room for it.
+    fn add_socket(&mut self, source: &Source, socket: &SocketRecord) -> bool {
+        let Some(connection) = self.connection(source, socket.client) else { return false };
+        if let Some(counters) = &socket.counters {
+            connection.sent_bytes = connection.sent_bytes.saturating_add(counters.bytes_sent);
+            connection.retrans_bytes = connection.retrans_bytes.saturating_add(counters.bytes_retrans);
+        }
+        let Some(gauges) = &socket.gauges else { return true };
+        if let Some(min_rtt_us) = gauges.min_rtt_us {
+            connection.min_rtt_us = min_rtt_us;
+        }
+        match gauges.delivery_rate_bytes_per_s {
+            Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited => {
+                push(&mut connection.delivery_rates, rate)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether there was room for it.
+    fn add_response(&mut self, settings: &Settings, source: &Source, response: &ResponseRecord) -> bool {
+        let host = name_of(&response.host);
+        let is_left_alone = settings.hosts_left_alone.iter().any(|alone| alone.eq_ignore_ascii_case(host));
+        let host = if settings.by_tenant { self.host(host) } else { Some(0) };
+        let (Some(host), Some(connection)) = (host, self.connection(source, response.client)) else {
+            return false;
+        };
+        connection.is_left_alone |= is_left_alone;
+        if *connection.host.get_or_insert(host) != host {
+            // Another tenant's response on the same connection tells nothing of the first one's.
+            return true;
+        }
+        if let Some(rule) = rule_of(response) {
+            // Once something else has decided on it, it is in neither arm.
+            let is_spoilt = connection.rule.is_some_and(|before| before.arm == Arm::Other);
+            connection.rule = Some(if is_spoilt { Rule { arm: Arm::Other, ..rule } } else { rule });
+        }
+        if let Some(min_rtt_us) = response.tcp.as_ref().and_then(|tcp| tcp.min_rtt_us) {
+            connection.min_rtt_us = min_rtt_us;
+        }
+        if !tells_of_goodput(settings, response) {
+            return true;
+        }
+        let goodput = response.goodput_bytes_per_s().max(1);
+        connection.ln_goodput.add((goodput as f64).ln());
+        push(&mut connection.goodputs, goodput)
+    }
+
+    fn connection(&mut self, source: &Source, client: SocketAddr) -> Option<&mut Connection> {
+        let key = key(source, client);
+        if self.connections.len() == CONNECTIONS_MAX && !self.connections.contains_key(&key) {
+            return None;
+        }
+        Some(self.connections.entry(key).or_insert_with(|| Connection {
+            prefix: Prefix::of_client(client.ip()),
+            host: None,
+            is_left_alone: false,
+            rule: None,
+            ln_goodput: Mean::default(),
+            goodputs: Vec::new(),
+            delivery_rates: Vec::new(),
+            min_rtt_us: 0,
+            sent_bytes: 0,
+            retrans_bytes: 0,
+        }))
+    }
+
+    /// The place of a host among the window's, if there is one left.
+    fn host(&mut self, host: &str) -> Option<usize> {
+        let known = self.hosts.iter().position(|known| known.eq_ignore_ascii_case(host));
+        if known.is_none() && self.hosts.len() < SCOPES_MAX {
+            self.hosts.push(host.to_ascii_lowercase());
+            return Some(self.hosts.len() - 1);
+        }
+        known
+    }
+}
+
+impl Pop {
+    /// The windows of what was open: one, or one for each tenant.
+    fn window(
+        &mut self,
+        settings: &Settings,
+        number: u64,
+        open: Open,
+        counts: &mut Counts,
+    ) -> Vec<(Option<String>, Window)> {
+        self.told.retain(|_, window| number.saturating_sub(*window) <= TOLD_WINDOWS && *window <= number);
+        let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
+        for (key, connection) in open.connections {
+            if connection.is_left_alone {
+                continue;
+            }
+            // Of a connection that no response tells the tenant of, nothing is known that could decide.
+            let scope = match (settings.by_tenant, connection.host) {
+                (false, _) => 0,
+                (true, Some(host)) => host,
+                (true, None) => continue,
+            };
+            if let Some(window) = self.told.get_mut(&key) {
+                *window = number;
+            }
+            let sample = prefixes.entry((scope, connection.prefix)).or_default();
+            if connection.add_to(sample, !self.told.contains_key(&key)) {
+                self.told.insert(key, number);
+            }
+        }
+        let scopes = if settings.by_tenant { open.hosts.len() } else { 1 };
+        let mut windows: Vec<_> = (0..scopes)
+            .map(|scope| {
+                let tenant = settings.by_tenant.then(|| open.hosts[scope].clone());
+                let (records, lost) = (open.records, open.lost);
+                (tenant, Window { number, records, lost, prefixes: Vec::new() })
+            })
+            .collect();
+        for ((scope, prefix), sample) in prefixes {
+            let (_, window) = &mut windows[scope];
+            if window.prefixes.len() < PREFIXES_MAX {
+                window.prefixes.push((prefix, sample));
+            } else {
+                counts.over_limit += u64::from(sample.connections());
+            }
+        }
+        windows
+    }
+}
+
+/// What names a connection to a PoP. Two of one client's ports on two machines are two.
+fn key(source: &Source, client: SocketAddr) -> u64 {
+    let ip = match client.ip() {
+        std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        std::net::IpAddr::V6(ip) => ip,
+    };
+    let seed = XxHash3_64::oneshot(source.host.as_bytes());
+    let mut key = [0; 18];
+    key[..16].copy_from_slice(&ip.octets());
+    key[16..].copy_from_slice(&client.port().to_be_bytes());
+    XxHash3_64::oneshot_with_seed(seed, &key)
+}
+
+/// A host without its port.
+fn name_of(host: &str) -> &str {
+    match host.rfind(':') {
+        Some(at) if !host.ends_with(']') => &host[..at],
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests;

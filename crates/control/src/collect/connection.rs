@@ -1,0 +1,93 @@
+//! What has come of one connection in a window, and what it adds to its prefix once the window is over.
+
+use thalweg_record::{CacheResult, Decider, Prefix, ResponseRecord};
+
+use crate::sequential::Mean;
+use crate::settings::Settings;
+use crate::window::{Arm, Outcome, Sample};
+
+/// Samples of a connection in a window, of each kind: one each second of the default length.
+pub const SAMPLES_MAX: usize = 300;
+
+/// What has come of a connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) prefix: Prefix,
+    /// The host of its first response, by its place among the window's hosts.
+    pub(super) host: Option<usize>,
+    /// A response of it was a host's that is left alone.
+    pub(super) is_left_alone: bool,
+    pub(super) rule: Option<Rule>,
+    pub(super) ln_goodput: Mean,
+    pub(super) goodputs: Vec<u64>,
+    pub(super) delivery_rates: Vec<u64>,
+    pub(super) min_rtt_us: u32,
+    pub(super) sent_bytes: u64,
+    pub(super) retrans_bytes: u64,
+}
+
+/// What a rule has done with a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    /// Nothing that can be compared, if something else decided or the kernel refused.
+    pub(super) arm: Arm,
+    pub(super) bundle: u64,
+}
+
+impl Connection {
+    /// Adds itself to its prefix; whether it told its outcome.
+    pub(super) fn add_to(self, sample: &mut Sample, is_new: bool) -> bool {
+        let arm = self.rule.map_or(Arm::Other, |rule| rule.arm);
+        let into = sample.arm_mut(arm);
+        into.connections = into.connections.saturating_add(1);
+        into.sent_bytes = into.sent_bytes.saturating_add(self.sent_bytes);
+        into.retrans_bytes = into.retrans_bytes.saturating_add(self.retrans_bytes);
+        self.delivery_rates.iter().for_each(|rate| into.delivery_rate.add(*rate));
+        self.goodputs.iter().for_each(|goodput| into.goodput.add(*goodput));
+        sample.min_rtt_us.add(self.min_rtt_us.into());
+        if self.ln_goodput.count == 0 {
+            return false;
+        }
+        if arm != Arm::Steered {
+            sample.ln_goodput.add(self.ln_goodput.mean);
+        }
+        let Some(rule) = self.rule.filter(|rule| rule.arm != Arm::Other && is_new) else { return false };
+        sample.outcomes.push(Outcome {
+            bundle: rule.bundle,
+            is_steered: arm == Arm::Steered,
+            ln_goodput: self.ln_goodput.mean,
+            retransmitted_share: (self.sent_bytes > 0)
+                .then(|| self.retrans_bytes as f64 / self.sent_bytes as f64),
+        });
+        true
+    }
+}
+
+/// What a rule has done with the connection of a response; nothing if none was due.
+pub(super) fn rule_of(response: &ResponseRecord) -> Option<Rule> {
+    let steered = response.steered.as_ref().filter(|steered| steered.rule.is_some())?;
+    let decider = response.tcp.as_ref().and_then(|tcp| tcp.decider);
+    let arm = match (steered.is_holdout, decider) {
+        _ if steered.refused.is_some() => Arm::Other,
+        (false, Some(Decider::Rule)) => Arm::Steered,
+        (true, Some(Decider::Default)) => Arm::HeldOut,
+        _ => Arm::Other,
+    };
+    Some(Rule { arm, bundle: steered.bundle })
+}
+
+/// Whether the goodput of a response is that of the path: whole, large enough, and not waiting for a backend.
+pub(super) fn tells_of_goodput(settings: &Settings, response: &ResponseRecord) -> bool {
+    let is_stored = matches!(response.cache, CacheResult::Hit | CacheResult::Stale);
+    response.cut.is_none()
+        && response.bytes >= settings.goodput_bytes_min
+        && (is_stored || settings.counts_relayed)
+}
+
+pub(super) fn push(samples: &mut Vec<u64>, sample: u64) -> bool {
+    let has_room = samples.len() < SAMPLES_MAX;
+    if has_room {
+        samples.push(sample);
+    }
+    has_room
+}

@@ -1,0 +1,266 @@
+//! What of records comes into windows, and when these close.
+
+use std::sync::Arc;
+
+use thalweg_record::{
+    CacheResult, Cause, Counters, Cut, Decider, Gauges, LossRecord, Network, Protocol, SocketRecord, Stage,
+    Steered, TcpState,
+};
+
+use super::*;
+
+const NOW_UNIX_S: u64 = 1_800_000_000;
+const NUMBER: u64 = NOW_UNIX_S / 300;
+
+fn source() -> Source {
+    Source { host: "edge-1".into(), pop: "fra1".into(), epoch: 1 }
+}
+
+fn entry(record: Record) -> Entry {
+    Entry { number: 0, network: Network::default(), record }
+}
+
+fn response(port: u16, arm: Option<bool>) -> ResponseRecord {
+    let decider = match arm {
+        Some(false) => Decider::Rule,
+        _ => Decider::Default,
+    };
+    ResponseRecord {
+        time_unix_us: NOW_UNIX_S * 1_000_000,
+        client: ([203, 0, 113, 7], port).into(),
+        method: "GET".into(),
+        host: "media.example:8080".into(),
+        path: "/a.m4s".into(),
+        status: 200,
+        bytes: 1_000_000,
+        ttfb_us: Some(1_000),
+        duration_us: 1_000_000,
+        cache: CacheResult::Hit,
+        detail: None,
+        backend: None,
+        protocol: Protocol::Http11,
+        cut: None,
+        tcp: Some(TcpState {
+            congestion_control: "cubic".into(),
+            congestion_control_start: None,
+            decider: Some(decider),
+            rtt_us: 50_000,
+            min_rtt_us: Some(40_000),
+            snd_cwnd: 10,
+            delivery_rate_bytes_per_s: None,
+            retransmits: 0,
+            lost: 0,
+            pacing_rate_bytes_per_s: None,
+        }),
+        steered: arm.map(|is_holdout| Steered {
+            bundle: 7,
+            rule: Some("203.0.113.0/24".into()),
+            is_holdout,
+            ..Steered::default()
+        }),
+        cmcd: None,
+        xid: None,
+        restarts: 0,
+        lines: thalweg_record::Lines::default(),
+    }
+}
+
+fn socket(port: u16, rate: u64, is_app_limited: bool) -> SocketRecord {
+    SocketRecord {
+        time_unix_us: NOW_UNIX_S * 1_000_000,
+        client: ([203, 0, 113, 7], port).into(),
+        local: ([192, 0, 2, 1], 443).into(),
+        cookie: port.into(),
+        namespace: None,
+        state: "ESTAB".into(),
+        cause: Cause::Dump,
+        interval_us: None,
+        congestion_control: None,
+        gauges: Some(Gauges {
+            min_rtt_us: Some(40_000),
+            delivery_rate_bytes_per_s: Some(rate),
+            delivery_rate_app_limited: is_app_limited,
+            ..Gauges::default()
+        }),
+        counters: Some(Counters { bytes_sent: 1_000, bytes_retrans: 10, ..Counters::default() }),
+        bbr: None,
+    }
+}
+
+struct It(Collector);
+
+impl It {
+    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        Self(Collector::new(settings))
+    }
+
+    fn respond(&mut self, response: ResponseRecord) {
+        self.0.add(&source(), &entry(Record::Response(Arc::new(response))), NOW_UNIX_S);
+    }
+
+    fn dump(&mut self, socket: SocketRecord) {
+        self.0.add(&source(), &entry(Record::Socket(Box::new(socket))), NOW_UNIX_S);
+    }
+
+    fn close(&mut self) -> Vec<(Scope, Window)> {
+        self.0.close(NOW_UNIX_S + 10_000)
+    }
+
+    /// The sample of the one prefix of the one window.
+    fn sample(&mut self) -> Sample {
+        let mut closed = self.close();
+        assert_eq!(closed.len(), 1);
+        let (scope, window) = closed.remove(0);
+        assert_eq!((scope.pop.as_str(), scope.tenant, window.number), ("fra1", None, NUMBER));
+        assert_eq!(window.prefixes.len(), 1);
+        assert_eq!(window.prefixes[0].0.to_string(), "203.0.113.0/24");
+        window.prefixes[0].1.clone()
+    }
+}
+
+#[test]
+fn what_tells_of_goodput_and_of_delivery_rate_is_counted() {
+    let mut it = It::new(|_| {});
+    it.respond(response(1, None));
+    it.respond(ResponseRecord { bytes: 99_999, ..response(1, None) });
+    it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), ..response(1, None) });
+    it.respond(ResponseRecord { cache: CacheResult::Join, ..response(1, None) });
+    it.respond(ResponseRecord { cache: CacheResult::Miss, ..response(1, None) });
+    it.dump(socket(1, 500_000, false));
+    it.dump(socket(1, 900_000, true));
+    it.dump(SocketRecord { gauges: None, counters: None, ..socket(2, 0, false) });
+    let sample = it.sample();
+    assert_eq!((sample.other.connections, sample.connections()), (2, 2));
+    assert_eq!((sample.other.goodput.count(), sample.other.delivery_rate.count()), (1, 1));
+    assert_eq!((sample.other.sent_bytes, sample.other.retransmitted_share()), (2_000, Some(0.01)));
+    assert_eq!(sample.min_rtt_us.count(), 1);
+    assert_eq!(sample.ln_goodput.mean, 1e6_f64.ln());
+    assert_eq!(sample.outcomes, []);
+
+    let mut it = It::new(|settings| settings.counts_relayed = true);
+    it.respond(ResponseRecord { cache: CacheResult::Join, ..response(1, None) });
+    assert_eq!(it.sample().other.goodput.count(), 1);
+}
+
+#[test]
+fn a_connection_is_in_the_arm_that_its_responses_tell() {
+    let mut it = It::new(|_| {});
+    // Its socket is heard of before the response that tells.
+    it.dump(socket(1, 500_000, false));
+    it.respond(ResponseRecord { duration_us: 500_000, ..response(1, Some(false)) });
+    it.respond(ResponseRecord { duration_us: 2_000_000, ..response(1, Some(false)) });
+    it.respond(response(2, Some(true)));
+    let mut by_policy = response(3, Some(true));
+    by_policy.tcp.as_mut().unwrap().decider = Some(Decider::Policy);
+    it.respond(by_policy);
+    it.respond(response(3, Some(true)));
+    let mut refused = response(4, Some(false));
+    refused.steered.as_mut().unwrap().refused = Some("no bbr".into());
+    it.respond(refused);
+    let sample = it.sample();
+    let connections = [sample.steered.connections, sample.held_out.connections, sample.other.connections];
+    assert_eq!(connections, [1, 1, 2], "what a policy decides on and what is refused is in neither arm");
+    assert_eq!((sample.steered.delivery_rate.count(), sample.steered.goodput.count()), (1, 2));
+    let mut outcomes = sample.outcomes.clone();
+    outcomes.sort_by_key(|outcome| outcome.is_steered);
+    let told: Vec<_> = outcomes.iter().map(|it| (it.bundle, it.is_steered, it.retransmitted_share)).collect();
+    assert_eq!(told, [(7, false, None), (7, true, Some(0.01))]);
+    // A connection is one value, the mean of the logarithms.
+    assert!((outcomes[1].ln_goodput - 1e6_f64.ln()).abs() < 1e-9);
+    assert_eq!(sample.ln_goodput.count, 3, "those that are not steered");
+}
+
+#[test]
+fn an_outcome_is_told_once() {
+    let mut it = Collector::new(Settings::default());
+    let mut at = |window: u64, port: u16| {
+        let time = NOW_UNIX_S + window * 300;
+        let response = ResponseRecord { time_unix_us: time * 1_000_000, ..response(port, Some(false)) };
+        it.add(&source(), &entry(Record::Response(Arc::new(response))), time);
+        let closed = it.close(time + 360);
+        closed.iter().map(|(_, window)| window.prefixes[0].1.outcomes.len()).sum::<usize>()
+    };
+    assert_eq!([at(0, 1), at(1, 1), at(2, 2), at(3, 1)], [1, 0, 1, 0]);
+    // Long after, the port is another connection's.
+    assert_eq!(at(3 + TOLD_WINDOWS + 1, 1), 1);
+}
+
+#[test]
+fn a_window_is_closed_once_and_in_its_time() {
+    let mut it = Collector::new(Settings::default());
+    let add = |it: &mut Collector, time: u64, now: u64| {
+        let response = ResponseRecord { time_unix_us: time * 1_000_000, ..response(1, None) };
+        it.add(&source(), &entry(Record::Response(Arc::new(response))), now);
+    };
+    let end = (NUMBER + 1) * 300;
+    add(&mut it, NOW_UNIX_S, NOW_UNIX_S);
+    add(&mut it, NOW_UNIX_S, end + LATE_S - 1);
+    assert_eq!(it.close(end + LATE_S - 1), []);
+    let closed = it.close(end + LATE_S);
+    assert_eq!((closed.len(), closed[0].1.records), (1, 2));
+    add(&mut it, NOW_UNIX_S, end + LATE_S);
+    assert_eq!(it.counts().late, 1);
+    // The clock is set back a little: the window is over, though not by the clock.
+    add(&mut it, NOW_UNIX_S, NOW_UNIX_S);
+    add(&mut it, NOW_UNIX_S + 300, NOW_UNIX_S);
+    assert_eq!(it.counts(), Counts { late: 2, early: 1, over_limit: 0 });
+    assert_eq!(it.close(end + LATE_S), []);
+    // By more than the history: it was wrong before, and all goes on.
+    let before = NOW_UNIX_S - 100 * 300;
+    add(&mut it, before, before);
+    let closed = it.close(before + 600);
+    assert_eq!((closed.len(), closed[0].1.number), (1, NUMBER - 100));
+}
+
+#[test]
+fn losses_are_told_and_hosts_left_alone_decide_nothing() {
+    let mut it = It::new(|settings| settings.hosts_left_alone = vec!["MEDIA.example".into()]);
+    // Its socket neither, though that is heard of first and says nothing of a host.
+    it.dump(socket(1, 500_000, false));
+    it.respond(response(1, None));
+    let loss = LossRecord { time_unix_us: NOW_UNIX_S * 1_000_000, stage: Stage::Spool, records: 12 };
+    it.0.add(&source(), &entry(Record::Loss(loss)), NOW_UNIX_S);
+    let (_, window) = it.close().remove(0);
+    assert_eq!((window.lost, window.records, window.prefixes.len()), (12, 3, 0));
+}
+
+#[test]
+fn each_tenant_has_windows_of_its_own() {
+    let mut it = It::new(|settings| settings.by_tenant = true);
+    it.respond(response(1, None));
+    it.dump(socket(1, 500_000, false));
+    it.respond(ResponseRecord { host: "Other.example".into(), ..response(2, None) });
+    // Another tenant's on the same connection, and a socket of which no response tells.
+    it.respond(ResponseRecord { host: "other.example".into(), ..response(1, None) });
+    it.dump(socket(3, 500_000, false));
+    let closed = it.close();
+    let told: Vec<_> = closed
+        .iter()
+        .map(|(scope, window)| {
+            let sample = &window.prefixes[0].1.other;
+            let tenant = scope.tenant.as_deref().unwrap();
+            (tenant, sample.connections, sample.goodput.count(), sample.delivery_rate.count())
+        })
+        .collect();
+    assert_eq!(told, [("media.example", 1, 1, 1), ("other.example", 1, 1, 0)]);
+}
+
+#[test]
+fn limits_hold_and_are_counted() {
+    let mut it = It::new(|_| {});
+    for _ in 0..SAMPLES_MAX + 5 {
+        it.dump(socket(1, 500_000, false));
+    }
+    for pop in 0..SCOPES_MAX + 5 {
+        let source = Source { pop: pop.to_string(), ..source() };
+        it.0.add(&source, &entry(Record::Response(Arc::new(response(1, None)))), NOW_UNIX_S);
+    }
+    // One of the PoPs is that of the sockets.
+    assert_eq!(it.0.counts().over_limit, 5 + 6);
+    let closed = it.close();
+    assert_eq!(closed.len(), SCOPES_MAX);
+    let sampled = closed.iter().map(|(_, window)| window.prefixes[0].1.other.delivery_rate.count());
+    assert_eq!(sampled.max(), Some(SAMPLES_MAX as u64));
+}

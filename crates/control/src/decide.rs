@@ -1,0 +1,156 @@
+//! The decision: one round of one scope, as a pure function.
+//!
+//! ```text
+//! forget and go on → observe the window → evidence → what all show together → verdicts → guardrail → who enters → rules
+//! ```
+//!
+//! What leaves for safety leaves at once; all other changes of a round are bounded together, those that leave before those that
+//! enter.
+
+mod admit;
+mod observe;
+mod round;
+
+use thalweg_bundle::{Content, Rule, Share};
+use thalweg_record::Prefix;
+use twox_hash::XxHash3_64;
+
+use crate::entry::{Entry, Steered};
+use crate::pool::Pool;
+use crate::reason::Reason;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::window::{Window, follows};
+
+/// What became of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Round {
+    /// It was decided.
+    Decided,
+    /// The guardrail has stopped it: all that were on trial have left.
+    Stopped,
+    /// The PoP has reported nothing: all is as it was.
+    Silent,
+    /// The window was decided before, or is from before the one that was: all is as it was.
+    Repeated,
+    /// The window is not over by the clock: all is as it was.
+    Early,
+}
+
+/// A prefix that has entered, has left or was shown to be helped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The prefix.
+    pub prefix: Prefix,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What a round has decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The window's number.
+    pub window: u64,
+    /// What became of the round.
+    pub round: Round,
+    /// Prefixes that were ranked.
+    pub ranked: usize,
+    /// The largest median of the bottom group, bytes per second; absent if there was none.
+    pub bottom_bytes_per_s: Option<f64>,
+    /// Prefixes that enter, in order.
+    pub entered: Vec<Change>,
+    /// Prefixes that leave, in order.
+    pub left: Vec<Change>,
+    /// Prefixes that are now shown to be helped, in order.
+    pub proved: Vec<Prefix>,
+    /// Prefixes that are steered from now on.
+    pub steered: usize,
+    /// What all that were tried show together; absent of too few.
+    pub pool: Option<Pool>,
+    /// The bundle that says so, where it is not the one before: valid, its number one higher.
+    pub content: Option<Content>,
+}
+
+/// Decides a window at `now_unix_s`. The same arguments make the same decision.
+pub fn decide(
+    settings: &Settings,
+    state: &State,
+    window: &Window,
+    now_unix_s: u64,
+    seed: u64,
+) -> (State, Decision) {
+    let kept = |round| {
+        let decision = Decision {
+            window: window.number,
+            round,
+            ranked: 0,
+            bottom_bytes_per_s: None,
+            entered: Vec::new(),
+            left: Vec::new(),
+            proved: Vec::new(),
+            steered: state.steered().count(),
+            pool: state.pool(),
+            content: None,
+        };
+        (state.clone(), decision)
+    };
+    if window.number.saturating_add(1).saturating_mul(settings.window_s) > now_unix_s {
+        return kept(Round::Early);
+    }
+    let Some(elapsed) = follows(state.window, window.number, settings.history_windows) else {
+        return kept(Round::Repeated);
+    };
+    if window.prefixes.is_empty() {
+        // Not even the window's number is taken over: what passes until the PoP is heard again is told by the next.
+        return kept(Round::Silent);
+    }
+    let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, seed).run();
+    decision.content = new_bundle(settings, &mut state, &decision, now_unix_s);
+    (state, decision)
+}
+
+/// The bundle of a state, if its rules are not those of the one before.
+fn new_bundle(
+    settings: &Settings,
+    state: &mut State,
+    decision: &Decision,
+    now_unix_s: u64,
+) -> Option<Content> {
+    let rules: Vec<_> = state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect();
+    let digest = if rules.is_empty() { 0 } else { XxHash3_64::oneshot(format!("{rules:?}").as_bytes()) };
+    if digest == state.rules_digest {
+        return None;
+    }
+    state.rules_digest = digest;
+    state.bundle += 1;
+    Some(Content {
+        number: state.bundle,
+        made_unix_s: now_unix_s,
+        reason: format!(
+            "window {}: {} enter, {} leave, {} steered",
+            decision.window,
+            decision.entered.len(),
+            decision.left.len(),
+            rules.len()
+        ),
+        rules,
+        experiments: Vec::new(),
+    })
+}
+
+/// The rule of a steered prefix. Its reason says nothing that changes while the rule does not.
+fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
+    let entered = if steered.is_explored { "explored" } else { "slow" };
+    let stage = match (steered.holdout_millionths, &steered.proof) {
+        (0, _) => "by duty cycle alone",
+        (_, None) => "on trial",
+        (_, Some(_)) => "shown to be helped",
+    };
+    Rule {
+        prefix: entry.prefix,
+        congestion_control: settings.congestion_control.clone(),
+        size_bytes_min: Some(settings.goodput_bytes_min),
+        holdout: Share::from_millionths(steered.holdout_millionths).unwrap_or_default(),
+        reason: format!("{entered}, {stage}"),
+    }
+}

@@ -1,0 +1,273 @@
+//! A round that is taken: the steps of a decision, in order, on a copy of the state.
+
+use super::observe::observe;
+use super::{Change, Decision, Round};
+use crate::entry::{Entry, Phase, Proof, Steered};
+use crate::evidence::Evidence;
+use crate::pool::{Estimate, Pool, e_bh};
+use crate::reason::Reason;
+use crate::selection::{bottom_group, is_left_alone, is_no_longer_slow};
+use crate::sequential::Mean;
+use crate::settings::Settings;
+use crate::state::{Guard, State};
+use crate::window::Window;
+
+/// What is to become of a steered prefix.
+#[derive(Debug, Clone)]
+enum Verdict {
+    Stays(Reason),
+    Proved(Proof),
+    /// What was shown is too old to go by: it is begun anew.
+    Renewed,
+    Leaves(Reason),
+}
+
+pub(super) struct Taken<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) window: &'a Window,
+    pub(super) seed: u64,
+    pub(super) state: State,
+    pub(super) decision: Decision,
+    pub(super) changes_left: usize,
+}
+
+impl<'a> Taken<'a> {
+    /// Takes a window over into a copy of the state, which it follows after so many windows.
+    pub(super) fn new(
+        settings: &'a Settings,
+        state: &State,
+        window: &'a Window,
+        elapsed: u64,
+        seed: u64,
+    ) -> Self {
+        let is_steered = |prefix| state.entry(prefix).is_some_and(|entry| entry.steered().is_some());
+        let (ranks, bottom) = bottom_group(settings, window, is_steered);
+        let entries = observe(settings, &state.entries, window, (&ranks, bottom), elapsed);
+        let mut guard = state.guard.clone();
+        guard.windows += 1;
+        guard.pause_windows = guard.pause_windows.saturating_sub(1);
+        if guard.windows > settings.history_windows {
+            guard = Guard { pause_windows: guard.pause_windows, ..Guard::default() };
+        }
+        let state = State {
+            window: Some(window.number),
+            guard,
+            bottom_bytes_per_s: bottom,
+            entries,
+            ..without_entries(state)
+        };
+        let decision = Decision {
+            window: window.number,
+            round: Round::Decided,
+            ranked: ranks.iter().flatten().count(),
+            bottom_bytes_per_s: bottom,
+            entered: Vec::new(),
+            left: Vec::new(),
+            proved: Vec::new(),
+            steered: 0,
+            pool: None,
+            content: None,
+        };
+        Self { settings, window, seed, state, decision, changes_left: settings.changes_max }
+    }
+
+    pub(super) fn run(mut self) -> (State, Decision) {
+        self.learn();
+        let pool = Pool::of(&self.estimates());
+        self.state.pool = pool.map(Into::into);
+        self.decision.pool = pool;
+        self.judge(pool);
+        self.keep_guard();
+        self.admit();
+        self.state.entries.retain(|entry| !entry.is_forgotten());
+        for changes in [&mut self.decision.entered, &mut self.decision.left] {
+            changes.sort_unstable_by_key(|change| change.prefix);
+        }
+        self.decision.steered = self.state.steered().count();
+        (self.state, self.decision)
+    }
+
+    /// Adds what the window shows of each trial.
+    fn learn(&mut self) {
+        for entry in &mut self.state.entries {
+            let Phase::Steered(steered) = &mut entry.phase else { continue };
+            let sample = self.window.sample(entry.prefix);
+            steered.windows += 1;
+            let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
+            steered.quiet_windows = if is_quiet { steered.quiet_windows + 1 } else { 0 };
+            let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
+            let (from, holdout) = (steered.from_bundle, f64::from(steered.holdout_millionths) / 1e6);
+            let outcomes = sample.outcomes.iter().filter(move |outcome| outcome.bundle >= from);
+            let mut proved = Mean::default();
+            let is_proved = steered.proof.is_some();
+            let all = if is_proved { &mut proved } else { &mut self.state.guard.retransmitted };
+            steered.evidence.add(outcomes, holdout, all);
+        }
+    }
+
+    /// What each trial has shown, those that have ended as well until they may be tried again: else failures would not count.
+    fn estimates(&self) -> Vec<Estimate> {
+        let settings = self.settings;
+        let estimate = |entry: &Entry| match &entry.phase {
+            Phase::Steered(it) if it.evidence.is_enough(settings.evidence_connections_min) => {
+                it.evidence.estimate()
+            }
+            Phase::CoolingOff(it) if entry.is_cooling_off() => it.estimate,
+            _ => None,
+        };
+        self.state.entries.iter().filter_map(estimate).collect()
+    }
+
+    /// The least logarithm of an e-value that shows a prefix to be helped.
+    fn proof_bound(&self) -> f64 {
+        let (mut ln_e, mut family) = (Vec::new(), 0);
+        for entry in &self.state.entries {
+            match &entry.phase {
+                Phase::Steered(steered) => {
+                    family += 1;
+                    let proved = steered.proof.as_ref().map(|proof| proof.ln_e);
+                    ln_e.extend(proved.or_else(|| self.ln_e(&steered.evidence)));
+                }
+                Phase::CoolingOff(it) if entry.is_cooling_off() && it.estimate.is_some() => family += 1,
+                Phase::CoolingOff(_) | Phase::Idle => {}
+            }
+        }
+        e_bh(&mut ln_e, family, self.settings.false_discovery_share).unwrap_or(f64::INFINITY)
+    }
+
+    fn ln_e(&self, evidence: &Evidence) -> Option<f64> {
+        let is_enough = evidence.is_enough(self.settings.evidence_connections_min);
+        is_enough.then(|| evidence.goodput.ln_e_above(0.0)).flatten()
+    }
+
+    fn judge(&mut self, pool: Option<Pool>) {
+        let bound = self.proof_bound();
+        let mut entries = std::mem::take(&mut self.state.entries);
+        for entry in &mut entries {
+            let Phase::Steered(steered) = &entry.phase else { continue };
+            match self.verdict(entry, steered, pool, bound) {
+                Verdict::Stays(reason) => entry.reason = reason,
+                Verdict::Proved(proof) => self.prove(entry, proof),
+                Verdict::Renewed => renew(entry),
+                Verdict::Leaves(reason) => self.take_back(entry, reason),
+            }
+        }
+        self.state.entries = entries;
+    }
+
+    fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, bound: f64) -> Verdict {
+        let settings = self.settings;
+        let on_trial = if steered.is_explored { Reason::Explored } else { Reason::Slow };
+        let is_proved = steered.proof.is_some();
+        if is_left_alone(settings, entry.prefix) {
+            return Verdict::Leaves(Reason::LeftAlone);
+        }
+        if steered.quiet_windows >= settings.history_windows {
+            return Verdict::Leaves(Reason::Gone);
+        }
+        if let Some(verdict) = self.shown(steered, bound) {
+            return verdict;
+        }
+        if !is_proved && !steered.is_explored && is_no_longer_slow(settings, entry) {
+            return Verdict::Leaves(Reason::NoLongerSlow);
+        }
+        if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
+            return Verdict::Stays(if is_proved { Reason::Helped } else { on_trial });
+        }
+        if is_proved {
+            return Verdict::Renewed;
+        }
+        let own = steered.evidence.is_enough(settings.evidence_connections_min);
+        let own = own.then(|| steered.evidence.estimate()).flatten();
+        let likely = pool.map(|pool| pool.shrink(own).probability_above_zero());
+        if likely.is_some_and(|likely| likely >= settings.pooled_keep) {
+            Verdict::Stays(Reason::Likely)
+        } else {
+            Verdict::Leaves(Reason::NotHelped)
+        }
+    }
+
+    /// What the evidence shows by itself, if it does.
+    fn shown(&self, steered: &Steered, bound: f64) -> Option<Verdict> {
+        let settings = self.settings;
+        if steered.holdout_millionths == 0 {
+            return None;
+        }
+        let evidence = &steered.evidence;
+        if evidence.is_skewed(f64::from(steered.holdout_millionths) / 1e6) {
+            return Some(Verdict::Leaves(Reason::Skewed));
+        }
+        let ln_e = self.ln_e(evidence)?;
+        let is_sure = |ln_e: Option<f64>| ln_e.is_some_and(|ln_e| ln_e >= -settings.false_harm_share.ln());
+        if is_sure(evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max)) {
+            return Some(Verdict::Leaves(Reason::Retransmits));
+        }
+        if is_sure(evidence.goodput.ln_e_below(0.0)) {
+            return Some(Verdict::Leaves(Reason::Harmed));
+        }
+        if steered.proof.is_none() && ln_e >= bound {
+            return Some(Verdict::Proved(Proof { ln_e, goodput: evidence.goodput.clone() }));
+        }
+        let interval = evidence.goodput.interval(settings.false_harm_share)?;
+        (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
+    }
+
+    /// Fewer are held out from now on. What is shown from then on is evidence of its own.
+    fn prove(&mut self, entry: &mut Entry, proof: Proof) {
+        let Phase::Steered(steered) = &mut entry.phase else { return };
+        steered.proof = Some(proof);
+        steered.holdout_millionths = self.settings.holdout.millionths();
+        steered.from_bundle = self.state.bundle + 1;
+        steered.failures = 0;
+        self.decision.proved.push(entry.prefix);
+        renew(entry);
+    }
+
+    /// Takes a rule back, if as many may be changed in this round.
+    fn take_back(&mut self, entry: &mut Entry, reason: Reason) {
+        if !reason.is_safety() {
+            if self.changes_left == 0 {
+                return;
+            }
+            self.changes_left -= 1;
+        }
+        entry.leave(reason, self.settings.cool_off_windows);
+        self.decision.left.push(Change { prefix: entry.prefix, reason });
+    }
+
+    /// Ends all trials and stops the rounds for a while, if what they send again has risen by too much.
+    fn keep_guard(&mut self) {
+        let settings = self.settings;
+        let guard = &self.state.guard.retransmitted;
+        let is_enough = guard.count >= 2 * u64::from(settings.evidence_connections_min);
+        let ln_e = guard.ln_e_above(settings.guardrail_rise_max);
+        if !is_enough || ln_e.is_none_or(|ln_e| ln_e < -settings.false_harm_share.ln()) {
+            return;
+        }
+        self.decision.round = Round::Stopped;
+        self.state.guard = Guard { pause_windows: settings.guardrail_pause_windows, ..Guard::default() };
+        let mut entries = std::mem::take(&mut self.state.entries);
+        for entry in &mut entries {
+            if entry.steered().is_some_and(|steered| steered.proof.is_none()) {
+                self.take_back(entry, Reason::Guardrail);
+            }
+        }
+        self.state.entries = entries;
+    }
+}
+
+/// Begins the evidence anew, from where the baselines are.
+fn renew(entry: &mut Entry) {
+    let Phase::Steered(steered) = &mut entry.phase else { return };
+    steered.windows = 0;
+    steered.evidence = Evidence {
+        baseline_retransmitted: steered.evidence.baseline_retransmitted,
+        ..Evidence::from(steered.evidence.baseline_ln_goodput)
+    };
+    entry.reason = Reason::Helped;
+}
+
+/// All of a state but its entries, which are many.
+fn without_entries(state: &State) -> State {
+    State { bundle: state.bundle, rules_digest: state.rules_digest, pool: state.pool, ..State::default() }
+}

@@ -1,0 +1,179 @@
+//! What is known of one prefix: its windows, and where it is between not steered, steered and left.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thalweg_record::Prefix;
+
+use crate::evidence::Evidence;
+use crate::history::History;
+use crate::pool::Estimate;
+use crate::reason::Reason;
+use crate::sequential::Mean;
+
+/// Windows for which a failed trial is remembered once its cool-off has passed: a week of five minutes.
+const FAILURES_KEPT_WINDOWS: u32 = 2016;
+/// Doublings of the cool-off.
+const DOUBLINGS_MAX: u8 = 4;
+
+/// What a trial had shown when it was enough.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proof {
+    /// The logarithm of the e-value.
+    #[serde(with = "crate::exact")]
+    pub ln_e: f64,
+    /// The effect on log goodput.
+    pub goodput: Mean,
+}
+
+/// A prefix that is steered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Steered {
+    /// Whether it has entered though it was not slow.
+    pub is_explored: bool,
+    /// By what it was shown to be helped; absent on trial.
+    pub proof: Option<Proof>,
+    /// The share of its connections that is held out, in millionths.
+    pub holdout_millionths: u32,
+    /// The bundle from which on it is so; connections of rules before do not count.
+    pub from_bundle: u64,
+    /// Windows of this trial, or since its evidence was begun anew.
+    pub windows: u32,
+    /// Windows since a connection came.
+    pub quiet_windows: u32,
+    /// Trials before this one that failed one after the other.
+    pub failures: u8,
+    /// What was shown.
+    pub evidence: Evidence,
+}
+
+/// A prefix that has left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CoolingOff {
+    /// Why.
+    pub left: Reason,
+    /// Windows since, and
+    pub windows: u32,
+    /// before it may enter again.
+    pub windows_min: u32,
+    /// Trials that failed one after the other.
+    pub failures: u8,
+    /// What the trial had shown.
+    pub estimate: Option<Estimate>,
+}
+
+/// Where a prefix is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Not steered.
+    #[default]
+    Idle,
+    /// Steered.
+    Steered(Box<Steered>),
+    /// Not steered any more.
+    CoolingOff(Box<CoolingOff>),
+}
+
+impl Phase {
+    fn is_idle(&self) -> bool {
+        *self == Self::Idle
+    }
+}
+
+/// What is known of a prefix.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The network of clients.
+    #[serde(serialize_with = "write_prefix", deserialize_with = "read_prefix")]
+    pub prefix: Prefix,
+    /// Its windows.
+    pub history: History,
+    /// Connections in a window, smoothed.
+    pub connections: f32,
+    /// Log goodput of connections that are not steered, smoothed; absent until there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ln_goodput: Option<f32>,
+    /// The median of its connections' smallest round trips, of the newest window that tells; absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rtt_us: Option<u32>,
+    /// Why it is steered or is not.
+    pub reason: Reason,
+    /// Where it is.
+    #[serde(default, skip_serializing_if = "Phase::is_idle")]
+    pub phase: Phase,
+}
+
+impl Entry {
+    /// Of a prefix that is new.
+    pub(crate) fn new(prefix: Prefix) -> Self {
+        Self {
+            prefix,
+            history: History::default(),
+            connections: 0.0,
+            ln_goodput: None,
+            min_rtt_us: None,
+            reason: Reason::TooFew,
+            phase: Phase::Idle,
+        }
+    }
+
+    /// What there is of it as a steered one.
+    pub fn steered(&self) -> Option<&Steered> {
+        match &self.phase {
+            Phase::Steered(steered) => Some(steered),
+            Phase::Idle | Phase::CoolingOff(_) => None,
+        }
+    }
+
+    /// Whether it has left and may not enter yet.
+    pub fn is_cooling_off(&self) -> bool {
+        matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.windows < cooling.windows_min)
+    }
+
+    /// Goes on by so many windows.
+    pub(crate) fn advance(&mut self, windows: u64, history_windows: u32) {
+        self.history.advance(windows, history_windows);
+        if let Phase::CoolingOff(cooling) = &mut self.phase {
+            cooling.windows = cooling.windows.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX));
+            if cooling.windows >= cooling.windows_min.saturating_add(FAILURES_KEPT_WINDOWS) {
+                self.phase = Phase::Idle;
+            }
+        }
+    }
+
+    /// Whether nothing is left to remember of it.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        let failed = matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.failures > 0);
+        self.history.is_empty() && self.steered().is_none() && !self.is_cooling_off() && !failed
+    }
+
+    /// Trials that failed one after the other.
+    pub(crate) fn failures(&self) -> u8 {
+        match &self.phase {
+            Phase::CoolingOff(cooling) => cooling.failures,
+            Phase::Steered(steered) => steered.failures,
+            Phase::Idle => 0,
+        }
+    }
+
+    /// Leaves; what is shown of it stays known.
+    pub(crate) fn leave(&mut self, reason: Reason, cool_off_windows: u32) {
+        let failures = self.failures().saturating_add(u8::from(reason.is_failure()));
+        let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
+        self.phase = Phase::CoolingOff(Box::new(CoolingOff {
+            left: reason,
+            windows: 0,
+            windows_min: cool_off_windows.saturating_mul(1 << doublings),
+            failures,
+            estimate: self.steered().and_then(|steered| steered.evidence.estimate()),
+        }));
+        self.reason = reason;
+    }
+}
+
+fn write_prefix<S: Serializer>(prefix: &Prefix, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(prefix)
+}
+
+fn read_prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {
+    let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+    text.parse().map_err(serde::de::Error::custom)
+}

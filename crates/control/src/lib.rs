@@ -1,0 +1,47 @@
+//! Control: which client prefixes get another congestion control, and whether that helped them.
+//!
+//! ```text
+//! records → Collector → Window → decide(settings, state, window, now, seed) → (State, Decision) → bundle
+//! ```
+//!
+//! A prefix that is consistently in the bottom group of its PoP is tried, a few that are not as well; a share of its connections
+//! is held out; it stays only as long as nothing speaks against it, and is told to be helped only once that is shown.
+//! `docs/control.md` has the statistics and their sources.
+//!
+//! Pure: records, settings, `now` and a seed go in. No clock, no socket, no file.
+//!
+//! **Invariant:** the same state, window, settings, `now` and seed make the same decision.
+//! **Invariant:** a window is decided once; the numbers of bundles go up; a bundle of a decision is valid.
+//! **Invariant:** a prefix that has left does not enter before its cool-off has passed.
+
+mod collect;
+mod decide;
+mod entry;
+mod evidence;
+mod exact;
+mod explain;
+mod history;
+mod pool;
+mod reason;
+mod selection;
+mod sequential;
+mod settings;
+pub mod simulate;
+mod state;
+mod window;
+
+pub use collect::{CONNECTIONS_MAX, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
+pub use decide::{Change, Decision, Round, decide};
+pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
+pub use evidence::Evidence;
+pub use explain::explain;
+pub use history::History;
+pub use pool::{Estimate, Pool, e_bh};
+pub use reason::Reason;
+pub use sequential::{Interval, Mean};
+pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
+pub use state::{Guard, STATE_FORMAT, State, StateError};
+pub use window::{Arm, ArmSample, Outcome, Sample, Scope, Window};
+
+#[cfg(test)]
+mod tests;

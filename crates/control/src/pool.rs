@@ -1,0 +1,180 @@
+//! What all prefixes together say of one: shrinkage towards their mean, and which of many are told to be helped.
+//!
+//! Effects are taken for draws from a normal distribution, whose mean and variance are estimated from all that have been tried:
+//! Paule and Mandel's estimator (1982), which is Morris' empirical Bayes one (JASA 78(381), 1983) and the one that simulation
+//! studies prefer (Veroniki et al., Research Synthesis Methods 7(1), 2016). Whom to tell: e-BH (Wang and Ramdas, JRSS B 84(3),
+//! 2022), which bounds the share of false ones whatever the prefixes have to do with one another.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sequential::probability_below;
+
+/// Prefixes without which there is no pool.
+const POOL_MIN: usize = 8;
+/// Halvings in the search for the variance: to a 2^-40th of where it was looked for.
+const HALVINGS_MAX: u32 = 40;
+/// Doublings before it.
+const DOUBLINGS_MAX: u32 = 40;
+
+/// An effect and its variance.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The effect on log goodput.
+    #[serde(with = "crate::exact")]
+    pub effect: f64,
+    /// The variance of that estimate.
+    #[serde(with = "crate::exact")]
+    pub variance: f64,
+}
+
+/// The distribution of effects over prefixes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pool {
+    /// The mean effect.
+    pub mean: f64,
+    /// The variance of effects, that of their estimates taken out.
+    pub variance: f64,
+    /// Prefixes that it is estimated from.
+    pub prefixes: usize,
+}
+
+impl Pool {
+    /// Estimates it; nothing of too few prefixes.
+    pub fn of(estimates: &[Estimate]) -> Option<Self> {
+        if estimates.len() < POOL_MIN {
+            return None;
+        }
+        let expected = (estimates.len() - 1) as f64;
+        let excess = |variance: f64| {
+            let (weight, sum) = estimates.iter().fold((0.0, 0.0), |(weight, sum), it| {
+                let own = 1.0 / (it.variance + variance);
+                (weight + own, sum + own * it.effect)
+            });
+            let mean = sum / weight;
+            let squares: f64 =
+                estimates.iter().map(|it| (it.effect - mean).powi(2) / (it.variance + variance)).sum();
+            (mean, squares - expected)
+        };
+        let (mut low, mut high) = (0.0, 1e-4);
+        if excess(low).1 <= 0.0 {
+            return Some(Self { mean: excess(0.0).0, variance: 0.0, prefixes: estimates.len() });
+        }
+        for _ in 0..DOUBLINGS_MAX {
+            if excess(high).1 <= 0.0 {
+                break;
+            }
+            (low, high) = (high, 2.0 * high);
+        }
+        for _ in 0..HALVINGS_MAX {
+            let middle = f64::midpoint(low, high);
+            if excess(middle).1 > 0.0 { low = middle } else { high = middle }
+        }
+        Some(Self { mean: excess(high).0, variance: high, prefixes: estimates.len() })
+    }
+
+    /// What is to be thought of a prefix with this estimate; of one without, the pool itself.
+    pub fn shrink(&self, own: Option<Estimate>) -> Estimate {
+        match own {
+            None => Estimate { effect: self.mean, variance: self.variance },
+            Some(own) => {
+                let to_pool = own.variance / (own.variance + self.variance);
+                Estimate {
+                    effect: to_pool * self.mean + (1.0 - to_pool) * own.effect,
+                    variance: (1.0 - to_pool) * own.variance,
+                }
+            }
+        }
+    }
+}
+
+impl Estimate {
+    /// The probability that the effect is above zero, taken for normal.
+    pub fn probability_above_zero(&self) -> f64 {
+        if self.variance > 0.0 {
+            probability_below(self.effect / self.variance.sqrt())
+        } else {
+            f64::from(u8::from(self.effect > 0.0))
+        }
+    }
+}
+
+/// The least logarithm of an e-value that is told of a family of `family` tests with these, so that at most a `share` of those told
+/// is false on average; nothing if none is told.
+pub fn e_bh(ln_e: &mut [f64], family: usize, share: f64) -> Option<f64> {
+    ln_e.sort_unstable_by(|one, other| other.total_cmp(one));
+    let bound = |told: usize| (family as f64 / (share * told as f64)).ln();
+    let told = (1..=ln_e.len()).rev().find(|told| ln_e[told - 1] >= bound(*told))?;
+    Some(bound(told))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::Xoshiro256PlusPlus;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+    use crate::simulate::normal;
+
+    fn drawn(prefixes: usize, mean: f64, deviation: f64) -> Vec<(f64, Estimate)> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+        let mut draw = || {
+            let truth = mean + deviation * normal(&mut random);
+            let error: f64 = random.random_range(0.05..0.6);
+            (truth, Estimate { effect: truth + error * normal(&mut random), variance: error * error })
+        };
+        (0..prefixes).map(|_| draw()).collect()
+    }
+
+    #[test]
+    fn the_distribution_of_effects_is_found() {
+        for (mean, deviation) in [(0.1, 0.2), (-0.05, 0.0), (0.0, 0.5)] {
+            let estimates: Vec<_> = drawn(2_000, mean, deviation).into_iter().map(|(_, it)| it).collect();
+            let pool = Pool::of(&estimates).unwrap();
+            assert!((pool.mean - mean).abs() < 0.03, "{pool:?}");
+            assert!((pool.variance.sqrt() - deviation).abs() < 0.06, "{pool:?}");
+        }
+        assert_eq!(Pool::of(&[Estimate { effect: 1.0, variance: 1.0 }; POOL_MIN - 1]), None);
+    }
+
+    #[test]
+    fn shrunken_effects_are_nearer_to_the_truth_and_their_probabilities_hold() {
+        let drawn = drawn(4_000, 0.05, 0.2);
+        let pool = Pool::of(&drawn.iter().map(|(_, it)| *it).collect::<Vec<_>>()).unwrap();
+        let error = |of: &dyn Fn(&Estimate) -> f64| {
+            drawn.iter().map(|(truth, own)| (of(own) - truth).powi(2)).sum::<f64>() / drawn.len() as f64
+        };
+        assert!(error(&|own| pool.shrink(Some(*own)).effect) < 0.5 * error(&|own| own.effect));
+        let sure: Vec<_> =
+            drawn.iter().filter(|(_, own)| pool.shrink(Some(*own)).probability_above_zero() >= 0.9).collect();
+        let right = sure.iter().filter(|(truth, _)| *truth > 0.0).count() as f64 / sure.len() as f64;
+        assert!(sure.len() > 200 && right > 0.9, "{right} of {}", sure.len());
+    }
+
+    #[test]
+    fn of_many_tests_more_is_asked() {
+        let ln = f64::ln;
+        assert_eq!(e_bh(&mut [ln(19.0)], 1, 0.05), None);
+        assert_eq!(e_bh(&mut [ln(21.0)], 1, 0.05), Some(ln(20.0)));
+        assert_eq!(e_bh(&mut [ln(21.0), 0.0], 2, 0.05), None);
+        assert_eq!(e_bh(&mut [ln(21.0), ln(30.0)], 2, 0.05), Some(ln(20.0)));
+        assert_eq!(e_bh(&mut [], 0, 0.05), None);
+    }
+
+    #[test]
+    fn few_of_those_told_are_false() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+        let (mut false_share, families) = (0.0, 400);
+        for _ in 0..families {
+            // The e-value of one normal observation against zero, for a drift of 3: a likelihood ratio. Half are null.
+            let ln_e: Vec<_> = (0..100)
+                .map(|at| 3.0 * (normal(&mut random) + if at < 50 { 0.0 } else { 3.5 }) - 4.5)
+                .collect();
+            let bound = e_bh(&mut ln_e.clone(), ln_e.len(), 0.1).unwrap_or(f64::INFINITY);
+            let told =
+                |range: std::ops::Range<usize>| ln_e[range].iter().filter(|it| **it >= bound).count() as f64;
+            false_share += told(0..50) / told(0..100).max(1.0);
+            assert!(told(0..100) >= 1.0);
+        }
+        assert!(false_share / f64::from(families) < 0.1);
+    }
+}

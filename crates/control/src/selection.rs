@@ -1,0 +1,107 @@
+//! Selection: which prefixes are in the bottom group of a window, and who may be tried.
+
+use thalweg_record::{Prefix, Sketch};
+
+use crate::entry::Entry;
+use crate::reason::Reason;
+use crate::settings::{Measure, Settings};
+use crate::window::{ArmSample, Sample, Window};
+
+/// Ranked prefixes without which there is no bottom group.
+const RANKED_MIN: usize = 5;
+
+/// The median of a prefix in a window, by which it is ranked; absent where too little was seen.
+///
+/// The median, because it is what half of its connections are below: a lower percentile would let a single slow client speak for
+/// its network, a mean a single fast one. Of a prefix that is steered with proof it is that of the connections held out: the
+/// question is whether it would be slow without. Connections that an earlier rule still steers do not count.
+pub(crate) fn rank(settings: &Settings, sample: &Sample, is_steered: bool) -> Option<f64> {
+    let arms: &[&ArmSample] = match (settings.has_proof(), is_steered) {
+        (false, _) => &[&sample.other, &sample.steered, &sample.held_out],
+        (true, true) => &[&sample.held_out],
+        (true, false) => &[&sample.other, &sample.held_out],
+    };
+    let sketch = |arm: &ArmSample| match settings.measure {
+        Measure::DeliveryRate => arm.delivery_rate.count(),
+        Measure::Goodput => arm.goodput.count(),
+    };
+    let connections: u32 = arms.iter().map(|arm| arm.connections).sum();
+    let samples: u64 = arms.iter().map(|arm| sketch(arm)).sum();
+    if connections < settings.connections_min || samples < settings.samples_min {
+        return None;
+    }
+    median(settings.measure, arms)
+}
+
+fn median(measure: Measure, arms: &[&ArmSample]) -> Option<f64> {
+    fn of(measure: Measure, arm: &ArmSample) -> &Sketch {
+        match measure {
+            Measure::DeliveryRate => &arm.delivery_rate,
+            Measure::Goodput => &arm.goodput,
+        }
+    }
+    let mut some = arms.iter().map(|arm| of(measure, arm)).filter(|sketch| sketch.count() > 0);
+    let first = some.next()?;
+    let Some(second) = some.next() else { return first.quantile(0.5) };
+    let mut all = first.clone();
+    all.merge(second);
+    some.for_each(|sketch| all.merge(sketch));
+    all.quantile(0.5)
+}
+
+/// Whether `prefix` lies in a network that is to be left alone, or has one in it.
+pub(crate) fn is_left_alone(settings: &Settings, prefix: Prefix) -> bool {
+    settings
+        .left_alone
+        .iter()
+        .any(|network| network.contains(prefix.first()) || prefix.contains(network.first()))
+}
+
+/// The medians of a window, each with its prefix's place there, and the largest of the bottom group.
+pub(crate) fn bottom_group(
+    settings: &Settings,
+    window: &Window,
+    is_steered: impl Fn(Prefix) -> bool,
+) -> (Vec<Option<f64>>, Option<f64>) {
+    let ranks: Vec<_> = window
+        .prefixes
+        .iter()
+        .map(|(prefix, sample)| {
+            let rank = rank(settings, sample, is_steered(*prefix))?;
+            (!is_left_alone(settings, *prefix)).then_some(rank)
+        })
+        .collect();
+    let mut ranked: Vec<f64> = ranks.iter().copied().flatten().collect();
+    if ranked.len() < RANKED_MIN {
+        return (vec![None; ranks.len()], None);
+    }
+    let last = (settings.bottom_share * ranked.len() as f64).ceil() as usize;
+    let (_, bottom, _) = ranked.select_nth_unstable_by(last.max(1) - 1, f64::total_cmp);
+    let bottom = *bottom;
+    (ranks, Some(bottom))
+}
+
+/// Why a prefix that is not steered may not be tried as a slow one; nothing if it may.
+pub(crate) fn obstacle(settings: &Settings, entry: &Entry) -> Option<Reason> {
+    if is_left_alone(settings, entry.prefix) {
+        Some(Reason::LeftAlone)
+    } else if entry.is_cooling_off() {
+        Some(Reason::CoolingOff)
+    } else if entry.history.observed_windows() < settings.observed_windows_min {
+        Some(Reason::TooFew)
+    } else if entry.min_rtt_us.is_some_and(|min_rtt_us| u64::from(min_rtt_us) < settings.min_rtt_us_min) {
+        Some(Reason::LowRtt)
+    } else if entry.history.duty_cycle() < settings.duty_enter {
+        Some(Reason::NotSlow)
+    } else if entry.history.flap_rate() > settings.flap_max {
+        Some(Reason::Flapping)
+    } else {
+        None
+    }
+}
+
+/// Whether a steered prefix has been fast for so long that it need not be steered.
+pub(crate) fn is_no_longer_slow(settings: &Settings, entry: &Entry) -> bool {
+    entry.history.observed_windows() >= settings.observed_windows_min
+        && entry.history.duty_cycle() <= settings.duty_leave
+}

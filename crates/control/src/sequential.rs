@@ -1,0 +1,198 @@
+//! Sequential statistics of a mean: an interval and an e-value that hold at every look, however often one looks.
+//!
+//! Both are Robbins' normal mixture over the standardized sum, with the variance estimated: the asymptotic confidence sequence
+//! of Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (Annals of Statistics 52(6), 2024, Theorem 2.2), and its one-sided test,
+//! whose mixture is over drifts of one sign (Howard, Ramdas, McAuliffe, Sekhon, Annals of Statistics 49(2), 2021, Proposition 6).
+//! Asymptotic: the normal approximation has to hold from the first look on, which is why a least number of connections is asked
+//! for before it.
+
+use serde::{Deserialize, Serialize};
+use statrs::function::erf::erfc;
+
+/// The number of observations at which intervals are tightest.
+const TIGHT_AT: f64 = 500.0;
+/// The error for which they are so.
+const TIGHT_ALPHA: f64 = 0.01;
+
+/// A mean and a variance, of values one after the other (Welford).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mean {
+    /// How many values.
+    pub count: u64,
+    /// Their mean.
+    #[serde(with = "crate::exact")]
+    pub mean: f64,
+    /// The sum of squared distances from it.
+    #[serde(with = "crate::exact")]
+    pub squares: f64,
+}
+
+/// A range, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Mean {
+    /// Adds a value.
+    pub fn add(&mut self, value: f64) {
+        self.count += 1;
+        let off = value - self.mean;
+        self.mean += off / self.count as f64;
+        self.squares += off * (value - self.mean);
+    }
+
+    /// The variance of the values; absent of fewer than two, and where all are the same.
+    pub fn variance(&self) -> Option<f64> {
+        let variance = self.squares / (self.count.checked_sub(1)? as f64);
+        (variance.is_finite() && variance > 0.0).then_some(variance)
+    }
+
+    /// The variance of the mean.
+    pub fn variance_of_mean(&self) -> Option<f64> {
+        Some(self.variance()? / self.count as f64)
+    }
+
+    /// The mean's interval of error `alpha`.
+    pub fn interval(&self, alpha: f64) -> Option<Interval> {
+        let (t, rho2) = (self.count as f64, rho2());
+        let spread = t * rho2 + 1.0;
+        let width = (2.0 * spread / (t * t * rho2) * (spread.sqrt() / alpha).ln()).sqrt();
+        let half = self.variance()?.sqrt() * width;
+        Some(Interval { low: self.mean - half, high: self.mean + half })
+    }
+
+    /// The logarithm of the e-value against "the mean is at most `bound`". 1/α is reached with a chance of at most α if it is.
+    pub fn ln_e_above(&self, bound: f64) -> Option<f64> {
+        let sum = (self.mean - bound) * self.count as f64 / self.variance()?.sqrt();
+        Some(ln_e_one_sided(sum, self.count as f64))
+    }
+
+    /// The logarithm of the e-value against "the mean is at least `bound`".
+    pub fn ln_e_below(&self, bound: f64) -> Option<f64> {
+        let sum = (bound - self.mean) * self.count as f64 / self.variance()?.sqrt();
+        Some(ln_e_one_sided(sum, self.count as f64))
+    }
+}
+
+/// Of a sum of `t` values of variance 1, against a drift of zero and below: 2 / √(tρ²+1) · exp(v·sum²/2) · Φ(√v·sum) with
+/// v = ρ²/(tρ²+1), the likelihood ratio mixed over drifts above zero.
+fn ln_e_one_sided(sum: f64, t: f64) -> f64 {
+    let (rho2, spread) = (rho2(), t * rho2() + 1.0);
+    let v = rho2 / spread;
+    std::f64::consts::LN_2 - spread.ln() / 2.0 + v * sum * sum / 2.0 + ln_probability_below(v.sqrt() * sum)
+}
+
+/// The same against a drift either way.
+pub(crate) fn ln_e_two_sided(sum: f64, t: f64) -> f64 {
+    let spread = t * rho2() + 1.0;
+    rho2() / spread * sum * sum / 2.0 - spread.ln() / 2.0
+}
+
+/// The mixture's variance that makes the interval tightest at [`TIGHT_AT`] (Waudby-Smith et al., Appendix C.3).
+fn rho2() -> f64 {
+    let log = -2.0 * TIGHT_ALPHA.ln();
+    (log + (log + 1.0).ln()) / TIGHT_AT
+}
+
+/// The logarithm of the normal distribution function, also where that is too small for a number (Abramowitz and Stegun, 26.2.12).
+fn ln_probability_below(x: f64) -> f64 {
+    if x > -20.0 {
+        probability_below(x).ln()
+    } else {
+        -x * x / 2.0 - (-x * (2.0 * std::f64::consts::PI).sqrt()).ln() - (x * x).recip()
+    }
+}
+
+/// The normal distribution function.
+pub(crate) fn probability_below(x: f64) -> f64 {
+    erfc(-x / std::f64::consts::SQRT_2) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::Xoshiro256PlusPlus;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+    use crate::simulate::normal;
+
+    /// Streams, and the most values of one.
+    const STREAMS: usize = 2_000;
+    const VALUES_MAX: u64 = 3_000;
+    const LOOKS_FROM: u64 = 60;
+
+    /// How many streams of inverse-probability values are ever told to be above zero, below it, or to have an interval
+    /// without their mean.
+    fn told(effect: f64, steered_share: f64, alpha: f64) -> [usize; 3] {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let mut told = [0; 3];
+        for _ in 0..STREAMS {
+            let (mut mean, mut is_told) = (Mean::default(), [false; 3]);
+            while mean.count < VALUES_MAX {
+                let is_steered = random.random_bool(steered_share);
+                let outcome = 0.7 * normal(&mut random) + if is_steered { effect } else { 0.0 };
+                let weight = if is_steered { 1.0 / steered_share } else { -1.0 / (1.0 - steered_share) };
+                mean.add(outcome * weight);
+                if mean.count >= LOOKS_FROM {
+                    is_told[0] |= mean.ln_e_above(0.0).unwrap() >= -alpha.ln();
+                    is_told[1] |= mean.ln_e_below(0.0).unwrap() >= -alpha.ln();
+                    let interval = mean.interval(alpha).unwrap();
+                    is_told[2] |= !(interval.low..=interval.high).contains(&effect);
+                }
+            }
+            told.iter_mut().zip(is_told).for_each(|(told, is_told)| *told += usize::from(is_told));
+        }
+        told
+    }
+
+    #[test]
+    fn looking_at_every_value_errs_no_more_often_than_stated() {
+        let alpha = 0.05;
+        // Three standard deviations of a binomial above its mean.
+        let most = |share: f64| {
+            let n = STREAMS as f64;
+            (n * share + 3.0 * (n * share * (1.0 - share)).sqrt()) as usize
+        };
+        for steered_share in [0.5, 0.9] {
+            let [above, below, missed] = told(0.0, steered_share, alpha);
+            assert!(above <= most(alpha) && below <= most(alpha), "{steered_share}: {above} {below}");
+            assert!(missed <= most(alpha), "{steered_share}: {missed}");
+            // A test that never tells would pass the lines above.
+            let [above, below, missed] = told(0.3, steered_share, alpha);
+            assert!(above > STREAMS * 9 / 10 && below <= most(alpha) && missed <= most(alpha));
+        }
+    }
+
+    #[test]
+    fn an_interval_is_wider_than_that_of_one_look() {
+        let mut mean = Mean::default();
+        (0..500).for_each(|at| mean.add(f64::from(at % 2)));
+        let interval = mean.interval(0.05).unwrap();
+        let one_look = 1.96 * mean.variance_of_mean().unwrap().sqrt();
+        let ratio = (interval.high - mean.mean) / one_look;
+        assert!((1.3..2.0).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn without_a_variance_nothing_is_said() {
+        let mut mean = Mean::default();
+        assert_eq!(mean.interval(0.05), None);
+        (0..100).for_each(|_| mean.add(1.0));
+        assert_eq!((mean.interval(0.05), mean.ln_e_above(0.0)), (None, None));
+    }
+
+    #[test]
+    fn evidence_that_is_far_against_is_none() {
+        for sum in [-1.0, -1e2, -1e3, -1e4, -1e6, -1e9] {
+            let ln_e = ln_e_one_sided(sum, 1e4);
+            assert!(ln_e < 0.0 && ln_e > -60.0, "{sum}: {ln_e}");
+        }
+        assert!(ln_e_one_sided(1e3, 1e4) > 40.0);
+        let (above, below) = (ln_probability_below(-19.999), ln_probability_below(-20.001));
+        assert!((above - below - 0.002 * 20.05).abs() < 1e-3, "{above} {below}");
+    }
+}

@@ -1,0 +1,37 @@
+//! A small day: proof finds more of what helps, and less of what harms, than duty cycles alone; and a day is the same again.
+
+use super::*;
+
+#[test]
+fn proof_decides_better_than_duty_cycles_alone() {
+    let plan = Plan { pops: 1, prefixes: 1_500, connections_per_prefix: 3.0, ..Plan::default() };
+    let settings = Settings { steered_max: 300, ..Settings::default() };
+    let run = || simulate(&plan, &settings, 0, &mut || true).unwrap();
+    let report = run();
+    assert_eq!(report, run(), "a plan and a seed are a day");
+    let rows = report.rows();
+    let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+    let (proof, alone) = (row("with proof"), row("duty cycle alone"));
+    let (oracle, all) = (row("oracle, capped"), row("all bbr"));
+    assert!(proof.late_goodput > alone.late_goodput + 0.01, "{proof:?} {alone:?}");
+    assert!(proof.late_goodput < oracle.late_goodput && proof.late_goodput > all.late_goodput);
+    let precision = |row: &Row| row.precision.unwrap();
+    assert!(precision(proof) > precision(alone) + 0.15, "{proof:?} {alone:?}");
+    assert!(proof.harmed_connections < alone.harmed_connections, "{proof:?} {alone:?}");
+    assert!(proof.false_discoveries < Some(settings.false_discovery_share), "{proof:?}");
+    assert!(proof.kept > Some(0.9), "{proof:?}");
+    assert!(report.with_proof.entered_max <= settings.entering_max as u64);
+}
+
+#[test]
+fn a_simulation_can_be_stopped() {
+    let mut left = 3;
+    let mut progress = || {
+        left -= 1;
+        left > 0
+    };
+    assert_eq!(
+        simulate(&Plan { prefixes: 50, ..Plan::default() }, &Settings::default(), 0, &mut progress),
+        None
+    );
+}

@@ -1,0 +1,260 @@
+//! The synthetic world: what is true of each prefix, and what of it a window shows.
+//!
+//! What is assumed, and why:
+//! - A third of the prefixes gains by BBR, a third does not, a third loses: over 30 real paths 10 were more than 10 % better, 10
+//!   more than 10 % worse. Gains and losses begin at 10 % and go on exponentially, by 20 % on average; nothing is within 5 %.
+//!   Whether a prefix gains has nothing to do with how slow it is: the hardest case for a rule that goes by slowness.
+//! - Traffic is heavy-tailed: the k-th largest prefix has k^-0.8 of the largest one's.
+//! - Medians of prefixes are log-normal about 6 Mbit/s, connections of a prefix log-normal about its median, all of a window
+//!   move together by some percent, and a quarter of the prefixes are slower in the evening, by up to two thirds.
+//! - Some of what loses by BBR, as behind a policer, sends much more again.
+
+use std::collections::HashMap;
+use std::f64::consts::TAU;
+use std::net::Ipv4Addr;
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+use thalweg_record::Prefix;
+
+use super::Plan;
+use crate::settings::{Measure, Settings};
+use crate::state::State;
+use crate::window::{Arm, Outcome, Sample, Window};
+
+/// Windows of a day.
+const DAY_S: u64 = 86_400;
+/// Delivery rate samples of a connection in a window.
+const SAMPLES: u64 = 8;
+/// The effect from which on a prefix counts as helped or harmed: 10 %.
+const EFFECT_MIN: f64 = 0.1;
+const EFFECT_MEAN: f64 = 0.2;
+const TAIL_EXPONENT: f64 = -0.8;
+
+/// What BBR does to a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// More than 10 % better.
+    Helps,
+    /// Within 5 %.
+    Nothing,
+    /// More than 10 % worse.
+    Harms,
+}
+
+/// What is true of a prefix.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) prefix: Prefix,
+    pub(super) effect: Effect,
+    /// On log goodput.
+    pub(super) gain: f64,
+    ln_goodput: f64,
+    spread: f64,
+    /// How much log goodput falls at the busiest hour.
+    evening: f64,
+    min_rtt_us: u64,
+    retransmitted: f64,
+    retransmitted_rise: f64,
+}
+
+/// How the connections of a place are decided on in a window.
+#[derive(Debug, Clone, Copy)]
+struct Ruled {
+    holdout: f64,
+    bundle: u64,
+}
+
+pub(super) struct World {
+    plan: Plan,
+    settings: Settings,
+    random: Xoshiro256PlusPlus,
+    /// Of truths and churn alone, so that they are the same whatever is decided.
+    truths: Xoshiro256PlusPlus,
+    pub(super) places: Vec<Place>,
+    /// Sums of the traffic of places up to each.
+    traffic: Vec<f64>,
+    at: HashMap<Prefix, usize>,
+    next_prefix: u32,
+    /// The hour of the PoP, as a part of the day.
+    phase: f64,
+    /// Connections of each place in the newest window.
+    pub(super) connections: Vec<u32>,
+}
+
+impl World {
+    pub(super) fn new(plan: &Plan, settings: &Settings, pop: usize) -> Self {
+        let seed = plan.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(pop as u64);
+        let mut truths = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let phase = truths.random();
+        let mut sum = 0.0;
+        let traffic = (1..=plan.prefixes).map(|rank| {
+            sum += (rank as f64).powf(TAIL_EXPONENT);
+            sum
+        });
+        let mut world = Self {
+            plan: plan.clone(),
+            settings: settings.clone(),
+            random: Xoshiro256PlusPlus::seed_from_u64(!seed),
+            traffic: traffic.collect(),
+            truths,
+            places: Vec::with_capacity(plan.prefixes),
+            at: HashMap::with_capacity(plan.prefixes),
+            next_prefix: 0,
+            phase,
+            connections: vec![0; plan.prefixes],
+        };
+        for at in 0..plan.prefixes {
+            let place = world.place();
+            world.at.insert(place.prefix, at);
+            world.places.push(place);
+        }
+        world
+    }
+
+    /// The place of a prefix, if it has not been replaced.
+    pub(super) fn find(&self, prefix: Prefix) -> Option<usize> {
+        self.at.get(&prefix).copied()
+    }
+
+    /// The traffic of a place, as a part of all.
+    pub(super) fn traffic_share(&self, at: usize) -> f64 {
+        let before = at.checked_sub(1).map_or(0.0, |before| self.traffic[before]);
+        (self.traffic[at] - before) / self.traffic[self.traffic.len() - 1]
+    }
+
+    /// A new prefix and its truth.
+    fn place(&mut self) -> Place {
+        let prefix = Prefix::of_client(Ipv4Addr::from_bits(self.next_prefix << 8).into());
+        self.next_prefix += 1;
+        let random = &mut self.truths;
+        let size = EFFECT_MIN - EFFECT_MEAN * (1.0 - random.random::<f64>()).ln();
+        let (effect, gain) = match random.random_range(0..3) {
+            0 => (Effect::Helps, size),
+            1 => (Effect::Nothing, random.random_range(-0.05..0.05)),
+            _ => (Effect::Harms, -size),
+        };
+        let is_policed = effect == Effect::Harms && random.random_bool(0.3);
+        Place {
+            prefix,
+            effect,
+            gain,
+            ln_goodput: (6e6_f64 / 8.0).ln() + 0.8 * normal(random),
+            spread: random.random_range(0.4..0.8),
+            evening: if random.random_bool(0.25) { random.random_range(0.2..1.1) } else { 0.0 },
+            min_rtt_us: (30_000.0 * (0.7 * normal(random)).exp()) as u64,
+            retransmitted: 0.01 * (0.5 * normal(random)).exp(),
+            retransmitted_rise: if is_policed {
+                random.random_range(0.05..0.15)
+            } else {
+                random.random_range(0.0..0.01)
+            },
+        }
+    }
+
+    /// Replaces as many prefixes by others as leave in a window.
+    fn churn(&mut self) {
+        let a_day = DAY_S as f64 / self.settings.window_s as f64;
+        let leaving = self.plan.churn_per_day * self.plan.prefixes as f64 / a_day;
+        let leaving = leaving as usize + usize::from(self.truths.random_bool(leaving.fract()));
+        for _ in 0..leaving {
+            let at = self.truths.random_range(0..self.places.len());
+            let place = self.place();
+            self.at.remove(&self.places[at].prefix);
+            self.at.insert(place.prefix, at);
+            self.places[at] = place;
+        }
+    }
+
+    /// How busy it is: 1 at the busiest hour, 0 at the quietest.
+    fn busyness(&self, number: u64) -> f64 {
+        let day = (number * self.settings.window_s % DAY_S) as f64 / DAY_S as f64;
+        0.5 + 0.5 * (TAU * (day + self.phase)).cos()
+    }
+
+    /// What the next window shows, with the rules of `state`.
+    pub(super) fn window(&mut self, number: u64, state: &State) -> Window {
+        if number > 0 {
+            self.churn();
+        }
+        let mut ruled: HashMap<usize, Ruled> = HashMap::new();
+        for (entry, steered) in state.steered() {
+            if let Some(at) = self.find(entry.prefix) {
+                let holdout = f64::from(steered.holdout_millionths) / 1e6;
+                ruled.insert(at, Ruled { holdout, bundle: state.bundle });
+            }
+        }
+        let busyness = self.busyness(number);
+        let mean = self.plan.connections_per_prefix * self.plan.prefixes as f64 * (0.3 + 0.7 * busyness);
+        // Of a mean in the hundreds and above a Poisson number is nearly normal.
+        let count = (mean + mean.sqrt() * normal(&mut self.random)).max(0.0) as u64;
+        let all = self.traffic[self.traffic.len() - 1];
+        self.connections.fill(0);
+        let mut touched = Vec::new();
+        for _ in 0..count {
+            let toss = all * self.random.random::<f64>();
+            let at = self.traffic.partition_point(|upto| *upto <= toss).min(self.traffic.len() - 1);
+            if self.connections[at] == 0 {
+                touched.push(at);
+            }
+            self.connections[at] += 1;
+        }
+        let mut prefixes: Vec<_> = touched
+            .into_iter()
+            .map(|at| (self.places[at].prefix, self.sample(at, busyness, ruled.get(&at).copied())))
+            .collect();
+        prefixes.sort_unstable_by_key(|(prefix, _)| *prefix);
+        Window { number, records: count, lost: 0, prefixes }
+    }
+
+    fn sample(&mut self, at: usize, busyness: f64, ruled: Option<Ruled>) -> Sample {
+        let (place, random) = (&self.places[at], &mut self.random);
+        let connections = self.connections[at];
+        let mut sample = Sample::default();
+        sample.min_rtt_us.add_times(place.min_rtt_us, connections.into());
+        let level = place.ln_goodput - place.evening * busyness.powi(2) + 0.15 * normal(random);
+        for _ in 0..connections {
+            let arm = match ruled {
+                None => Arm::Other,
+                Some(ruled) if random.random_bool(ruled.holdout) => Arm::HeldOut,
+                Some(_) => Arm::Steered,
+            };
+            let rise = if arm == Arm::Steered { 1.0 } else { 0.0 };
+            let ln_goodput = level + place.spread * normal(random) + rise * place.gain;
+            let into = sample.arm_mut(arm);
+            into.connections += 1;
+            let rate = ln_goodput.exp() as u64;
+            match self.settings.measure {
+                Measure::DeliveryRate => into.delivery_rate.add_times(rate, SAMPLES),
+                Measure::Goodput => into.goodput.add(rate),
+            }
+            if arm != Arm::Steered {
+                sample.ln_goodput.add(ln_goodput);
+            }
+            if let (Some(ruled), true) = (ruled, arm != Arm::Other) {
+                let share = place.retransmitted + rise * place.retransmitted_rise;
+                let share = share * (0.7 * normal(random)).exp();
+                sample.outcomes.push(Outcome {
+                    bundle: ruled.bundle,
+                    is_steered: arm == Arm::Steered,
+                    ln_goodput,
+                    retransmitted_share: Some(share.min(1.0)),
+                });
+            }
+        }
+        sample
+    }
+}
+
+/// A draw from the standard normal distribution (Marsaglia's polar method).
+pub(crate) fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
+    loop {
+        let (x, y) = (random.random_range(-1.0..1.0), random.random_range(-1.0..1.0));
+        let square: f64 = x * x + y * y;
+        if square > 0.0 && square < 1.0 {
+            return x * (-2.0 * square.ln() / square).sqrt();
+        }
+    }
+}

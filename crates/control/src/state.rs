@@ -1,0 +1,167 @@
+//! What control knows of one scope between its rounds, and the form in which it is kept.
+//!
+//! **Invariant:** entries are in the order of their prefixes, each once, at most [`PREFIXES_MAX`]; none of them overlap, since all
+//! are networks of clients.
+//! **Invariant:** spans are told in windows that have passed, never as times: a clock that is set has no part in them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thalweg_record::Prefix;
+
+use crate::entry::{Entry, Steered};
+use crate::pool::Pool;
+use crate::sequential::Mean;
+use crate::settings::PREFIXES_MAX;
+
+/// The version of the form that [`State::encode`] writes.
+pub const STATE_FORMAT: u32 = 1;
+
+/// The guardrail's own evidence.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Guard {
+    /// The effect on the retransmitted share, of connections in all prefixes on trial.
+    pub retransmitted: Mean,
+    /// Windows since it was begun anew.
+    pub windows: u32,
+    /// Windows for which no prefix enters.
+    pub pause_windows: u32,
+}
+
+/// What control knows of one scope.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    pub(crate) format: u32,
+    /// The window that was decided last.
+    pub window: Option<u64>,
+    /// The number of the newest bundle; 0 before the first.
+    pub bundle: u64,
+    /// Of its rules: XXH3-64.
+    pub(crate) rules_digest: u64,
+    /// The guardrail.
+    pub guard: Guard,
+    /// The largest median of the bottom group in the newest window, bytes per second.
+    #[serde(with = "crate::exact::option")]
+    pub bottom_bytes_per_s: Option<f64>,
+    /// What all prefixes tell of one.
+    pub(crate) pool: Option<KeptPool>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// [`Pool`] as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptPool {
+    #[serde(with = "crate::exact")]
+    mean: f64,
+    #[serde(with = "crate::exact")]
+    variance: f64,
+    prefixes: usize,
+}
+
+impl From<Pool> for KeptPool {
+    fn from(Pool { mean, variance, prefixes }: Pool) -> Self {
+        Self { mean, variance, prefixes }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            format: STATE_FORMAT,
+            window: None,
+            bundle: 0,
+            rules_digest: 0,
+            guard: Guard::default(),
+            bottom_bytes_per_s: None,
+            pool: None,
+            entries: Vec::new(),
+        }
+    }
+}
+
+/// Bytes that are no state.
+#[derive(Debug)]
+pub enum StateError {
+    /// Not JSON of the form.
+    Json(serde_json::Error),
+    /// Of another version.
+    Format {
+        /// The version that it states.
+        found: u32,
+    },
+    /// Prefixes that are out of order, twice there, or too many.
+    Prefixes,
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(_) => f.write_str("not a state of control"),
+            Self::Format { found } => {
+                write!(f, "a state of format {found}, and this program reads format {STATE_FORMAT}")
+            }
+            Self::Prefixes => f.write_str("its prefixes are out of order, or too many"),
+        }
+    }
+}
+
+impl std::error::Error for StateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Json(cause) => Some(cause),
+            Self::Format { .. } | Self::Prefixes => None,
+        }
+    }
+}
+
+impl State {
+    /// What is known, in the order of prefixes.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What is known of `prefix`.
+    pub fn entry(&self, prefix: Prefix) -> Option<&Entry> {
+        let at = self.entries.binary_search_by_key(&prefix, |entry| entry.prefix).ok()?;
+        self.entries.get(at)
+    }
+
+    /// Prefixes that are steered.
+    pub fn steered(&self) -> impl Iterator<Item = (&Entry, &Steered)> {
+        self.entries.iter().filter_map(|entry| Some((entry, entry.steered()?)))
+    }
+
+    /// What all prefixes tell of one; absent of too few.
+    pub fn pool(&self) -> Option<Pool> {
+        self.pool.map(|KeptPool { mean, variance, prefixes }| Pool { mean, variance, prefixes })
+    }
+
+    /// As JSON on one line.
+    pub fn encode(&self) -> String {
+        serde_json::to_string(self).expect("a state has no map")
+    }
+
+    /// Reads [`State::encode`]'s form.
+    ///
+    /// # Errors
+    /// When it is not of that form and version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+        if format != STATE_FORMAT {
+            return Err(StateError::Format { found: format });
+        }
+        let state: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+        let in_order = state.entries.is_sorted_by(|one, next| one.prefix < next.prefix);
+        let are_clients =
+            state.entries.iter().all(|entry| Prefix::of_client(entry.prefix.first()) == entry.prefix);
+        if !in_order || !are_clients || state.entries.len() > PREFIXES_MAX {
+            return Err(StateError::Prefixes);
+        }
+        Ok(state)
+    }
+}
