@@ -74,6 +74,7 @@ fn socket(port: u16, rate: u64, is_app_limited: bool) -> SocketRecord {
         namespace: None,
         state: "ESTAB".into(),
         cause: Cause::Dump,
+        sample_one_in: None,
         interval_us: None,
         congestion_control: None,
         gauges: Some(Gauges {
