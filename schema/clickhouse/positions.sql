@@ -1,7 +1,7 @@
 -- How far the messages of each machine are in the tables, by partition: a message of Kafka that comes again is known by it.
 CREATE TABLE IF NOT EXISTS positions
 (
-    time DateTime64(6, 'UTC') CODEC(Delta(8), ZSTD(1)) COMMENT 'of the message taken last, by Kafka',
+    time DateTime('UTC') DEFAULT now() COMMENT 'when it was written',
     topic LowCardinality(String),
     kafka_partition Int32 COMMENT 'of the topic',
     host LowCardinality(String) COMMENT 'machine that wrote it',
@@ -11,5 +11,5 @@ CREATE TABLE IF NOT EXISTS positions
 )
 ENGINE = ReplacingMergeTree(batch_end)
 ORDER BY (topic, kafka_partition, host, epoch)
-TTL toDateTime(time) + INTERVAL 35 DAY
+TTL time + INTERVAL 35 DAY
 SETTINGS non_replicated_deduplication_window = 10000;

@@ -36,7 +36,7 @@ SELECT
     quantilesDDMergeState(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(own_ttfb) AS ttfb,
     quantilesDDMergeState(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(own_goodput) AS goodput
 FROM (
-    SELECT *, uniqExact(own) OVER (PARTITION BY window, pop ORDER BY asked DESC, own) AS nth
+    SELECT *, denseRank() OVER (PARTITION BY window, pop ORDER BY asked DESC, own) AS nth
     FROM (
         SELECT
             toUInt32(intDiv(toUnixTimestamp64Second(time), 300) * 300) AS window, pop, prefix,

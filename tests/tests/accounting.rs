@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use program::{Directory, PATIENCE, Process, figures, number, records, thalweg, until};
+use program::{Directory, PATIENCE, Process, drain, figures, number, records, thalweg, until};
 use rusqlite::Connection;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
@@ -313,6 +313,7 @@ fn the_edge_of_the_same_process_is_followed_from_its_first_response_to_its_last(
         ask(running.said("edge listening").parse().unwrap(), REQUESTS, 0, &answered);
         running.end();
     }
+    drain(&directory.0.join("spool"), &[("--json", &files)]);
     let records = records(&files);
     let paths: HashSet<_> = records.iter().filter_map(|record| record["path"].as_str()).collect();
     assert_eq!(

@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use program::{Directory, Process, figures, number, query, records, thalweg, until};
+use program::{Directory, Process, drain, figures, number, query, records, thalweg, until};
 use serde_json::Value;
 
 const CONTENT_BYTES: usize = 200_000;
@@ -95,6 +95,7 @@ fn what_servers_did_is_told_once() {
     let destroyed = || figures(metrics)["thalweg_agent_sockets_destroyed_total"];
     until("all ends are told", || destroyed() > CONNECTIONS as f64);
     agent.end();
+    drain(&directory.0.join("spool"), &[("--sqlite", &database), ("--json", &files)]);
 
     let records = records(&files);
     let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();

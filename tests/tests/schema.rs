@@ -9,7 +9,7 @@ use thalweg_tests::services;
 fn what_a_server_has_otherwise_is_told() {
     let clickhouse = services::ClickHouse::start();
     let server = Server::at(&clickhouse.url()).unwrap();
-    assert_eq!(schema::apply(&server).unwrap().len(), 8);
+    assert_eq!(schema::apply(&server).unwrap().len(), 9);
     assert_eq!(schema::diff(&server).unwrap(), Vec::<String>::new());
     for change in [
         "ALTER TABLE sockets MODIFY TTL toDateTime(time) + INTERVAL 3 DAY",

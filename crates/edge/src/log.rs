@@ -31,7 +31,7 @@ const QUEUE_MAX: usize = 16 * 1024;
 /// Records that a follower may lag behind.
 const FOLLOWER_LAG_MAX: usize = 16 * 1024;
 /// How long records are made and kept though nobody follows. It is to cover the start of an agent, and its wait for an edge.
-const AWAY_MAX: Duration = Duration::from_secs(10);
+const AWAY_MAX: Duration = Duration::from_secs(60);
 
 /// The workers' end.
 #[derive(Debug)]
@@ -238,9 +238,8 @@ impl LogWriter {
     /// Has no more records made, and forgets those that were, once nobody has followed for long enough.
     fn rest(&mut self) {
         let mut recent = self.shared.recent();
-        let is_followed = self.out.is_some() || self.followers.receiver_count() > 0;
-        if !is_followed && recent.left.elapsed() >= AWAY_MAX {
-            self.shared.is_wanted.store(false, Relaxed);
+        if self.followers.receiver_count() == 0 && recent.left.elapsed() >= AWAY_MAX {
+            self.shared.is_wanted.store(self.out.is_some(), Relaxed);
             recent.clear();
         }
     }

@@ -174,7 +174,7 @@ impl Running {
         join(self.batching);
         self.spool.close(DRAIN_MAX);
         // A sink may be within a call that takes long: it is left there, as by a kill.
-        let over = Instant::now() + JOIN_MAX;
+        let over = Instant::now() + DRAIN_MAX + JOIN_MAX;
         while self.runners.iter().any(Runner::is_running) && Instant::now() < over {
             thread::sleep(JOIN_STEP);
         }

@@ -73,9 +73,35 @@ impl Cluster {
     }
 }
 
+/// Properties that are ours alone: on them rests that nothing is lost and nothing is there twice.
+const OURS: [&str; 16] = [
+    "acks",
+    "auto.offset.reset",
+    "delivery.timeout.ms",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.gapless.guarantee",
+    "enable.idempotence",
+    "group.id",
+    "max.in.flight",
+    "max.in.flight.requests.per.connection",
+    "message.timeout.ms",
+    "partition.assignment.strategy",
+    "partitioner",
+    "request.required.acks",
+    "retries",
+    "transactional.id",
+];
+
 /// A property as it is written, `key=value`.
+///
+/// # Errors
+/// When it is written otherwise, or is not an operator's to set.
 pub fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
+        Some((key, _)) if OURS.contains(&key) => {
+            Err(format!("{key} is not to be set: that records are kept once rests on it"))
+        }
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("write key=value, with a property of librdkafka".to_owned()),
     }

@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn an_answer_that_nobody_waits_for_is_given_up() {
         let dir = Dir::new("look-alone");
-        let asked = Asked::of(file(&dir));
+        let asked = Asked { until: Instant::now() + Duration::from_secs(3600), ..Asked::of(file(&dir)) };
         std::thread::scope(|scope| {
             let answer = scope.spawn(|| ask(&asked, ENDLESS, &[]));
             asked.give_up();

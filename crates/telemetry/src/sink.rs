@@ -28,7 +28,7 @@ pub trait Sink: Send {
     fn position(&mut self, source: &Source) -> Result<Option<u64>, SinkError>;
 
     /// Keeps a batch, wholly: after an error, or an end of the process in the middle, the same batch comes again, with the
-    /// same numbers in it, and is then there once.
+    /// same numbers in it, and is then there once, for who reads it as the sink says.
     ///
     /// # Errors
     /// When it could not be kept.

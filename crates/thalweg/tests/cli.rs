@@ -262,6 +262,7 @@ fn help_teaches() {
               consumer     Bring telemetry from Kafka to ClickHouse, each record once
               query        Ask what has been kept of sockets and responses: ready queries over windows of five
                            minutes
+              controller   Simulate how well the controller decides who gets another congestion control
               completions  Print a completion script for a shell
               help         Print this message or the help of the given subcommand(s)
 

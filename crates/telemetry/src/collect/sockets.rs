@@ -24,6 +24,8 @@ const EVENTS_QUEUE_BYTES: usize = 64 << 20;
 
 /// What sockets have counted is saved no more often.
 const SAVE_INTERVAL_MIN: Duration = Duration::from_secs(5);
+/// Nor less often, also between dumps: the spool keeps all records since.
+const SAVE_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// What is collected.
 #[derive(Debug)]
@@ -158,7 +160,8 @@ impl Collector {
         self.dump();
         self.save(false);
         loop {
-            let is_stopped = self.wait_until(next);
+            let save_due = self.saved.map_or(next, |saved| saved + SAVE_INTERVAL_MAX);
+            let is_stopped = self.wait_until(next.min(save_due));
             self.hear();
             let now = Instant::now();
             if now >= next || is_stopped {
@@ -169,6 +172,8 @@ impl Collector {
                     // Behind by more than a period, as after a suspend: the dumps in between have no sense any more.
                     next = now + self.config.period;
                 }
+            } else if now >= save_due {
+                self.save(false);
             }
             if is_stopped {
                 return;

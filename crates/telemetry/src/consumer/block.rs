@@ -1,9 +1,9 @@
 //! A block: the messages of a partition from one offset to another, as rows of each table. Pure.
 //!
-//! **Invariant:** the same messages after the same places make the same block, byte for byte, and the same token.
+//! **Invariant:** the same messages have the same token, and after the same places make the same block, byte for byte.
 //! **Invariant:** a message that is not above the highest place of its source so far was sent again, and gives no row.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use thalweg_record::rows::Table;
@@ -20,8 +20,7 @@ pub(super) const REFUSED: [&str; 6] =
     ["time", "topic", "kafka_partition", "kafka_offset", "reason", "message"];
 
 /// The columns of `positions`, in the order in which [`Block::positions`] writes them.
-pub(super) const POSITIONS: [&str; 7] =
-    ["time", "topic", "kafka_partition", "host", "epoch", "batch_end", "part"];
+pub(super) const POSITIONS: [&str; 6] = ["topic", "kafka_partition", "host", "epoch", "batch_end", "part"];
 
 /// The highest place of each source (host and epoch) in a partition.
 pub(super) type Places = HashMap<(String, u64), Place>;
@@ -66,8 +65,8 @@ pub(super) struct Block {
     since: Option<Instant>,
     first_record: String,
     places: Places,
-    /// The sources that have messages in it, each with the time of its last one, unix ms.
-    moved: BTreeMap<(String, u64), i64>,
+    /// The sources that have messages in it.
+    moved: BTreeSet<(String, u64)>,
 }
 
 impl Block {
@@ -85,7 +84,7 @@ impl Block {
             since: None,
             first_record: String::new(),
             places,
-            moved: BTreeMap::new(),
+            moved: BTreeSet::new(),
         }
     }
 
@@ -104,10 +103,19 @@ impl Block {
         self.since.get_or_insert(now);
         self.end = message.offset + 1;
         match Batch::decode(message.content) {
-            Ok(batch) if self.is_new(&batch.source, message) => {
-                batch.entries.iter().for_each(|entry| self.add_entry(&batch.source, entry));
+            Ok(batch) => {
+                if self.first_record.is_empty()
+                    && let Some(first) = batch.entries.first()
+                {
+                    self.first_record =
+                        format!("{}/{}/{}", batch.source.host, batch.source.epoch, first.number);
+                }
+                if self.is_new(&batch.source, message) {
+                    batch.entries.iter().for_each(|entry| self.add_entry(&batch.source, entry));
+                } else {
+                    self.repeated_messages += 1;
+                }
             }
-            Ok(_) => self.repeated_messages += 1,
             Err(error) => {
                 let mut reason = error.to_string();
                 if let Some(cause) = std::error::Error::source(&error) {
@@ -133,16 +141,15 @@ impl Block {
             return false;
         }
         self.places.insert(key.clone(), place);
-        self.moved.insert(key, message.time_unix_ms);
+        self.moved.insert(key);
         true
     }
 
     /// The rows of `positions`: how far each source that is in the block has come with it.
     pub(super) fn positions(&self, topic: &str, partition: i32) -> Vec<u8> {
         let mut out = Vec::new();
-        for (source, time_unix_ms) in &self.moved {
+        for source in &self.moved {
             let Place { batch_end, part } = self.places[source];
-            out.extend_from_slice(&time_unix_ms.saturating_mul(1000).to_le_bytes());
             rowbinary::append_text(topic.as_bytes(), &mut out);
             out.extend_from_slice(&partition.to_le_bytes());
             rowbinary::append_text(source.0.as_bytes(), &mut out);
@@ -154,9 +161,6 @@ impl Block {
     }
 
     fn add_entry(&mut self, source: &Source, entry: &Entry) {
-        if self.records == 0 {
-            self.first_record = format!("{}/{}/{}", source.host, source.epoch, entry.number);
-        }
         self.records += 1;
         let table = Table::of(&entry.record);
         let index = Table::ALL.iter().position(|known| *known == table).expect("each table is in ALL");
@@ -260,8 +264,8 @@ mod tests {
         assert!(!take(&mut next, 4, 6, 2));
         assert!(next.rows.iter().all(Vec::is_empty), "a message sent again gives no row");
         assert!(take(&mut next, 5, 9, 0));
-        let mut expected = 5000_i64.to_le_bytes().to_vec();
-        expected.extend(b"\x01t\x01\0\0\0\x01a\x07\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(next.token("t", 1), "t/1/4-6/a/7/5", "the token is of the messages, dropped ones too");
+        let expected = b"\x01t\x01\0\0\0\x01a\x07\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0";
         assert_eq!(next.positions("t", 1), expected);
     }
 }

@@ -139,8 +139,11 @@ impl Consumer {
     pub fn run(&mut self, stop: &AtomicBool) {
         let mut backoff = BACKOFF_MIN;
         while !stop.load(Relaxed) {
+            let blocks = self.figures.blocks.load(Relaxed);
             if self.round(stop).is_ok() {
-                backoff = BACKOFF_MIN;
+                if self.figures.blocks.load(Relaxed) > blocks {
+                    backoff = BACKOFF_MIN;
+                }
                 continue;
             }
             self.blocks.clear();
@@ -220,7 +223,7 @@ impl Consumer {
 
     fn take(&mut self, partition: i32, message: &Message<'_>, stop: &AtomicBool) -> Result<(), Abandoned> {
         if !self.blocks.contains_key(&partition) {
-            let block = self.begin(partition)?;
+            let block = self.begin(partition, stop)?;
             self.blocks.insert(partition, block);
             return Ok(());
         }
@@ -237,7 +240,7 @@ impl Consumer {
 
     /// The block of a partition that has come to us: the one that was begun before, or a new one. Reading goes back to where it
     /// begins: the message at hand may be of the assignment before, behind others that were dropped with it.
-    fn begin(&self, partition: i32) -> Result<Block, Abandoned> {
+    fn begin(&self, partition: i32, stop: &AtomicBool) -> Result<Block, Abandoned> {
         let mut asked = TopicPartitionList::new();
         asked.add_partition(&self.topic, partition);
         let failed = |cause| self.abandon("go to the offset", &cause);
@@ -245,11 +248,7 @@ impl Consumer {
         let known = known.elements();
         let known = known.first().expect("what was asked for is in the answer");
         known.error().map_err(failed)?;
-        let places = self.places(partition).map_err(|error| {
-            self.figures.failures.fetch_add(1, Relaxed);
-            tracing::warn!(%error, cause = %error.cause, "cannot ask for the positions");
-            Abandoned
-        })?;
+        let places = self.until_done(stop, || self.places(partition))?;
         let (block, place) = match known.offset() {
             Offset::Offset(first) => {
                 (Block::at(first, known.metadata().parse().ok(), places), known.offset())
@@ -283,7 +282,7 @@ impl Consumer {
     fn insert(&mut self, partition: i32, stop: &AtomicBool) -> Result<(), Abandoned> {
         let block = self.blocks.remove(&partition).expect("what is due is there");
         self.commit(partition, block.first, &block.end.to_string())?;
-        self.insert_block(partition, &block, stop)?;
+        self.until_done(stop, || self.try_insert(partition, &block))?;
         self.commit(partition, block.end, "")?;
         self.figures.records.fetch_add(block.records, Relaxed);
         self.figures.refused.fetch_add(block.refused_messages, Relaxed);
@@ -304,18 +303,28 @@ impl Consumer {
         self.kafka.commit(&list, CommitMode::Sync).map_err(failed)
     }
 
-    /// Inserts a block, however long it takes, unless the partitions go.
-    fn insert_block(&self, partition: i32, block: &Block, stop: &AtomicBool) -> Result<(), Abandoned> {
+    /// Has ClickHouse do something, however long it takes, unless the partitions go.
+    fn until_done<T>(
+        &self,
+        stop: &AtomicBool,
+        attempt: impl Fn() -> Result<T, SinkError>,
+    ) -> Result<T, Abandoned> {
         let mut backoff = BACKOFF_MIN;
-        let mut is_paused = false;
         loop {
-            let Err(error) = self.try_insert(partition, block) else { break };
+            let error = match attempt() {
+                Ok(done) => {
+                    if backoff > BACKOFF_MIN {
+                        self.pause(false)?;
+                    }
+                    return Ok(done);
+                }
+                Err(error) => error,
+            };
             if backoff == BACKOFF_MIN {
-                tracing::warn!(%error, cause = %error.cause, is_passing = error.is_passing, "cannot insert, trying again");
+                tracing::warn!(%error, cause = %error.cause, is_passing = error.is_passing, "ClickHouse fails, trying again");
             }
             self.figures.failures.fetch_add(1, Relaxed);
             self.pause(true)?;
-            is_paused = true;
             // The group has to hear of us meanwhile. Paused partitions give nothing; what comes is of a new assignment.
             let read = self.kafka.poll(backoff);
             let is_ours = read.is_none() && self.kafka.context().rebalances.load(Relaxed) == self.seen;
@@ -324,7 +333,6 @@ impl Consumer {
             }
             backoff = (backoff * 2).min(BACKOFF_MAX);
         }
-        if is_paused { self.pause(false) } else { Ok(()) }
     }
 
     fn pause(&self, is_paused: bool) -> Result<(), Abandoned> {

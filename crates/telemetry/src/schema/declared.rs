@@ -55,6 +55,10 @@ fn declared(statement: String) -> Declared {
 
 fn column(definition: &str) -> Column {
     let (name, rest) = definition.split_once(' ').unwrap_or((definition, ""));
-    let end = [" CODEC(", " COMMENT "].iter().filter_map(|word| rest.find(word)).min().unwrap_or(rest.len());
+    let end = [" DEFAULT ", " CODEC(", " COMMENT "]
+        .iter()
+        .filter_map(|word| rest.find(word))
+        .min()
+        .unwrap_or(rest.len());
     Column { name: name.to_owned(), kind: rest[..end].to_owned(), definition: definition.to_owned() }
 }

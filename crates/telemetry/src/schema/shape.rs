@@ -80,7 +80,11 @@ impl Shape {
     fn forget_replication(&mut self) {
         let Some((_, engine)) = self.clauses.iter_mut().find(|(name, _)| *name == "engine") else { return };
         if let Some(kind) = REPLICATED.iter().find_map(|word| engine.strip_prefix(word)) {
-            *engine = kind.split('(').next().unwrap_or(kind).to_owned();
+            // Its path and its replica are quoted and come first; a column of versions does not.
+            let (name, arguments) = kind.trim_end_matches(')').split_once('(').unwrap_or((kind, ""));
+            let own: Vec<_> =
+                arguments.split(", ").filter(|one| !one.is_empty() && !one.starts_with('\'')).collect();
+            *engine = if own.is_empty() { name.to_owned() } else { format!("{name}({})", own.join(", ")) };
         }
         for (name, _) in &mut self.settings {
             if let Some(shared) = name.strip_prefix(NOT_REPLICATED) {

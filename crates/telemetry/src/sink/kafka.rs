@@ -33,8 +33,11 @@ const MESSAGE_BYTES_MAX: usize = 900_000;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The properties of the producer. Its queue is bounded; what does not fit waits in the spool. Messages do not time out one by one,
-/// and one that is refused stops all: else a later one might be in the topic without it.
-const PRODUCER: [(&str, &str); 9] = [
+/// and one that is refused stops all: else a later one might be in the topic without it. One request at a time, since a broker
+/// takes any first sequence number of a producer that it does not know yet (`ProducerAppendInfo.checkSequence`): the second
+/// of two under way, if it is there when the first is refused.
+const PRODUCER: [(&str, &str); 10] = [
+    ("max.in.flight", "1"),
     ("enable.idempotence", "true"),
     ("enable.gapless.guarantee", "true"),
     ("message.timeout.ms", "0"),

@@ -64,6 +64,8 @@ pub const READERS_MAX: usize = 8;
 /// A frame is synced before as many records were given numbers after it. What a loss of power took may have been read by a
 /// sink, so numbers go on this much higher after a boot.
 const UNSYNCED_RECORDS_MAX: u64 = 1_000_000;
+/// No spool is given more records since it was made than one in so many microseconds.
+const US_PER_RECORD_MIN: u64 = 10;
 
 /// What a spool may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +158,9 @@ impl Spool {
         }
         mark.next = mark.next.max(found.end);
         if !is_certain {
-            mark.leave_out(UNSYNCED_RECORDS_MAX);
+            // Of a backup, numbers may have been given since that nobody here knows of.
+            let given_max = unix_us().saturating_sub(mark.epoch) / US_PER_RECORD_MIN;
+            mark.leave_out(given_max.saturating_sub(mark.next).max(UNSYNCED_RECORDS_MAX));
         }
         let boot = boot();
         let sockets = boot.as_deref().filter(|_| is_certain).and_then(|boot| sockets::read(dir, boot));
@@ -267,7 +271,11 @@ impl Spool {
 
     /// Records that are gone before a sink has read them that reads on with number `next`.
     pub fn gone(&self, next: u64) -> u64 {
-        self.state().gone(next)
+        let spans = self.state().gone(next);
+        spans
+            .iter()
+            .map(|span| (span.end - span.start).saturating_sub(self.unused(span.start, span.end)))
+            .sum()
     }
 
     /// Records that were put into it since the process began.

@@ -1,6 +1,7 @@
 //! What a spool has in its directory, and where its readers are. Pure.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 use super::segment::Segment;
@@ -57,11 +58,13 @@ impl State {
         })
     }
 
-    /// Records from `next` on that went before they were read.
-    pub(super) fn gone(&self, next: u64) -> u64 {
-        let (mut end, mut gone) = (next, 0);
+    /// Numbers from `next` on that no segment has any more, or ever had.
+    pub(super) fn gone(&self, next: u64) -> Vec<Range<u64>> {
+        let (mut end, mut gone) = (next, Vec::new());
         for segment in self.segments.iter().filter(|segment| segment.end > next) {
-            gone += segment.follows.saturating_sub(end);
+            if segment.follows > end {
+                gone.push(end..segment.follows);
+            }
             end = segment.end;
         }
         gone

@@ -206,6 +206,7 @@ fn numbers_that_were_never_given_are_no_loss_to_a_sink_that_goes_back() {
     let spool = dir.open();
     let mut reader = spool.reader("a").unwrap();
     reader.resume(300);
+    assert_eq!(spool.gone(300), 700 + 1000);
     close(&spool);
     assert_eq!((drain(&mut reader).len() as u64, reader.lost()), (1000, 700 + 1000));
 }

@@ -32,6 +32,10 @@ pub(super) struct Ear {
     heard: Option<Heard>,
     /// Responses of which the edge said itself that it lost them, as far as they are counted.
     lost_there: u64,
+    /// The number after the last one that was told of that epoch, though there was no room for it.
+    told: u64,
+    /// Whether it was said that a record cannot be read, since the edge was connected to.
+    is_unreadable: bool,
 }
 
 /// What is told of a number.
@@ -46,12 +50,19 @@ enum Told {
 impl Ear {
     /// What an edge tells goes into `intake`, after what was heard of it before.
     pub(super) fn new(edge: Arc<str>, intake: Intake, heard: Option<Heard>) -> Self {
-        Self { edge, intake, heard, lost_there: 0 }
+        Self { edge, intake, heard, lost_there: 0, told: 0, is_unreadable: false }
     }
 
     /// Takes what is told of a number, with the count of those that the edge has lost itself. Whether there was room: if not,
     /// it is counted as lost with what comes next.
     fn take(&mut self, epoch: u64, number: u64, told: Told, lost_there: u64) -> bool {
+        // What there was no room for, of an edge that has begun anew since.
+        if let Some(old) = self.heard.as_mut().filter(|old| old.epoch != epoch && old.next < self.told) {
+            let lost = [(Stage::Follow, self.told - old.next)];
+            if !self.intake.hear(old, &lost, None) {
+                return false;
+            }
+        }
         let begin = |next| Heard { edge: self.edge.clone(), epoch, next };
         let heard = match self.heard.take() {
             Some(heard) if heard.epoch == epoch => heard,
@@ -59,6 +70,7 @@ impl Ear {
             None => begin(number), // what was before it was followed is not ours: somebody else may have it
         };
         let heard = self.heard.insert(heard);
+        self.told = heard.next.max(number + u64::from(matches!(told, Told::Response(_))));
         let response = match told {
             Told::Response(response) if number >= heard.next => Some(response),
             Told::End if number > heard.next => None,
@@ -111,7 +123,7 @@ pub(super) async fn over_http(edge: SocketAddr, mut ear: Ear) {
         let why = match connect(edge, ear.last_event().as_deref()).await {
             Ok(Ok(body)) => {
                 tracing::info!(%edge, "following the responses of an edge");
-                is_told = false;
+                (is_told, ear.is_unreadable) = (false, false);
                 let mut end = None;
                 let ended = read(body, |event| {
                     match event {
@@ -146,7 +158,7 @@ pub(super) async fn over_http(edge: SocketAddr, mut ear: Ear) {
     }
 }
 
-/// Takes one event of a stream. One that is no record of a known version is told, and counted as lost with the next.
+/// Takes one event of a stream. One that is no record of a known version is counted as lost, and told once a connection.
 fn take(event: &Event, edge: SocketAddr, ear: &mut Ear) {
     if !event.name.is_empty() {
         return; // `lost`: the next number says how many
@@ -156,7 +168,12 @@ fn take(event: &Event, edge: SocketAddr, ear: &mut Ear) {
             let _ = ear.take(epoch, number, Told::Response(Arc::new(record)), 0);
         }
         (None, _) => tracing::warn!(%edge, id = event.id, "a record of an edge has no number"),
-        (_, Err(error)) => tracing::warn!(%edge, %error, "a record of an edge cannot be read"),
+        (Some((epoch, number)), Err(error)) => {
+            if !std::mem::replace(&mut ear.is_unreadable, true) {
+                tracing::warn!(%edge, %error, "records of an edge cannot be read, and count as lost");
+            }
+            let _ = ear.take(epoch, number + 1, Told::End, 0);
+        }
     }
 }
 

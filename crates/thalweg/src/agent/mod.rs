@@ -120,7 +120,7 @@ impl Agent {
 }
 
 /// How long the last records of the edge in the same process are waited for: it ends what is under way within a second.
-const LAST_RECORDS_MAX: Duration = Duration::from_millis(1100);
+const LAST_RECORDS_MAX: Duration = Duration::from_millis(1400);
 
 fn agent_config(settings: &config::Agent) -> agent::Config {
     let host = settings.host.as_ref().map(|host| host.value.0.clone());

@@ -186,7 +186,7 @@ section! {
         parquet: PathBuf = unset("no such files");
         /// How much those files may take together; beyond it the oldest go.
         parquet_max: Size = unset("no bound"), within("64MiB", "1024TiB");
-        /// Kafka's brokers to begin with: records go to a topic there, by client network, each once.
+        /// Kafka's brokers to begin with: records go to a topic there, by client network.
         kafka: Vec<Broker> = unset("not to Kafka");
         /// The topic.
         kafka_topic: ChannelName = default("thalweg.telemetry");

@@ -479,7 +479,7 @@ fn the_reference_names_every_setting() {
           parquet_max            SIZE, if absent: no bound, 64MiB to 1024TiB
               How much those files may take together; beyond it the oldest go.
           kafka                  [HOST:PORT, …], if absent: not to Kafka
-              Kafka's brokers to begin with: records go to a topic there, by client network, each once.
+              Kafka's brokers to begin with: records go to a topic there, by client network.
           kafka_topic            NAME, default thalweg.telemetry
               The topic.
           kafka_partitions       N, default 12, 0 to 10000

@@ -134,6 +134,6 @@ fn missing(cluster: &Cluster) -> String {
     let kafka::Cluster { topic, brokers, .. } = cluster;
     format!(
         "Kafka at {brokers} has no topic {topic:?}: start an agent that writes to it, which makes it, or make it \
-         with kafka-topics.sh --create --topic {topic}"
+         with kafka-topics.sh --create --topic {topic} --partitions 12"
     )
 }

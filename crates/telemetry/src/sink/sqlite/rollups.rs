@@ -78,8 +78,10 @@ impl Rollups {
             self.aggregates.retain(|key, _| key.window >= oldest);
             self.hosts.shrink(oldest);
         }
+        // The hosts stay: to read them anew is to read the whole window.
         if self.aggregates.len() > AGGREGATES_MAX {
-            self.forget();
+            self.aggregates.clear();
+            self.windows.clear();
         }
     }
 
