@@ -237,7 +237,8 @@ Examples:
 Example, as many of them as the topic has partitions at most:
   thalweg consumer --kafka kafka.example:9092 --clickhouse http://db.example:8123/telemetry
   thalweg consumer --kafka kafka.example:9092 --clickhouse @/run/secrets/clickhouse-url \\
-    --kafka-set sasl.password=@/run/secrets/kafka
+    --kafka-set security.protocol=SASL_PLAINTEXT --kafka-set sasl.mechanism=PLAIN \\
+    --kafka-set sasl.username=thalweg --kafka-set sasl.password=@/run/secrets/kafka
 
 The tables come from: thalweg schema apply
 A block is inserted whole under a token of its own: after a crash it is sent again, and dropped if
@@ -253,8 +254,8 @@ Examples:
   thalweg query ttfb --since 24h --json
   thalweg query slowest_prefixes --since 2026-11-21T18:00:00Z --until 2026-11-21T19:00:00Z
 
-A time is how long ago, or RFC 3339. Windows that begin in between count; the newest one is still
-being added to. Rates are bytes per second.")]
+A time is how long ago (ms, s, min, h: 90min, 24h), or RFC 3339. Windows that begin in between count;
+the newest one is still being added to. Rates are bytes per second.")]
     Query {
         /// The query; without it all are listed
         #[arg(value_parser = PossibleValuesParser::new(QUERIES.map(|query| query.name)))]
@@ -269,7 +270,7 @@ being added to. Rates are bytes per second.")]
         /// Until when; now without it
         #[arg(long, value_name = "SPAN|TIME", requires = "name")]
         until: Option<When>,
-        /// The file that an agent writes
+        /// The file that an agent writes, beside its spool
         #[arg(long, value_name = "FILE", default_value = "thalweg-telemetry.sqlite", requires = "name")]
         sqlite: PathBuf,
         /// The ClickHouse server and database to ask, instead of a SQLite file: http://USER:PASSWORD@HOST:PORT/DATABASE, or
@@ -282,7 +283,7 @@ being added to. Rates are bytes per second.")]
         json: bool,
     },
 
-    /// Simulate how well the controller decides who gets another congestion control
+    /// Simulate the controller's decision; it does not run on real records yet
     #[command(subcommand)]
     Controller(ControllerCommand),
 
@@ -395,7 +396,7 @@ pub(crate) enum ControllerCommand {
     #[command(after_help = "\
 Examples:
   thalweg controller simulate                                  seconds
-  thalweg controller simulate --pops 100 --prefixes 50000      minutes
+  thalweg controller simulate --pops 10 --prefixes 50000       minutes
   thalweg controller simulate --holdout-trial 0.1 --seed 2 --json
 
 What is assumed of networks, and what was seen: docs/control.md")]

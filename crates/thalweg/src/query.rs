@@ -110,7 +110,7 @@ fn lines(answer: &Answer) -> serde_json::Result<String> {
 /// A table; without rows a line that says so.
 fn people(answer: &Answer) -> String {
     if answer.rows.is_empty() {
-        return "nothing was kept of that time\n".to_owned();
+        return "no rows: nothing was kept of that time, or too little for this query\n".to_owned();
     }
     let cell = |(column, value): (&String, &Value)| match value {
         Value::Null => "-".to_owned(),

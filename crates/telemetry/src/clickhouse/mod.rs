@@ -29,7 +29,8 @@ const PASSING: [u32; 15] = [159, 160, 164, 202, 203, 209, 210, 236, 241, 242, 24
 /// A server and a database on it.
 pub struct Server {
     client: clickhouse::Client,
-    runtime: Runtime,
+    /// There until the drop.
+    runtime: Option<Runtime>,
     place: String,
 }
 
@@ -80,7 +81,7 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|cause| Error::of("cannot start a runtime", cause))?;
-        Ok(Self { client, runtime, place })
+        Ok(Self { client, runtime: Some(runtime), place })
     }
 
     /// Runs a statement without an answer.
@@ -144,11 +145,21 @@ impl Server {
         let bounded = async {
             tokio::time::timeout(STATEMENT_TIMEOUT, work).await.unwrap_or(Err(ServerError::TimedOut))
         };
-        self.runtime.block_on(bounded).map_err(|cause| SinkError {
+        let runtime = self.runtime.as_ref().expect("it is there until the drop");
+        runtime.block_on(bounded).map_err(|cause| SinkError {
             what: format!("{what} ClickHouse at {}", self.place),
             is_passing: is_passing(&cause),
             cause: Box::new(cause),
         })
+    }
+}
+
+/// Without waiting: where a start fails this is dropped on a thread of another runtime, which must not block.
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -192,7 +192,7 @@ section! {
         kafka_topic: ChannelName = default("thalweg.telemetry");
         /// Partitions of the topic, which is made if it is not there; 0: it is not made.
         kafka_partitions: Count = default("12"), within("0", "10000");
-        /// Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+        /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
         /// a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
         /// A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
@@ -211,7 +211,7 @@ section! {
         kafka: Vec<Broker> = required();
         /// The topic.
         kafka_topic: ChannelName = default("thalweg.telemetry");
-        /// Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+        /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
         /// a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
         /// How long the topic may be missing at the start before that is a failure.

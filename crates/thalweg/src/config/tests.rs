@@ -485,7 +485,7 @@ fn the_reference_names_every_setting() {
           kafka_partitions       N, default 12, 0 to 10000
               Partitions of the topic, which is made if it is not there; 0: it is not made.
           kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
-              Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+              Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
               a file.
           clickhouse             URL|@FILE, if absent: not to ClickHouse
               A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
@@ -502,7 +502,7 @@ fn the_reference_names_every_setting() {
           kafka_topic            NAME, default thalweg.telemetry
               The topic.
           kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
-              Properties of librdkafka, such as "security.protocol=SASL_PLAINTEXT"; "sasl.password=@FILE" takes the value from
+              Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
               a file.
           topic_wait             DURATION, default 1min, 0s to 24h
               How long the topic may be missing at the start before that is a failure.

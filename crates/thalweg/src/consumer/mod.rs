@@ -43,8 +43,13 @@ impl Consumer {
             cluster(&settings.kafka.value, &settings.kafka_topic.value, settings.kafka_set.as_ref());
         let rows_max = settings.block_rows.value.0 as u64;
         let limits = consumer::Limits { rows_max, wait_max: settings.block_wait.value.duration };
-        let member = consumer::Consumer::join(&cluster, &settings.group.value.0, server, limits)
-            .map_err(|error| settings.kafka.fault(with_causes(&error)))?;
+        let member =
+            consumer::Consumer::join(&cluster, &settings.group.value.0, server, limits).map_err(|error| {
+                match &settings.kafka_set {
+                    Some(set) => set.fault(with_causes(&error)),
+                    None => settings.kafka.fault(with_causes(&error)),
+                }
+            })?;
         let listener = settings.listen.as_ref().map(|listen| {
             TcpListener::bind(listen.value)
                 .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))

@@ -95,7 +95,7 @@ impl Sockets {
             let _ = write!(text, "  {name} {count}");
         }
         let rate: f64 = self.now.iter().map(|seen| seen.since.acked_bytes_per_s).sum();
-        let retrans: f64 = self.now.iter().map(|seen| seen.since.retrans_per_s).sum();
+        let retrans = self.now.iter().map(|seen| seen.since.retrans_per_s).sum::<f64>() + 0.0; // an empty sum is -0.0
         let (rate, by, note) = (bit_rate(rate as u64), show.sort.name(), show.note);
         let _ = write!(text, "  {rate} acknowledged  {retrans:.1} sent again/s  sorted by {by}{note}");
         text
