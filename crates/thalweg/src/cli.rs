@@ -254,8 +254,8 @@ Examples:
   thalweg query ttfb --since 24h --json
   thalweg query slowest_prefixes --since 2026-11-21T18:00:00Z --until 2026-11-21T19:00:00Z
 
-A time is how long ago (ms, s, min, h: 90min, 24h), or RFC 3339. Windows that begin in between count;
-the newest one is still being added to. Rates are bytes per second.")]
+A time is how long ago (ms, s, min, h: 90min, 24h), or RFC 3339. Windows that begin in between
+count; the newest one is still being added to. Rates are bytes per second.")]
     Query {
         /// The query; without it all are listed
         #[arg(value_parser = PossibleValuesParser::new(QUERIES.map(|query| query.name)))]

@@ -23,6 +23,20 @@ fn check(config: &str, args: &[&str], expected: Expect) {
 }
 
 #[test]
+fn a_property_of_kafka_that_does_not_exist_or_is_not_to_be_set() {
+    let consumer =
+        ["consumer", "--kafka", "127.0.0.1:1", "--clickhouse", "http://127.0.0.1:1/", "--kafka-set"];
+    check("", &[&consumer[..], &["foo=bar"]].concat(), expect![[r#"
+        status 2
+        --kafka-set: cannot read Kafka at 127.0.0.1:1: Client config error: No such configuration property: "foo" foo bar
+    "#]]);
+    check("", &[&consumer[..], &["acks=1"]].concat(), expect![[r#"
+        status 2
+        --kafka-set: acks is not to be set: that records are kept once rests on it
+    "#]]);
+}
+
+#[test]
 fn an_unknown_key() {
     let config = "[origin]\nlisten = '127.0.0.1:0'\n\n[edge]\n\nlistn = '127.0.0.1:0'\n";
     check(
@@ -262,7 +276,7 @@ fn help_teaches() {
               consumer     Bring telemetry from Kafka to ClickHouse, each record once
               query        Ask what has been kept of sockets and responses: ready queries over windows of five
                            minutes
-              controller   Simulate how well the controller decides who gets another congestion control
+              controller   Simulate the controller's decision; it does not run on real records yet
               completions  Print a completion script for a shell
               help         Print this message or the help of the given subcommand(s)
 
