@@ -80,7 +80,8 @@ impl Collector {
     pub fn add(&mut self, source: &Source, entry: &Entry, now_unix_s: u64) {
         let time_unix_us = match &entry.record {
             Record::Socket(socket) => socket.time_unix_us,
-            Record::Response(response) => response.time_unix_us,
+            // Its end: by its beginning a slow one would be late, and the slower arm lose more of them.
+            Record::Response(response) => response.time_unix_us.saturating_add(response.duration_us),
             Record::Loss(loss) => loss.time_unix_us,
         };
         let number = time_unix_us / 1_000_000 / self.settings.window_s;

@@ -8,6 +8,7 @@ use crate::history::History;
 use crate::pool::Estimate;
 use crate::reason::Reason;
 use crate::sequential::Mean;
+use crate::settings::Settings;
 
 /// Windows for which a failed trial is remembered once its cool-off has passed: a week of five minutes.
 const FAILURES_KEPT_WINDOWS: u32 = 2016;
@@ -154,16 +155,20 @@ impl Entry {
         }
     }
 
-    /// Leaves; what is shown of it stays known.
-    pub(crate) fn leave(&mut self, reason: Reason, cool_off_windows: u32) {
+    /// Leaves. What is shown of it stays known, if it is enough to tell and its arms could be compared.
+    pub(crate) fn leave(&mut self, reason: Reason, settings: &Settings) {
         let failures = self.failures().saturating_add(u8::from(reason.is_failure()));
         let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
         self.phase = Phase::CoolingOff(Box::new(CoolingOff {
             left: reason,
             windows: 0,
-            windows_min: cool_off_windows.saturating_mul(1 << doublings),
+            windows_min: settings.cool_off_windows.saturating_mul(1 << doublings),
             failures,
-            estimate: self.steered().and_then(|steered| steered.evidence.estimate()),
+            estimate: self
+                .steered()
+                .filter(|_| reason != Reason::Skewed)
+                .filter(|steered| steered.evidence.is_enough(settings.evidence_connections_min))
+                .and_then(|steered| steered.evidence.estimate()),
         }));
         self.reason = reason;
     }

@@ -26,14 +26,22 @@ fn check(config: &str, args: &[&str], expected: Expect) {
 fn a_property_of_kafka_that_does_not_exist_or_is_not_to_be_set() {
     let consumer =
         ["consumer", "--kafka", "127.0.0.1:1", "--clickhouse", "http://127.0.0.1:1/", "--kafka-set"];
-    check("", &[&consumer[..], &["foo=bar"]].concat(), expect![[r#"
+    check(
+        "",
+        &[&consumer[..], &["foo=bar"]].concat(),
+        expect![[r#"
         status 2
         --kafka-set: cannot read Kafka at 127.0.0.1:1: Client config error: No such configuration property: "foo" foo bar
-    "#]]);
-    check("", &[&consumer[..], &["acks=1"]].concat(), expect![[r#"
+    "#]],
+    );
+    check(
+        "",
+        &[&consumer[..], &["acks=1"]].concat(),
+        expect![[r#"
         status 2
         --kafka-set: acks is not to be set: that records are kept once rests on it
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -216,6 +216,16 @@ fn a_window_is_closed_once_and_in_its_time() {
 }
 
 #[test]
+fn a_response_that_outlasts_windows_is_in_that_of_its_end() {
+    let mut it = Collector::new(Settings::default());
+    let slow = ResponseRecord { duration_us: 1_000_000_000, ..response(1, None) };
+    it.add(&source(), &entry(Record::Response(Arc::new(slow))), NOW_UNIX_S + 1_000);
+    let closed = it.close(NOW_UNIX_S + 1_500);
+    assert_eq!(it.counts(), Counts::default());
+    assert_eq!((closed.len(), closed[0].1.number), (1, (NOW_UNIX_S + 1_000) / 300));
+}
+
+#[test]
 fn losses_are_told_and_hosts_left_alone_decide_nothing() {
     let mut it = It::new(|settings| settings.hosts_left_alone = vec!["MEDIA.example".into()]);
     // Its socket neither, though that is heard of first and says nothing of a host.

@@ -174,10 +174,11 @@ impl<'a> Taken<'a> {
         if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
             return Verdict::Stays(if is_proved { Reason::Helped } else { on_trial });
         }
-        if is_proved {
-            return Verdict::Renewed;
-        }
         let own = steered.evidence.is_enough(settings.evidence_connections_min);
+        if is_proved {
+            // Evidence that began anew before it was enough would never show harm where there are few connections.
+            return if own { Verdict::Renewed } else { Verdict::Stays(Reason::Helped) };
+        }
         let own = own.then(|| steered.evidence.estimate()).flatten();
         let likely = pool.map(|pool| pool.shrink(own).probability_above_zero());
         if likely.is_some_and(|likely| likely >= settings.pooled_keep) {
@@ -199,7 +200,8 @@ impl<'a> Taken<'a> {
         }
         let ln_e = self.ln_e(evidence)?;
         let is_sure = |ln_e: Option<f64>| ln_e.is_some_and(|ln_e| ln_e >= -settings.false_harm_share.ln());
-        if is_sure(evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max)) {
+        let has_resent = evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
+        if has_resent && is_sure(evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max)) {
             return Some(Verdict::Leaves(Reason::Retransmits));
         }
         if is_sure(evidence.goodput.ln_e_below(0.0)) {
@@ -231,7 +233,7 @@ impl<'a> Taken<'a> {
             }
             self.changes_left -= 1;
         }
-        entry.leave(reason, self.settings.cool_off_windows);
+        entry.leave(reason, self.settings);
         self.decision.left.push(Change { prefix: entry.prefix, reason });
     }
 
