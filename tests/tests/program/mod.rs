@@ -47,9 +47,19 @@ impl Process {
         }
     }
 
-    pub fn end(mut self) {
+    pub fn end(self) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        assert!(self.child.wait().unwrap().success());
+        assert_eq!(self.ended(), Some(0));
+    }
+
+    /// Its exit status, once it has ended by itself.
+    pub fn ended(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    /// What the kernel shows of it to everybody.
+    pub fn command_line(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/cmdline", self.child.id())).unwrap()
     }
 
     /// SIGKILL, and its end.
@@ -76,6 +86,13 @@ impl Directory {
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
+    }
+
+    /// Writes a file of it; gives its path.
+    pub fn file(&self, name: &str, content: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
     }
 }
 
@@ -113,12 +130,18 @@ pub fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_else(|| panic!("{field} of {value}"))
 }
 
-/// What an agent tells of itself, by name and labels.
-pub fn figures(metrics: SocketAddr) -> HashMap<String, f64> {
-    let mut stream = TcpStream::connect(metrics).unwrap();
+/// What a role answers to Prometheus.
+pub fn metrics(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// What an agent tells of itself, by name and labels.
+pub fn figures(address: SocketAddr) -> HashMap<String, f64> {
+    let text = metrics(address);
     let lines = text.lines().filter(|line| line.starts_with("thalweg_agent_"));
     let figures = lines.map(|line| line.rsplit_once(' ').unwrap());
     figures.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
@@ -143,7 +166,7 @@ pub fn drain(spool: &Path, sinks: &[(&str, &Path)]) {
     agent.end();
 }
 
-pub fn until(what: &str, holds: impl Fn() -> bool) {
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
