@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
 use thalweg_telemetry::query::{By, QUERIES};
 
-use crate::config::{self, Agent, Consumer, Edge, Flags, IngestUrl, Origin, Value};
+use crate::config::{self, Agent, ClickHouseUrl, Consumer, Edge, Flags, IngestUrl, Origin, Value};
 use crate::log::{Query, reference};
 use crate::query::When;
 use crate::simulate::SimulateFlags;
@@ -277,7 +277,7 @@ count; the newest one is still being added to. Rates are bytes per second.")]
         /// @FILE, a file that has that
         #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
         #[arg(requires = "name", conflicts_with = "sqlite")]
-        clickhouse: Option<String>,
+        clickhouse: Option<ClickHouseUrl>,
         /// Print a JSON object for each row
         #[arg(long, requires = "name")]
         json: bool,
@@ -362,10 +362,10 @@ printed are names too: CC == bbr.",
 }
 
 /// A URL of ClickHouse, if it is one, or a file has it.
-fn clickhouse_url(text: &str) -> Result<String, String> {
+fn clickhouse_url(text: &str) -> Result<ClickHouseUrl, String> {
     let url = config::reveal(text, Path::new(""))?;
     match thalweg_telemetry::clickhouse::Server::at(&url) {
-        Ok(_) => Ok(url),
+        Ok(_) => Ok(ClickHouseUrl(url)),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -377,13 +377,13 @@ pub(crate) enum SchemaCommand {
     Apply {
         /// The server and the database, http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE, a file that has that
         #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
-        clickhouse: String,
+        clickhouse: ClickHouseUrl,
     },
     /// Tell what a server lacks, has otherwise, or has more of
     Diff {
         /// The server and the database, http://USER:PASSWORD@HOST:PORT/DATABASE, or @FILE, a file that has that
         #[arg(long, value_name = "URL|@FILE", value_parser = clickhouse_url)]
-        clickhouse: String,
+        clickhouse: ClickHouseUrl,
     },
     /// Print the statements
     Print,

@@ -119,7 +119,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Query { name: Some(name), by, since, until, sqlite, clickhouse, json } => {
-            let clickhouse = clickhouse.as_deref();
+            let clickhouse = clickhouse.as_ref().map(|url| url.0.as_str());
             let sqlite = &sqlite;
             query::run(&query::Question { name: &name, by: &by, since, until, sqlite, clickhouse, json })
         }

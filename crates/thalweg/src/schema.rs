@@ -34,7 +34,7 @@ pub(crate) fn run(command: SchemaCommand) -> anyhow::Result<()> {
             print_or_gone(&text);
         }
         SchemaCommand::Apply { clickhouse } => {
-            let server = Server::at(&clickhouse)?;
+            let server = Server::at(&clickhouse.0)?;
             let mut done = schema::apply(&server)?;
             let left = schema::diff(&server)?;
             if done.is_empty() {
@@ -44,7 +44,7 @@ pub(crate) fn run(command: SchemaCommand) -> anyhow::Result<()> {
             print_or_gone(&lines(&done));
         }
         SchemaCommand::Diff { clickhouse } => {
-            let differences = schema::diff(&Server::at(&clickhouse)?)?;
+            let differences = schema::diff(&Server::at(&clickhouse.0)?)?;
             if differences.is_empty() {
                 print_or_gone("no difference\n");
             } else {

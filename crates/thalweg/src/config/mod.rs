@@ -16,7 +16,7 @@ mod secret;
 mod sections;
 mod value;
 
-pub(crate) use agent_value::{Broker, KafkaProperty};
+pub(crate) use agent_value::{Broker, ClickHouseUrl, KafkaProperty};
 pub(crate) use flags::Flags;
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
