@@ -27,10 +27,10 @@ export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 }
 
-/** What hls.js asked for last, kept to tell what a player that stands still waits for. */
+/** What each player asked for last, kept to tell what one that stands still waits for. */
 const ASKED_MAX = 60;
 
-/** Opens the console. `complaints` fills with every error the page logs or throws, `asked` with what HLS fetched. */
+/** Opens the console. `complaints` fills with every error the page logs or throws, `asked` with what each player fetched. */
 export async function openConsole(browser, url, { colorScheme = "light" } = {}) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, colorScheme });
   const complaints = [];
@@ -38,13 +38,14 @@ export async function openConsole(browser, url, { colorScheme = "light" } = {}) 
     if (message.type() === "error") complaints.push(`${message.text()} (${message.location().url})`);
   });
   page.on("pageerror", (error) => complaints.push(String(error)));
-  const asked = [];
+  const asked = { hls: [], dash: [] };
   page.on("response", (response) => {
     const { pathname } = new URL(response.url());
     // hls.js asks with XMLHttpRequest, dash.js for media with fetch; an MPD is of no interest.
-    if (response.request().resourceType() !== "xhr" || !/\.(m3u8|m4s|mp4)$/.test(pathname)) return;
-    asked.push(`${response.status()} ${pathname.split("/").slice(-2).join("/")}`);
-    if (asked.length > ASKED_MAX) asked.shift();
+    const last = { xhr: asked.hls, fetch: asked.dash }[response.request().resourceType()];
+    if (!last || !/\.(m3u8|m4s|mp4)$/.test(pathname)) return;
+    last.push(`${response.status()} ${pathname.split("/").slice(-2).join("/")}`);
+    if (last.length > ASKED_MAX) last.shift();
   });
   await page.goto(url);
   return { page, complaints, asked };
@@ -83,6 +84,7 @@ export function watch(page, format, advance_s) {
         return [`at ${currentTime.toFixed(3)} s`, `ready ${readyState}`, ...is, `buffered ${ranges.join(" ")}`].join(", ");
       };
       const look = () => ({
+        format,
         at_ms: performance.now(),
         playhead_s: find("video").currentTime,
         phase: find("state").getAttribute("data-phase"),

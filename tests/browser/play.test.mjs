@@ -197,7 +197,8 @@ function playhead(page, format, at_s, timeout) {
 function assertAdvanced(looks, by_s) {
   const advanced_s = looks.at(-1).playhead_s - looks[0].playhead_s;
   const told = `${looks.at(-1).state} after ${advanced_s.toFixed(2)} s of media`;
-  assert.ok(advanced_s >= by_s, `${told}:\n${story(looks)}\nHLS last fetched: ${open.asked.join(", ")}`);
+  const { format } = looks[0];
+  assert.ok(advanced_s >= by_s, `${format} ${told}:\n${story(looks)}\nlast fetched: ${open.asked[format].join(", ")}`);
 }
 
 /** What a player did: the first look, the last one, and each at which its state is another or its playhead went back. */

@@ -1,14 +1,22 @@
 //! Cutting a track's chunks into segments on the grid of its epoch.
 //!
-//! A segment begins with a sync sample at or after its place on the grid, half a chunk's duration
-//! early at most. It is whole as soon as its last chunk reaches the next place, without waiting for
+//! A segment of video begins with a sync sample at or after its place on the grid, half a chunk's duration
+//! early at most. One of another track begins with the chunk in which its place lies: a player that seeks to
+//! the place of a segment asks for that one alone, and some (dash.js) stay there for good where it begins later.
+//! A segment is whole as soon as its last chunk reaches the next place, without waiting for
 //! the chunk after it; a source whose sync samples then turn out to lie elsewhere gets its segments
 //! cut where they come, and before they would be longer than the playlists' target duration allows.
+//!
+//! The first segment of an epoch begins half a chunk early at most in every track: what was before is the last epoch's.
 
 use super::timeline::Timeline;
 use super::track::{Current, Whole};
 use super::{Channel, ChunkIn, Effect, Note, Outcome, timeline::signed};
-use thalweg_media::presentation::{Bitrate, Kind, micros, rate};
+use thalweg_media::presentation::{Bitrate, Kind, micros, rate, rescale};
+use thalweg_media::track::TrackInfo;
+
+/// How far the times of a source may be off, as those of protocols that count milliseconds are.
+const ROUNDING_MS: u64 = 2;
 
 impl Channel {
     /// Takes a chunk into a segment of a published epoch.
@@ -18,7 +26,7 @@ impl Channel {
             return Outcome::NotSync;
         }
         let start = timeline.grid(timeline.start_number, track.info.timescale);
-        if !track.begun && chunk.time + tolerance(timeline, &chunk, track.info.timescale) < start {
+        if !track.begun && chunk.time + bounded(chunk.half(), timeline, track.info.timescale) < start {
             return Outcome::Early;
         }
         let timescale = track.info.timescale;
@@ -39,8 +47,7 @@ impl Channel {
         current.touched_us = now;
         track.lag_us = track.lag_us.map(|(first, _)| (first, lag_us));
         let next = timeline.grid(number + 1, track.info.timescale);
-        let whole =
-            !track.irregular && chunk.end() + tolerance(timeline, &chunk, track.info.timescale) >= next;
+        let whole = !track.irregular && chunk.end() + tolerance(timeline, &chunk, &track.info) >= next;
         self.effects.push(Effect::Append { track: index, number, bytes });
         if whole {
             self.complete_current(index);
@@ -54,7 +61,7 @@ impl Channel {
         let Some(current) = &track.current else { return true };
         let timescale = track.info.timescale;
         let border = timeline.grid(current.number + 1, timescale);
-        let reached = chunk.time + tolerance(timeline, chunk, timescale) >= border;
+        let reached = chunk.time + tolerance(timeline, chunk, &track.info) >= border;
         // A length of n.5 s is rounded up (RFC 8216bis §4.4.3.1); a microsecond is left for rounding before that.
         let length_us = micros(chunk.end().saturating_sub(current.time), timescale);
         let overlong = length_us + 500_001 >= (self.target_duration_s + 1) * 1_000_000;
@@ -142,8 +149,17 @@ impl Channel {
     }
 }
 
-/// How far before its place on the grid a segment may begin.
-fn tolerance(timeline: &Timeline, chunk: &ChunkIn, timescale: u32) -> u64 {
-    let quarter = thalweg_media::presentation::rescale(timeline.segment, timeline.timescale, timescale) / 4;
-    chunk.half().min(quarter)
+/// How far before its place on the grid a segment may begin with a chunk.
+fn tolerance(timeline: &Timeline, chunk: &ChunkIn, info: &TrackInfo) -> u64 {
+    let early = match Kind::of(info) {
+        Kind::Video => chunk.half(),
+        // A chunk that reaches over the place by no more than times are rounded does not begin there.
+        _ => chunk.duration.saturating_sub(rescale(ROUNDING_MS, 1000, info.timescale)),
+    };
+    bounded(early, timeline, info.timescale)
+}
+
+/// No more than a quarter of a segment.
+fn bounded(early: u64, timeline: &Timeline, timescale: u32) -> u64 {
+    early.min(rescale(timeline.segment, timeline.timescale, timescale) / 4)
 }

@@ -218,7 +218,7 @@ fn audio_is_cut_on_the_grid_of_the_video() {
         Published { id: 0, segment_us: 2000000 }
         video 0 [++++]
         video 1 [+
-        audio 0 [++++]
+        audio 0 [+++]
         audio 1 [++++]
         video 1 +++]
         audio 2 [++++]
@@ -226,11 +226,12 @@ fn audio_is_cut_on_the_grid_of_the_video() {
         audio 3 [++++]
         video 3 [++++]
         audio 4 [++++]
-        video 4 [++++]"#]]);
+        video 4 [++++]
+        audio 5 [+"#]]);
     expect![[r#"
         epoch 0 0–… media 0 segment 2 chunk 0.51203125 from 0
           video 0@0+2 1@2+2 2@4+2 3@6+2 4@8+2
-          audio 0@0+2.048 1@2.048+2.048 2@4.096+2.048 3@6.144+2.048 4@8.192+2.048
+          audio 0@0+1.536 1@1.536+2.048 2@3.584+2.048 3@5.632+2.048 4@7.68+2.048
     "#]]
     .assert_eq(&epochs(&channel));
 }
