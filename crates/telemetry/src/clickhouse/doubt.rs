@@ -67,6 +67,15 @@ impl Doubt {
                 is_passing: true,
                 cause: "other rows are on their way into it".into(),
             },
+            Ok(Found::Foreign) => {
+                verified.unverified.fetch_add(1, Relaxed);
+                tracing::warn!(
+                    table = target.table,
+                    token,
+                    "a block cannot be verified in a table of this engine"
+                );
+                return Ok(());
+            }
             Ok(found) => {
                 verified.blocks.fetch_add(1, Relaxed);
                 if found == Found::Restored {

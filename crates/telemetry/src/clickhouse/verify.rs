@@ -84,6 +84,8 @@ pub(super) enum Found {
     /// The rollup is neither as with the block nor as without it: somebody else's block may be in the table and not in the rollup
     /// yet.
     Unclear,
+    /// A table is of an engine that is not known here, as one that only leads to others: nothing was looked at.
+    Foreign,
 }
 
 /// Looks for a block that was inserted, and brings what is not there.
@@ -91,16 +93,22 @@ pub(super) enum Found {
 /// # Errors
 /// When the server refuses something or is not there. It may be asked again.
 pub(super) fn verify(server: &Server, target: &Target, token: &str, rows: &[u8]) -> Result<Found, SinkError> {
-    let engine = format!(
-        "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name = '{}'",
-        target.table
-    );
-    let engine = server.text(&engine)?;
-    if WITHOUT_GAP.iter().any(|word| engine.starts_with(word)) {
+    let rollup = target.records.and_then(Rollup::of);
+    let names = [Some(target.table), rollup.as_ref().map(|rollup| rollup.name.as_str())];
+    let names: Vec<_> = names.into_iter().flatten().map(|name| format!("'{name}'")).collect();
+    let engines = server.text(&format!(
+        "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name IN ({})",
+        names.join(", ")
+    ))?;
+    let has_gap = |engine: &str| !WITHOUT_GAP.iter().any(|word| engine.starts_with(word));
+    if !engines.lines().any(has_gap) {
         return Ok(Found::Whole);
     }
+    if !engines.lines().all(|engine| has_gap(engine) && engine.ends_with("MergeTree")) {
+        return Ok(Found::Foreign);
+    }
     let aside = format!("thalweg_verify_{}_{:016x}", target.table, XxHash3_64::oneshot(token.as_bytes()));
-    let look = Look { server, target, token, block: format!("{aside}_{BLOCK}"), aside };
+    let look = Look { server, target, rollup, token, block: format!("{aside}_{BLOCK}"), aside };
     let found = look.run(rows);
     // What cannot be dropped now is dropped by the next look.
     let dropped = [BLOCK, ROWS, ROLLUP].map(|what| look.drop_aside(&format!("{}_{what}", look.aside)));
@@ -112,6 +120,7 @@ pub(super) fn verify(server: &Server, target: &Target, token: &str, rows: &[u8])
 struct Look<'a> {
     server: &'a Server,
     target: &'a Target,
+    rollup: Option<Rollup>,
     token: &'a str,
     /// The table that has the block's rows.
     block: String,
@@ -133,8 +142,8 @@ impl Look<'_> {
             return Err(unreadable(format!("no times of a block: {bounds}")));
         };
         let is_restored = self.bring_rows(first_us, last_us)?;
-        let Some(rollup) = self.target.records.and_then(Rollup::of) else { return Ok(found(is_restored)) };
-        let windows = self.windows(&rollup, first_us, last_us);
+        let Some(rollup) = &self.rollup else { return Ok(found(is_restored)) };
+        let windows = self.windows(rollup, first_us, last_us);
         let counts = format!(
             "SELECT countIf(state = 'lacking'), countIf(state = 'unclear') FROM ({windows}) SETTINGS join_use_nulls = 0"
         );
@@ -143,7 +152,7 @@ impl Look<'_> {
             return Err(unreadable(format!("no counts of windows: {counts}")));
         };
         if lacking != "0" {
-            self.bring_rollup(&rollup, &windows)?;
+            self.bring_rollup(rollup, &windows)?;
         }
         Ok(if unclear == "0" { found(is_restored || lacking != "0") } else { Found::Unclear })
     }
