@@ -68,6 +68,7 @@ fn a_consumer_tells_what_it_lacks_and_brings_what_there_is() {
     until("the consumer has inserted it", || metrics(address).contains(&told));
     let text = metrics(address);
     assert!(text.contains("# TYPE thalweg_consumer_lag_messages gauge"), "{text}");
+    assert!(text.contains("thalweg_consumer_blocks_unverified_total 0"), "{text}");
     assert!(text.trim_end().ends_with("# EOF"), "{text}");
     let rows = server.query("SELECT count() FROM losses", "TSV").unwrap();
     assert_eq!(String::from_utf8_lossy(&rows).trim(), RECORDS.to_string());

@@ -33,6 +33,7 @@ pub struct SinkState {
     kept: AtomicU64,
     lost: AtomicU64,
     retries: AtomicU64,
+    unverified: AtomicU64,
     position: AtomicU64,
     next: AtomicU64,
     error: Mutex<Option<String>>,
@@ -76,6 +77,7 @@ impl Runner {
             kept: AtomicU64::new(0),
             lost: AtomicU64::new(reader.lost()),
             retries: AtomicU64::new(0),
+            unverified: AtomicU64::new(0),
             position: AtomicU64::new(reader.position()),
             next: AtomicU64::new(reader.next_number()),
             error: Mutex::new(None),
@@ -131,6 +133,11 @@ impl SinkState {
         self.retries.load(Relaxed)
     }
 
+    /// Batches taken for kept of which the sink cannot say whether they are there.
+    pub fn unverified(&self) -> u64 {
+        self.unverified.load(Relaxed)
+    }
+
     /// What it has before it.
     pub fn lag(&self) -> Lag {
         self.spool.lag(self.position.load(Relaxed))
@@ -155,6 +162,7 @@ impl SinkState {
             }
             given = batch.entries.last().map_or(given, |last| last.number + 1);
             reader.done(sink.kept(given));
+            self.unverified.store(sink.unverified(), Relaxed);
             self.kept.fetch_add(batch.entries.len() as u64, Relaxed);
             self.note(&reader);
         }

@@ -40,6 +40,11 @@ pub trait Sink: Send {
         given
     }
 
+    /// Batches that it took for kept and could not look for, though it was in doubt.
+    fn unverified(&self) -> u64 {
+        0
+    }
+
     /// Writes what it has gathered: nothing more comes.
     ///
     /// # Errors

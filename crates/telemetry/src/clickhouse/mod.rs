@@ -3,20 +3,25 @@
 //!
 //! **Invariant:** a block goes with a token. Tables remember the tokens of their last blocks
 //! (`non_replicated_deduplication_window`, `replicated_deduplication_window`), the targets of their materialised views
-//! likewise, and drop a block whose token they know.
+//! likewise, and drop a block whose token they know. A block is also looked for where a kill may have parted it from its token.
 
+mod doubt;
 pub mod rowbinary;
+mod verify;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use clickhouse::Compression;
 use clickhouse::error::Error as ServerError;
-use thalweg_record::rows::Table;
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
 use crate::{Error, SinkError};
+
+pub(crate) use doubt::Doubt;
+pub use doubt::Verified;
+pub(crate) use verify::Target;
 
 /// How long a statement may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,6 +30,9 @@ const SEND_BYTES_MAX: usize = 1 << 20;
 /// Codes of `ErrorCodes.cpp` that pass by themselves: timeouts, too many queries or parts, the network, memory, a full
 /// disk, a table or a Keeper that is away for now.
 const PASSING: [u32; 15] = [159, 160, 164, 202, 203, 209, 210, 236, 241, 242, 243, 252, 319, 425, 999];
+
+/// Codes that say that nothing was taken: no such table, no right, no such user, too many queries or parts.
+const REFUSING: [u32; 5] = [60, 497, 516, 202, 252];
 
 /// A server and a database on it.
 pub struct Server {
@@ -102,21 +110,18 @@ impl Server {
         })
     }
 
-    /// Inserts rows of a table, as `RowBinary`, unless the table knows the token.
+    /// What a statement answers as text: a row a line, columns with tabs between.
+    fn text(&self, statement: &str) -> Result<String, SinkError> {
+        let answer = self.query(statement, "TabSeparated")?;
+        Ok(String::from_utf8_lossy(&answer).trim_end().to_owned())
+    }
+
+    /// Inserts rows into a table, as `RowBinary`, unless the table knows the token.
     ///
     /// # Errors
     /// When the server refuses them, or is not there: then some, all or none are in the table, and the same under the same
-    /// token complete it.
-    pub fn insert(&self, table: Table, token: &str, rows: Vec<u8>) -> Result<(), SinkError> {
-        let columns: Vec<&str> = table.columns().iter().map(|column| column.name).collect();
-        self.insert_named(table.name(), &columns, token, rows)
-    }
-
-    /// [`Server::insert`] into a table that is not one of records.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn insert_named(
+    /// token complete it, but for what [`Doubt`] is about.
+    pub(crate) fn insert(
         &self,
         table: &str,
         columns: &[&str],
@@ -186,6 +191,12 @@ fn is_passing(error: &ServerError) -> bool {
         ServerError::BadResponse(text) => code(text).is_none_or(|code| PASSING.contains(&code)),
         _ => false,
     }
+}
+
+/// Whether a failed insert has left nothing behind for certain.
+fn is_refusal(error: &SinkError) -> bool {
+    let Some(ServerError::BadResponse(text)) = error.cause.downcast_ref() else { return false };
+    code(text).is_some_and(|code| REFUSING.contains(&code))
 }
 
 /// The code of an exception: `Code: 60. DB::Exception: …`. What has none is of something between here and the server.

@@ -26,9 +26,9 @@ use rdkafka::error::KafkaError;
 use rdkafka::{Message as _, Offset, Statistics, TopicPartitionList};
 use thalweg_record::rows::Table;
 
-use crate::clickhouse::Server;
+use crate::clickhouse::{Doubt, Server, Target, Verified};
 use crate::kafka::{Cluster, Place};
-use crate::{Error, SinkError};
+use crate::{Error, SinkError, clock};
 use block::{Block, Message, Places};
 
 pub use block::Limits;
@@ -56,6 +56,8 @@ pub struct Figures {
     pub repeated: AtomicU64,
     /// Blocks inserted.
     pub blocks: AtomicU64,
+    /// Looks for blocks that may have been lost to a kill of ClickHouse.
+    pub verified: Verified,
     /// Failed attempts: at inserting, committing, reading.
     pub failures: AtomicU64,
     /// Messages that are in the assigned partitions and were not committed, as of a moment ago.
@@ -282,7 +284,9 @@ impl Consumer {
     fn insert(&mut self, partition: i32, stop: &AtomicBool) -> Result<(), Abandoned> {
         let block = self.blocks.remove(&partition).expect("what is due is there");
         self.commit(partition, block.first, &block.end.to_string())?;
-        self.until_done(stop, || self.try_insert(partition, &block))?;
+        // One that was begun before may have been tried before.
+        let doubt = Doubt::of(block.until.is_some());
+        self.until_done(stop, || self.try_insert(partition, &block, &doubt))?;
         self.commit(partition, block.end, "")?;
         self.figures.records.fetch_add(block.records, Relaxed);
         self.figures.refused.fetch_add(block.refused_messages, Relaxed);
@@ -341,22 +345,27 @@ impl Consumer {
         done.map_err(|cause| self.abandon("pause", &cause))
     }
 
-    fn try_insert(&self, partition: i32, block: &Block) -> Result<(), SinkError> {
+    fn try_insert(&self, partition: i32, block: &Block, doubt: &Doubt) -> Result<(), SinkError> {
         let token = block.token(&self.topic, partition);
+        let insert = |target: &Target, rows: &[u8]| {
+            doubt.insert(&self.server, target, &token, rows, &self.figures.verified)
+        };
         for (table, rows) in Table::ALL.into_iter().zip(&block.rows) {
             if !rows.is_empty() {
-                self.server.insert(table, &token, rows.clone())?;
+                insert(&Target::of(table), rows)?;
             }
         }
         if !block.refused.is_empty() {
-            self.server.insert_named("refused", &block::REFUSED, &token, block.refused.clone())?;
+            insert(&Target::refused(&block::REFUSED), &block.refused)?;
         }
-        // The last, since whoever finds these takes the rows to be there.
+        // The last, since whoever finds these takes the rows to be there. The highest counts, so they may be there twice: a new
+        // token each time.
         let positions = block.positions(&self.topic, partition);
         if positions.is_empty() {
             return Ok(());
         }
-        self.server.insert_named("positions", &block::POSITIONS, &token, positions)
+        let attempt = format!("{token}/{}", clock::unix_us());
+        self.server.insert("positions", &block::POSITIONS, &attempt, positions)
     }
 
     fn abandon(&self, what: &str, cause: &KafkaError) -> Abandoned {

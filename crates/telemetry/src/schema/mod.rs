@@ -5,6 +5,7 @@
 //! **Invariant:** a view is made after every table.
 
 mod declared;
+mod rollup;
 mod shape;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ use crate::SinkError;
 use crate::clickhouse::Server;
 use declared::Declared;
 use shape::Shape;
+
+pub(crate) use rollup::Rollup;
 
 /// The files, in the order in which they are told.
 pub const FILES: [(&str, &str); 7] = [

@@ -2,17 +2,23 @@
 //!
 //! **Invariant:** a batch's blocks have tokens made of its source and numbers, so a batch that comes again is in the tables once,
 //! as long as it comes again before a table forgets its token (10,000 blocks of all agents together, as `schema/` sets it).
+//! **Invariant:** a process looks for the first batch that it keeps, since one before may have been killed within it.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use thalweg_record::rows::Table;
 use thalweg_record::{Batch, Source};
 
-use crate::clickhouse::{Server, rowbinary};
+use crate::clickhouse::{Doubt, Server, Target, Verified, rowbinary};
 use crate::{Error, Sink, SinkError};
 
 /// The sink.
 #[derive(Debug)]
 pub struct ClickHouseSink {
     server: Server,
+    /// Of the batch that is being kept.
+    doubt: Doubt,
+    verified: Verified,
 }
 
 impl ClickHouseSink {
@@ -21,7 +27,12 @@ impl ClickHouseSink {
     /// # Errors
     /// When it is no such URL.
     pub fn at(url: &str) -> Result<Self, Error> {
-        Ok(Self { server: Server::at(url)? })
+        Ok(Self { server: Server::at(url)?, doubt: Doubt::of(true), verified: Verified::default() })
+    }
+
+    /// Its looks for batches that may have been lost to a kill of the server.
+    pub fn verified(&self) -> &Verified {
+        &self.verified
     }
 }
 
@@ -46,9 +57,15 @@ impl Sink for ClickHouseSink {
             }
             if !rows.is_empty() {
                 let token = format!("{host}/{epoch}/{}-{}/{}", first.number, last.number, table.name());
-                self.server.insert(table, &token, rows)?;
+                let target = Target::of(table);
+                self.doubt.insert(&self.server, &target, &token, &rows, &self.verified)?;
             }
         }
+        self.doubt = Doubt::of(false);
         Ok(())
+    }
+
+    fn unverified(&self) -> u64 {
+        self.verified.unverified.load(Relaxed)
     }
 }

@@ -25,6 +25,7 @@ enum Metric {
     SinkRecords,
     SinkRecordsLost,
     SinkRetries,
+    SinkBatchesUnverified,
     SinkLagRecords,
     SinkLagBytes,
     SinkUp,
@@ -50,6 +51,10 @@ impl Metric {
                 "Records that had left the spool before the sink had them",
             ),
             Self::SinkRetries => ("thalweg_agent_sink_retries", "Failures after which the sink tried again"),
+            Self::SinkBatchesUnverified => (
+                "thalweg_agent_sink_batches_unverified",
+                "Batches of which the sink cannot say whether a kill of its server has lost them",
+            ),
             Self::SinkLagRecords => {
                 ("thalweg_agent_sink_lag_records", "Records in the spool that the sink lacks")
             }
@@ -81,6 +86,7 @@ impl Collector for Told {
             (Metric::SinkRecords, MetricType::Counter),
             (Metric::SinkRecordsLost, MetricType::Counter),
             (Metric::SinkRetries, MetricType::Counter),
+            (Metric::SinkBatchesUnverified, MetricType::Counter),
             (Metric::SinkLagRecords, MetricType::Gauge),
             (Metric::SinkLagBytes, MetricType::Gauge),
             (Metric::SinkUp, MetricType::Gauge),
@@ -91,6 +97,7 @@ impl Collector for Told {
                     Metric::SinkRecords => sink.kept(),
                     Metric::SinkRecordsLost => sink.lost(),
                     Metric::SinkRetries => sink.retries(),
+                    Metric::SinkBatchesUnverified => sink.unverified(),
                     Metric::SinkLagRecords => sink.lag().records,
                     Metric::SinkLagBytes => sink.lag().bytes,
                     _ => u64::from(sink.error().is_none()),

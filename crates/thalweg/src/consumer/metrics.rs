@@ -17,16 +17,22 @@ enum Metric {
     MessagesRefused,
     MessagesRepeated,
     Blocks,
+    BlocksVerified,
+    BlocksRestored,
+    BlocksUnverified,
     Failures,
     LagMessages,
 }
 
 impl Metric {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Records,
         Self::MessagesRefused,
         Self::MessagesRepeated,
         Self::Blocks,
+        Self::BlocksVerified,
+        Self::BlocksRestored,
+        Self::BlocksUnverified,
         Self::Failures,
         Self::LagMessages,
     ];
@@ -42,6 +48,17 @@ impl Metric {
                 ("thalweg_consumer_messages_repeated", "Messages that were sent again, dropped")
             }
             Self::Blocks => ("thalweg_consumer_blocks", "Blocks inserted"),
+            Self::BlocksVerified => (
+                "thalweg_consumer_blocks_verified",
+                "Looks, by table, for a block of which an insert failed or was given up",
+            ),
+            Self::BlocksRestored => (
+                "thalweg_consumer_blocks_restored",
+                "Of those, where a kill of ClickHouse had lost the block",
+            ),
+            Self::BlocksUnverified => {
+                ("thalweg_consumer_blocks_unverified", "Looks that were given up: the block is there or lost")
+            }
             Self::Failures => {
                 ("thalweg_consumer_failures", "Failed attempts at reading, committing and inserting")
             }
@@ -57,6 +74,9 @@ impl Metric {
             Self::MessagesRefused => &figures.refused,
             Self::MessagesRepeated => &figures.repeated,
             Self::Blocks => &figures.blocks,
+            Self::BlocksVerified => &figures.verified.blocks,
+            Self::BlocksRestored => &figures.verified.restored,
+            Self::BlocksUnverified => &figures.verified.unverified,
             Self::Failures => &figures.failures,
             Self::LagMessages => &figures.lag_messages,
         }
