@@ -31,6 +31,8 @@ pub(super) struct Ear {
     lost_there: u64,
     /// The number after the last one that was told of that epoch, though there was no room for it.
     told: u64,
+    /// The epoch whose end was told last.
+    ended: Option<u64>,
     /// Whether it was said that a record cannot be read, since the edge was connected to.
     is_unreadable: bool,
 }
@@ -49,7 +51,7 @@ enum Told {
 impl Ear {
     /// What an edge tells goes into `intake`, after what was heard of it before.
     pub(super) fn new(edge: Arc<str>, intake: Intake, heard: Option<Heard>) -> Self {
-        Self { edge, intake, heard, lost_there: 0, told: 0, is_unreadable: false }
+        Self { edge, intake, heard, lost_there: 0, told: 0, ended: None, is_unreadable: false }
     }
 
     /// Takes what is told of a number, with the count of those that the edge has lost itself. Whether there was room: if not,
@@ -68,7 +70,16 @@ impl Ear {
         let begin = |next| Heard { edge: self.edge.clone(), epoch, next };
         let heard = match self.heard.take() {
             Some(heard) if heard.epoch == epoch => heard,
-            Some(_) => begin(0),   // it has begun anew since
+            // It has begun anew since.
+            Some(old) => {
+                if self.ended != Some(old.epoch) {
+                    tracing::warn!(
+                        edge = &*self.edge,
+                        "how far an earlier start of the edge went is not known: what is missing of it is not counted"
+                    );
+                }
+                begin(0)
+            }
             None => begin(number), // what was before it was followed is not ours: somebody else may have it
         };
         let heard = self.heard.insert(heard);
@@ -94,6 +105,7 @@ impl Ear {
         while !self.take(epoch, number, Told::End, lost_there) {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
+        self.ended = Some(epoch);
     }
 
     /// As [`Ear::take_end`], of a start of the edge before the one that tells it.
@@ -101,6 +113,7 @@ impl Ear {
         while !self.take(epoch, number, Told::Ended, 0) {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
+        self.ended = Some(epoch);
     }
 
     /// The id of the event that was heard last, or the epoch alone where that has been none.
