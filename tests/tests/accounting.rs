@@ -1,11 +1,13 @@
 //! Every response of an edge is kept once or counted as lost, whoever is killed: the agent at seeded moments of a loaded run, the
-//! edge, and a sink that is away while the spool has no room.
+//! edge (`edges`), and a sink that is away while the spool has no room.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
+#[path = "accounting/edges.rs"]
+mod edges;
 mod program;
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -56,10 +58,18 @@ fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// An edge that answers by itself, and where.
-fn edge(admin: SocketAddr) -> (Process, SocketAddr) {
+/// A backend that is not there.
+const NO_BACKEND: &str = "http://127.0.0.1:1";
+
+/// An edge that answers by itself, and where. Its state is beside what is kept.
+fn edge(admin: SocketAddr, directory: &Path) -> (Process, SocketAddr) {
+    edge_before(NO_BACKEND, admin, directory)
+}
+
+fn edge_before(backend: &str, admin: SocketAddr, directory: &Path) -> (Process, SocketAddr) {
     let mut command = thalweg();
-    command.args(["edge", "--listen", "127.0.0.1:0", "--memory", "16MiB", "--backend", "http://127.0.0.1:1"]);
+    command.args(["edge", "--listen", "127.0.0.1:0", "--memory", "16MiB", "--backend", backend, "--state"]);
+    command.arg(directory.join("edge"));
     let edge = Process::start(command.args(["--admin", &admin.to_string()]));
     let address = edge.said("edge listening").parse().unwrap();
     (edge, address)
@@ -91,7 +101,7 @@ fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
                     let request =
                         format!("OPTIONS /{begun}/{client}/{at}?{query} HTTP/1.1\r\nHost: a\r\n\r\n");
                     stream.get_mut().write_all(request.as_bytes()).unwrap();
-                    let _ = read_response(&mut stream);
+                    read_response(&mut stream).unwrap();
                     answered.fetch_add(1, SeqCst);
                 }
             });
@@ -100,19 +110,21 @@ fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
     assert_eq!(answered.load(SeqCst), begun + times);
 }
 
-/// Reads a response; gives its length.
-fn read_response(stream: &mut BufReader<TcpStream>) -> u64 {
+/// Reads a response to its end; gives its length.
+fn read_response(stream: &mut BufReader<TcpStream>) -> io::Result<u64> {
     let (mut line, mut bytes, mut content_bytes) = (String::new(), 0, 0);
     while line != "\r\n" {
         line.clear();
-        bytes += stream.read_line(&mut line).unwrap();
-        assert_ne!(line, "");
+        bytes += stream.read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             content_bytes = length.trim().parse().unwrap();
         }
     }
-    stream.read_exact(&mut vec![0; content_bytes]).unwrap();
-    (bytes + content_bytes) as u64
+    stream.read_exact(&mut vec![0; content_bytes])?;
+    Ok((bytes + content_bytes) as u64)
 }
 
 fn count(database: &Path, of: &str) -> u64 {
@@ -135,7 +147,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
         let told = "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
         until("all is told", || count(&database, told) == answered.load(SeqCst));
     };
-    let (running, mut address) = edge(admin);
+    let (running, mut address) = edge(admin, &directory.0);
     let mut following = start().0;
     following.said(FOLLOWING);
     // An edge is followed from the first response that is in the spool.
@@ -162,12 +174,12 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     running.end();
     following.said(AWAY);
     let mut running;
-    (running, address) = edge(admin);
+    (running, address) = edge(admin, &directory.0);
     ask(address, REQUESTS, 0, &answered);
     has_all();
     running.kill();
     let running;
-    (running, address) = edge(admin);
+    (running, address) = edge(admin, &directory.0);
     ask(address, REQUESTS, 0, &answered);
     has_all();
     assert_eq!(count(&database, "count(*) FROM losses"), 0);
@@ -213,7 +225,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
 fn a_full_spool_loses_the_oldest_to_the_sink_that_is_away_and_says_so() {
     let directory = Directory::new();
     let (admin, answered, nobody) = (free(), AtomicU64::new(0), free());
-    let (running, address) = edge(admin);
+    let (running, address) = edge(admin, &directory.0);
     let spool = format!("{}=16MiB", directory.0.join("spool").display());
     let arguments = ["--spool", &spool, "--kafka", &nobody.to_string()].map(str::to_owned);
     let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(arguments.iter().map(String::as_str)).collect();
@@ -246,7 +258,7 @@ fn a_full_spool_loses_the_oldest_to_the_sink_that_is_away_and_says_so() {
 fn a_connection_is_counted_once_over_the_lives_of_an_agent() {
     let directory = Directory::new();
     let (admin, mut random) = (free(), Random(SEED));
-    let (running, address) = edge(admin);
+    let (running, address) = edge(admin, &directory.0);
     let spool = format!("{}=64MiB", directory.0.join("spool").display());
     let filter = format!("sport {}", address.port());
     let start =
@@ -261,7 +273,7 @@ fn a_connection_is_counted_once_over_the_lives_of_an_agent() {
     let mut ask = |times: u64| {
         for _ in 0..times {
             stream.get_mut().write_all(b"OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-            received += read_response(&mut stream);
+            received += read_response(&mut stream).unwrap();
         }
         received
     };
@@ -301,7 +313,7 @@ fn the_edge_of_the_same_process_is_followed_from_its_first_response_to_its_last(
     let directory = Directory::new();
     let (answered, files) = (AtomicU64::new(0), directory.0.join("files"));
     let config = format!(
-        "[edge]\nlisten = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\nbackends = ['http://127.0.0.1:1']\n\
+        "[edge]\nlisten = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nmemory = '16MiB'\nbackends = ['{NO_BACKEND}']\n\
          [agent]\nperiod = '1h'\nsockets = 'sport 1'\nspool = '{}=64MiB'\njson = '{}'\n",
         directory.0.join("spool").display(),
         files.display(),

@@ -65,8 +65,18 @@ fn what_servers_did_is_told_once() {
     let directory = Directory::new();
     let (database, files) = (directory.0.join("telemetry.sqlite"), directory.0.join("files"));
     let (nginx, server) = nginx(&directory.0);
-    let edge =
-        ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "16MiB", "--backend"];
+    let edge = [
+        "edge",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+        "--memory",
+        "16MiB",
+        "--state",
+        "off",
+        "--backend",
+    ];
     let edge = Process::start(thalweg().args(edge).arg(format!("http://{server}")));
     let edge_address: SocketAddr = edge.said("edge listening").parse().unwrap();
     let admin = edge.said("admin listening");

@@ -100,7 +100,16 @@ impl Edge {
         let program = test.ancestors().nth(2).unwrap().join("thalweg");
         let mut child = Command::new(&program)
             .args(["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", backend])
-            .args(["--memory", "16MiB", "--disk", &format!("{directory}=20MiB"), "--threads", "2"])
+            .args([
+                "--state",
+                "off",
+                "--memory",
+                "16MiB",
+                "--disk",
+                &format!("{directory}=20MiB"),
+                "--threads",
+                "2",
+            ])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -7,12 +7,15 @@
 //! - [`eviction`]: which of what is stored goes when room is needed.
 //! - [`purge`] and [`ban`]: what is no longer to be served, by URL, tag or expression.
 //! - [`disk`]: the second tier: files that outlive the process.
+//! - [`counters`]: counters that outlive the process. Not of the cache: they stand here for their `unsafe`.
 //!
 //! Lock order: a shard of the index → the list of purges → a [`FillBuffer`] → the arena's slabs. No lock is held across I/O,
 //! and wakers are called with none held.
 
 pub mod arena;
 pub mod ban;
+#[cfg(not(loom))]
+pub mod counters;
 #[cfg(not(loom))]
 pub mod disk;
 pub mod eviction;

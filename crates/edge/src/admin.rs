@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use futures_util::stream::unfold;
+use futures_util::stream::{StreamExt, iter, unfold};
 use serde_json::{Value, json};
 use thalweg_cache::{Ban, Cache, Expression, TooMany, What};
 use thalweg_policy::Report;
@@ -31,6 +31,7 @@ use crate::log::{Numbered, Records};
 use crate::now_ms;
 use crate::policy::{self, Policies};
 use crate::purge::{self, Order};
+use crate::state::Ended;
 use crate::steering;
 use crate::worker::Shared;
 
@@ -229,14 +230,18 @@ fn json_response(status: StatusCode, content: String) -> Response {
 /// epoch and the number after the last.
 ///
 /// From now on, or from after the `Last-Event-ID` of a follower that comes back (WHATWG HTML §9.2.3), as far as those records are
-/// still there; of another start of the edge than that, from the first.
+/// still there; an epoch alone is from before its first. Who had an earlier start of this edge last is told with `ended`, as with
+/// `end`, how far that and each one since went, then this one from its first.
 pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
     let epoch = records.epoch();
-    let follower = match fields.get(LAST_EVENT_ID).and_then(|id| last_event(id.to_str().ok()?)) {
-        Some((known, number)) if known == epoch => records.follow_from(number.saturating_add(1)),
+    let last = fields.get(LAST_EVENT_ID).and_then(|id| last_event(id.to_str().ok()?));
+    let follower = match last {
+        Some((known, next)) if known == epoch => records.follow_from(next),
         Some(_) => records.follow_from(0),
         None => records.follow(),
     };
+    let ended = last.map_or_else(Vec::new, |(known, _)| records.ended_from(known).to_vec());
+    let ended = iter(ended).map(|Ended { epoch, total }| Ok(how_far("ended", epoch, total)));
     let records = records.clone();
     let events = unfold(Some(follower), move |follower| {
         let records = records.clone();
@@ -248,21 +253,25 @@ pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
                 }
                 Err(RecvError::Lagged(lost)) => Event::default().event("lost").data(lost.to_string()),
                 Err(RecvError::Closed) => {
-                    let end = Event::default().event("end").data(format!("{epoch}-{}", records.total()));
-                    return Some((Ok::<_, Infallible>(end), None));
+                    return Some((Ok::<_, Infallible>(how_far("end", epoch, records.total())), None));
                 }
             };
             Some((Ok(event), Some(follower)))
         }
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    Sse::new(ended.chain(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// How far the numbers of an epoch went.
+fn how_far(event: &str, epoch: u64, total: u64) -> Event {
+    Event::default().event(event).data(format!("{epoch}-{total}"))
 }
 
 /// The field in which a follower that comes back says what it had last.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Epoch and number of an event's `id`.
+/// Epoch and number after an event's `id`.
 fn last_event(id: &str) -> Option<(u64, u64)> {
-    let (epoch, number) = id.split_once('-')?;
-    Some((epoch.parse().ok()?, number.parse().ok()?))
+    let Some((epoch, number)) = id.split_once('-') else { return Some((id.parse().ok()?, 0)) };
+    Some((epoch.parse().ok()?, number.parse::<u64>().ok()?.saturating_add(1)))
 }

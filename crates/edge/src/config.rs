@@ -24,6 +24,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Where content is kept on disk as well, if it is.
     pub disk: Option<DiskPlace>,
+    /// Where the edge keeps what it has to know after a kill; `None`: nowhere. The directory is made if it is not there.
+    pub state: Option<PathBuf>,
     /// Worker threads; `None`: one for each core that this process may use.
     pub threads: Option<NonZeroUsize>,
     /// Congestion control of each client connection; `None`: the system's.
@@ -148,6 +150,7 @@ impl Default for Config {
             hosts: Vec::new(),
             memory_bytes: 1 << 30,
             disk: None,
+            state: None,
             threads: None,
             congestion_control: None,
             steering_size_bytes_min: 100_000,

@@ -9,7 +9,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use thalweg_cache::TooMany;
 use thalweg_http::cache_status::CacheStatus;
@@ -20,6 +19,7 @@ use tokio::net::TcpStream;
 
 use crate::answer::{Found, Refusal};
 use crate::interim::Asker;
+use crate::log::Begun;
 use crate::policy::Noted;
 use crate::purge::{self, Order};
 use crate::reply::Part;
@@ -88,7 +88,7 @@ impl Connection {
             Read::Request => {}
             Read::End => return Ok(Next::Close),
             Read::Malformed(refusal, line) => {
-                let begun = Instant::now();
+                let begun = self.worker.begin();
                 self.request = RequestHead::default();
                 let sent = self.refuse(&refusal, Next::Close, &mut Vec::new()).await;
                 self.record(begun, &sent, Some(line));
@@ -96,7 +96,7 @@ impl Connection {
                 return Ok(Next::Close);
             }
         }
-        let begun = Instant::now();
+        let begun = self.worker.begin();
         self.steering.begin_request();
         let _busy = self.worker.busy();
         self.request.fields.remove_nominated();
@@ -224,13 +224,13 @@ impl Connection {
     }
 
     /// `malformed` is what could be read of a request that is none.
-    fn record(&mut self, begun: Instant, sent: &Sent, malformed: Option<RequestLine>) {
+    fn record(&mut self, begun: Begun, sent: &Sent, malformed: Option<RequestLine>) {
         let noted = self.noted.take();
         if !self.worker.log().is_followed() {
-            self.worker.log().pass_over();
+            self.worker.log().pass_over(begun);
             return;
         }
-        let mut record = sent.record(&self.request, self.client, (&self.stream, &self.steering), begun);
+        let mut record = sent.record(&self.request, self.client, (&self.stream, &self.steering), begun.at());
         if let Some(noted) = noted {
             let Noted { xid, restarts, notes } = *noted;
             (record.xid, record.restarts) = (Some(xid), restarts);
@@ -242,7 +242,7 @@ impl Connection {
         if let Some(line) = malformed {
             (record.method, record.path) = (line.method.into(), line.target);
         }
-        self.worker.log().put(record);
+        self.worker.log().put(begun, record);
     }
 }
 

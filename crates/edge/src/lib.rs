@@ -17,6 +17,7 @@
 //! - [`reply`] and [`multipart`]: from a stored head and the request to status, ranges and fields.
 //! - [`send`]: head and content onto the socket, by `writev` or `sendfile`.
 //! - [`sent`] and [`log`]: the record of each response, to the log file and to who follows.
+//! - [`state`]: how many responses each start of the edge has begun, over kills.
 //!
 //! **Invariant:** all content leaves through a `FillBuffer` reader.
 //! **Invariant:** a failed fill never looks like a complete response: the connection closes before its end.
@@ -42,6 +43,7 @@ mod send;
 mod sent;
 mod server;
 mod slices;
+mod state;
 mod steering;
 mod upload;
 mod worker;
@@ -52,6 +54,7 @@ pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, T
 pub use log::{Follower, Numbered, Records};
 pub use policy::{LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
 pub use server::{BindError, Edge};
+pub use state::Ended;
 pub use thalweg_cache::rules::Rules;
 pub use thalweg_cache::{Expression, ExpressionError};
 pub use thalweg_geo::GeoError;

@@ -1,5 +1,8 @@
 //! The request log: one record a response, from the workers to a file and to whoever follows.
 //!
+//! A response is counted as it begins, and ends in a record, or in one that is passed over. What ends in neither, cut off with its
+//! worker, is lost at the end of the edge, or with it if that is killed: the count stays (`crate::state`).
+//!
 //! Workers never wait for it: records go through a bounded queue, and what does not fit is counted as lost. Records are made while
 //! somebody follows, and for a moment after that (and after the start): a follower that is started again misses none.
 //!
@@ -14,7 +17,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use thalweg_record::ResponseRecord;
 use tokio::sync::broadcast;
@@ -22,11 +25,12 @@ use tokio::sync::broadcast;
 pub use recent::Follower;
 
 use crate::config::LogTo;
+use crate::state::{Ended, State};
 use file::LogFile;
 use recent::Recent;
 
 /// Records that wait for the log thread. An edge that is killed has told nobody of these, and a follower not of those that it lags
-/// behind.
+/// behind: they are counted.
 const QUEUE_MAX: usize = 16 * 1024;
 /// Records that a follower may lag behind.
 const FOLLOWER_LAG_MAX: usize = 16 * 1024;
@@ -38,6 +42,20 @@ const AWAY_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Log {
     queue: SyncSender<ResponseRecord>,
     records: Records,
+}
+
+/// A response that has begun, and was counted. It ends in a record, or in one that is passed over.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Begun {
+    at: Instant,
+}
+
+impl Begun {
+    /// When that was.
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
 }
 
 /// A record with its number.
@@ -60,7 +78,7 @@ pub struct Records {
 /// What followers, workers and the writer have in common.
 #[derive(Debug)]
 struct Shared {
-    epoch: u64,
+    state: State,
     /// Records that found room in the queue.
     put: AtomicU64,
     lost: AtomicU64,
@@ -113,10 +131,21 @@ impl Records {
 
     /// When the edge began to number its records, microseconds since the Unix epoch: it tells its starts apart.
     pub fn epoch(&self) -> u64 {
-        self.shared.epoch
+        self.shared.state.epoch()
     }
 
-    /// Records that found the queue full.
+    /// Starts of this edge from that of an epoch on, which have ended, the oldest first. None where it knows no start of that epoch,
+    /// so that nothing is told of another edge's.
+    pub fn ended_from(&self, epoch: u64) -> &[Ended] {
+        self.shared.state.ended_from(epoch)
+    }
+
+    /// Responses that have begun.
+    pub fn begun(&self) -> u64 {
+        self.shared.state.begun()
+    }
+
+    /// Records that found the queue full, and once the edge has ended those of responses that were cut off with it.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Relaxed)
     }
@@ -152,11 +181,11 @@ impl Out {
     }
 }
 
-/// A log that goes to `to`.
+/// A log that goes to `to`, of the start that `state` counts.
 ///
 /// # Errors
 /// When the file cannot be opened.
-pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
+pub(crate) fn open(to: &LogTo, state: State) -> io::Result<(Log, LogWriter)> {
     let out = match to {
         LogTo::Off => None,
         LogTo::Stdout => Some(Out::Stdout(io::stdout())),
@@ -164,9 +193,8 @@ pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
     };
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let (followers, _) = broadcast::channel(FOLLOWER_LAG_MAX);
-    let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
     let shared = Arc::new(Shared {
-        epoch: u64::try_from(epoch).unwrap_or(u64::MAX),
+        state,
         put: AtomicU64::new(0),
         lost: AtomicU64::new(0),
         unmade: AtomicU64::new(0),
@@ -180,17 +208,23 @@ pub(crate) fn open(to: &LogTo) -> io::Result<(Log, LogWriter)> {
 }
 
 impl Log {
+    /// Counts a response that begins on a worker, before a byte of it leaves.
+    pub(crate) fn begin(&self, worker: usize) -> Begun {
+        self.records.shared.state.begin(worker);
+        Begun { at: Instant::now() }
+    }
+
     /// Whether anybody wants records: else they are not even made, but counted by [`Log::pass_over`].
     pub(crate) fn is_followed(&self) -> bool {
         self.records.shared.is_wanted.load(Relaxed)
     }
 
     /// Counts a response of which nobody wants the record.
-    pub(crate) fn pass_over(&self) {
+    pub(crate) fn pass_over(&self, _: Begun) {
         self.records.shared.unmade.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn put(&self, record: ResponseRecord) {
+    pub(crate) fn put(&self, _: Begun, record: ResponseRecord) {
         let shared = &self.records.shared;
         let counter = if self.queue.try_send(record).is_ok() { &shared.put } else { &shared.lost };
         counter.fetch_add(1, Relaxed);
@@ -220,7 +254,16 @@ impl LogWriter {
             self.flush(&mut lines);
             self.rest();
         }
-        self.shared.total.store(self.taken + self.shared.passed_over(), Relaxed);
+        self.end();
+    }
+
+    /// Counts what ended without a record, and as many responses as began: no worker is left.
+    fn end(&self) {
+        let shared = &self.shared;
+        let (begun, told) = (shared.state.begun(), self.taken + shared.passed_over());
+        shared.lost.fetch_add(begun.saturating_sub(told), Relaxed);
+        shared.total.store(begun, Relaxed);
+        shared.state.end();
     }
 
     fn take(&mut self, record: ResponseRecord, lines: &mut Vec<u8>) {
@@ -270,10 +313,11 @@ mod tests {
 
     /// What a worker does at the end of a response.
     fn respond(log: &Log) {
+        let begun = log.begin(0);
         if log.is_followed() {
-            log.put(record());
+            log.put(begun, record());
         } else {
-            log.pass_over();
+            log.pass_over(begun);
         }
     }
 
@@ -285,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_follower_that_comes_back_has_each_record_once() {
-        let (log, mut writer) = open(&LogTo::Off).unwrap();
+        let (log, mut writer) = open(&LogTo::Off, State::of(None).unwrap()).unwrap();
         let records = log.records().clone();
         let step = |writer: &mut LogWriter, count: usize| {
             for _ in 0..count {
@@ -316,9 +360,10 @@ mod tests {
         let mut third = records.follow_from(8);
         step(&mut writer, 1);
         assert_eq!(numbers(&mut third), [15], "8 and 9 were made and forgotten, 10 to 14 were not made");
+        let _cut_off = log.begin(1);
         drop(log);
         writer.run();
-        assert_eq!(records.total(), 16);
+        assert_eq!((records.begun(), records.total(), records.lost()), (17, 17, 1));
         assert!(third.next.is_closed());
     }
 }

@@ -23,6 +23,7 @@ use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
 use crate::policy::{Compiled, GeoFiles, LoadError, Policies};
+use crate::state::{FILE_BYTES, State};
 use crate::steering;
 use crate::worker::{Shared, Worker};
 
@@ -122,8 +123,10 @@ impl Edge {
                 "slices are larger than a quarter of the memory: large content is not stored"
             );
         }
+        let state = State::of(config.state.as_deref())
+            .map_err(|error| BindError::Memory(FILE_BYTES as u64, error))?;
         let (log, writer) =
-            log::open(&config.log).map_err(|error| BindError::Log(config.log.clone(), error))?;
+            log::open(&config.log, state).map_err(|error| BindError::Log(config.log.clone(), error))?;
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
             end_slow_start_after_idle();
         }

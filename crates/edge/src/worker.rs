@@ -15,7 +15,7 @@ use crate::config::{Config, Timeouts};
 use crate::connection;
 use crate::exchange::Exchange;
 use crate::hops::Node;
-use crate::log::Log;
+use crate::log::{Begun, Log};
 use crate::policy::Policies;
 use crate::steering;
 
@@ -42,6 +42,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
+    number: usize,
     pool: Pool,
     busy: AtomicUsize,
     idle: Notify,
@@ -79,6 +80,11 @@ impl Worker {
 
     pub(crate) fn log(&self) -> &Log {
         &self.shared.log
+    }
+
+    /// Counts a response that begins here.
+    pub(crate) fn begin(&self) -> Begun {
+        self.log().begin(self.number)
     }
 
     /// Whether requests for `host` are served here.
@@ -127,6 +133,7 @@ impl Worker {
             let pool = Pool::new(number, shared.config.backend_connections_max);
             let worker = Arc::new(Self {
                 shared,
+                number,
                 pool,
                 busy: AtomicUsize::new(0),
                 idle: Notify::new(),

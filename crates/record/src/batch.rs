@@ -89,7 +89,7 @@ pub struct LossRecord {
 words! {
     /// Where records are lost.
     Stage {
-        /// The edge's log was behind its workers.
+        /// The edge's log was behind its workers, or the edge has ended before it had told them.
         Edge = "edge",
         /// The agent was behind the edge, or was not there.
         Follow = "follow",

@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::advice::{self, Addresses};
 use crate::agent::Agent;
-use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, Set};
+use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, Set, StateDirectory};
 use crate::console::{self, EdgeAddress};
 use crate::consumer::Consumer;
 use crate::shutdown::{self, Signals};
@@ -315,6 +315,10 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
             directory: disk.value.directory.clone(),
             bytes_max: disk.value.size.bytes,
         }),
+        state: match &edge.state.value {
+            StateDirectory::Off => None,
+            StateDirectory::At(path) => Some(path.clone()),
+        },
         policy: edge.policy.as_ref().map(|policy| policy.value.clone()),
         geoip: edge.geoip.as_ref().map(|files| files.value.clone()).unwrap_or_default(),
         bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()),

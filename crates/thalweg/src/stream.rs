@@ -27,11 +27,13 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long a stream may say nothing, not even that it is alive: then its edge is taken to be gone.
 const SILENCE_MAX: Duration = KEEP_ALIVE.saturating_mul(3);
 
-/// The event by which an edge tells that it has ended.
+/// The event by which an edge tells that it has ended, and before what number.
 pub(crate) const END: &str = "end";
+/// The one by which it tells that of a start before this.
+pub(crate) const ENDED: &str = "ended";
 
-/// The stream of records, from now on or from after the event with the id `last`. The outer error says that nobody answers, the
-/// inner one that it is no edge.
+/// The stream of records, from now on or from after the event with the id `last`; an epoch alone is from before its first. The
+/// outer error says that nobody answers, the inner one that it is no edge.
 pub(crate) async fn connect(
     addr: SocketAddr,
     last: Option<&str>,
@@ -71,27 +73,51 @@ impl fmt::Display for End {
     }
 }
 
-/// Gives `each` event as it comes, and `None` after those that came together. Whether anything came, and how the stream has
-/// ended.
-pub(crate) async fn read(
-    mut body: Incoming,
-    mut each: impl FnMut(Option<&Event>) -> anyhow::Result<()>,
-) -> anyhow::Result<(bool, End)> {
-    let (mut events, mut has_read) = (Events::default(), false);
-    loop {
-        let frame = match timeout(SILENCE_MAX, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) => return Ok((has_read, End::Broken(error))),
-            Ok(None) => return Ok((has_read, End::Ended)),
-            Err(_) => return Ok((has_read, End::Silent)),
-        };
-        let Some(bytes) = frame.data_ref() else { continue };
-        events.push(bytes);
-        while let Some(event) = events.next()? {
-            has_read = true;
-            each(Some(&event))?;
+/// What a stream has next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Event(Event),
+    /// No more has come with the events before this.
+    Pause,
+    End(End),
+}
+
+/// A stream of records, as it is read.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    body: Incoming,
+    events: Events,
+    /// Something came that may have an event in it still.
+    has_more: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(body: Incoming) -> Self {
+        Self { body, events: Events::default(), has_more: false }
+    }
+
+    /// The next event once it has come, or what comes in its place.
+    ///
+    /// # Errors
+    /// When what comes is no stream of records.
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Next> {
+        loop {
+            if self.has_more {
+                let event = self.events.next()?;
+                self.has_more = event.is_some();
+                return Ok(event.map_or(Next::Pause, Next::Event));
+            }
+            let frame = match timeout(SILENCE_MAX, self.body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => return Ok(Next::End(End::Broken(error))),
+                Ok(None) => return Ok(Next::End(End::Ended)),
+                Err(_) => return Ok(Next::End(End::Silent)),
+            };
+            if let Some(bytes) = frame.data_ref() {
+                self.events.push(bytes);
+                self.has_more = true;
+            }
         }
-        each(None)?;
     }
 }
 
@@ -176,8 +202,14 @@ mod tests {
 
     /// Whether anything was read of a stream, and what is told of its end.
     async fn end(body: Incoming) -> (bool, String) {
-        let (has_read, end) = super::read(body, |_| Ok(())).await.unwrap();
-        (has_read, end.to_string())
+        let (mut stream, mut has_read) = (Stream::new(body), false);
+        loop {
+            match stream.next().await.unwrap() {
+                Next::Event(_) => has_read = true,
+                Next::Pause => {}
+                Next::End(end) => return (has_read, end.to_string()),
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ fn run(args: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn they_are_listed_and_set() {
     let url = "http://127.0.0.1:9";
-    let listen = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", url];
+    let listen = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off", "--backend", url];
     let mut edge = Running::start(thalweg(&[&["edge"], &listen[..]].concat()));
     edge.listening("edge");
     let admin = edge.listening("admin");

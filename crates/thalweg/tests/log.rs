@@ -206,7 +206,8 @@ fn no_edge_at_the_admin_address() {
 fn answering(directory: &Directory, admin: &str) -> (Running, String, String) {
     let text = "vcl 4.1;\nbackend b none;\nsub vcl_recv { return (synth(204)); }\n";
     let policy = directory.write("a.vcl", text);
-    let flags = ["--listen", "127.0.0.1:0", "--admin", admin, "--policy", policy.to_str().unwrap()];
+    let flags =
+        ["--listen", "127.0.0.1:0", "--admin", admin, "--state", "off", "--policy", policy.to_str().unwrap()];
     let mut edge = Running::start(thalweg(&[&["edge"][..], &flags].concat()));
     let address = edge.listening("edge");
     let admin = edge.listening("admin");

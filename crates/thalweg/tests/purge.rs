@@ -30,7 +30,7 @@ fn serve(backend: &TcpListener, edge: &str, path: &str) {
 fn urls_tags_and_expressions() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", backend.local_addr().unwrap());
-    let listen = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", &url];
+    let listen = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off", "--backend", &url];
     let mut edge = Running::start(thalweg(&[&["edge"], &listen[..]].concat()));
     let addr = edge.listening("edge");
     let admin = edge.listening("admin");

@@ -86,7 +86,9 @@ pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
 pub fn start_edge(backend: SocketAddr, more: &[&str]) -> Result<Server> {
     let backend = format!("http://{backend}");
     let listen = ["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--backend", &backend];
-    start_thalweg(&[&listen[..], &["--threads", "1"], more].concat())
+    // What every edge does is measured, also that it counts in its state directory.
+    let state = ["--state", concat!(env!("CARGO_TARGET_TMPDIR"), "/edge")];
+    start_thalweg(&[&listen[..], &state, &["--threads", "1"], more].concat())
 }
 
 /// Starts another program on the server's core, in the foreground, and waits until it accepts on `address`. What it

@@ -95,6 +95,8 @@ fn thalweg(listen: SocketAddr, backend: SocketAddr, policy: Option<&Path>) -> Re
     }
     let mut command = Command::new(program);
     command.args(["edge", "--listen", &listen.to_string(), "--admin", "127.0.0.1:0"]).args([
+        "--state",
+        "off",
         "--memory",
         "64MiB",
         "--threads",

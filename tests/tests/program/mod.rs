@@ -48,8 +48,13 @@ impl Process {
     }
 
     pub fn end(self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.interrupt();
         assert_eq!(self.ended(), Some(0));
+    }
+
+    /// Tells it to end.
+    pub fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
     /// Its exit status, once it has ended by itself.

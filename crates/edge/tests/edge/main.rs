@@ -2,6 +2,7 @@
 
 mod abandoned;
 mod backends;
+mod begun;
 mod bundle;
 mod cache_status;
 mod caching;

@@ -153,8 +153,16 @@ impl Servers {
         let policy = emulation.scratch().join("lab.vcl");
         fs::write(&policy, policy_text(address)).context("the edge's policy")?;
         let mut command = std::process::Command::new(thalweg);
-        command.args(["edge", "--listen", &format!("[::]:{PORT}"), "--admin", "127.0.0.1:0", "--policy"]);
-        command.arg(policy);
+        command.args([
+            "edge",
+            "--listen",
+            &format!("[::]:{PORT}"),
+            "--admin",
+            "127.0.0.1:0",
+            "--state",
+            "off",
+        ]);
+        command.arg("--policy").arg(policy);
         let (edge, address) = Running::start_on(emulation, Side::Server, command)
             .with_context(|| format!("the edge of {}", thalweg.display()))?;
         ensure!(address.port() == PORT, "the edge listens at {address}");

@@ -1,28 +1,25 @@
 //! Responses of edges: of the one in this process, and of others by the stream of their admin address.
 //!
-//! **Invariant:** each response of an edge that was followed once is recorded once or counted as lost, over restarts of the agent
-//! and of the edge: its numbers tell, and the spool has them with the records. Of an edge that was killed, what it had told
-//! nobody is not known; nor is, of one that ended, what the agent missed because it was away until the next start.
+//! **Invariant:** each response of an edge that was followed once is recorded once or counted as lost, whoever is killed: its numbers
+//! tell, and the spool has them with the records. How far an edge had come that was killed, or that ended while nobody heard it, its
+//! next start tells, which has that in its state directory.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_edge::{Follower, Records};
+use thalweg_edge::{Ended, Follower, Records};
 use thalweg_record::{Heard, ResponseRecord, Stage};
 use thalweg_telemetry::collect::Intake;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::stream::{END, Event, PAUSE_MAX, PAUSE_MIN, connect, read};
+use crate::stream::{END, ENDED, Event, Next, PAUSE_MAX, PAUSE_MIN, Stream, connect};
 
 /// What an edge in this process is called in the spool.
-const OWN: &str = "own";
+pub(super) const OWN: &str = "own";
 
 /// Between two tries to hand on what an edge that has ended told last.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-
-/// The id of an event of no edge: from after that on is from the first that there is.
-const FROM_THE_FIRST: &str = "0-0";
 
 /// An edge's responses on their way into the intake.
 #[derive(Debug)]
@@ -34,6 +31,8 @@ pub(super) struct Ear {
     lost_there: u64,
     /// The number after the last one that was told of that epoch, though there was no room for it.
     told: u64,
+    /// The epoch whose end was told last.
+    ended: Option<u64>,
     /// Whether it was said that a record cannot be read, since the edge was connected to.
     is_unreadable: bool,
 }
@@ -45,17 +44,22 @@ enum Told {
     Response(Arc<ResponseRecord>),
     /// That the edge has ended before it.
     End,
+    /// That an earlier start of the edge had ended before it: what is missing of that it told nobody.
+    Ended,
 }
 
 impl Ear {
     /// What an edge tells goes into `intake`, after what was heard of it before.
     pub(super) fn new(edge: Arc<str>, intake: Intake, heard: Option<Heard>) -> Self {
-        Self { edge, intake, heard, lost_there: 0, told: 0, is_unreadable: false }
+        Self { edge, intake, heard, lost_there: 0, told: 0, ended: None, is_unreadable: false }
     }
 
     /// Takes what is told of a number, with the count of those that the edge has lost itself. Whether there was room: if not,
     /// it is counted as lost with what comes next.
     fn take(&mut self, epoch: u64, number: u64, told: Told, lost_there: u64) -> bool {
+        if number == 0 && !matches!(told, Told::Response(_)) {
+            return true; // it began nothing, and does not keep that it was there
+        }
         // What there was no room for, of an edge that has begun anew since.
         if let Some(old) = self.heard.as_mut().filter(|old| old.epoch != epoch && old.next < self.told) {
             let lost = [(Stage::Follow, self.told - old.next)];
@@ -66,21 +70,31 @@ impl Ear {
         let begin = |next| Heard { edge: self.edge.clone(), epoch, next };
         let heard = match self.heard.take() {
             Some(heard) if heard.epoch == epoch => heard,
-            Some(_) => begin(0),   // it has begun anew since
+            // It has begun anew since.
+            Some(old) => {
+                if self.ended != Some(old.epoch) {
+                    tracing::warn!(
+                        edge = &*self.edge,
+                        "how far an earlier start of the edge went is not known: what is missing of it is not counted"
+                    );
+                }
+                begin(0)
+            }
             None => begin(number), // what was before it was followed is not ours: somebody else may have it
         };
         let heard = self.heard.insert(heard);
+        let is_over = matches!(told, Told::Ended);
         self.told = heard.next.max(number + u64::from(matches!(told, Told::Response(_))));
         let response = match told {
             Told::Response(response) if number >= heard.next => Some(response),
-            Told::End if number > heard.next => None,
+            Told::End | Told::Ended if number > heard.next => None,
             _ => return true, // it is known
         };
         let missing = number - heard.next;
-        let there = missing.min(lost_there.saturating_sub(self.lost_there));
+        let there = if is_over { missing } else { missing.min(lost_there.saturating_sub(self.lost_there)) };
         let lost = [(Stage::Edge, there), (Stage::Follow, missing - there)];
         let is_taken = self.intake.hear(heard, &lost, response);
-        if is_taken {
+        if is_taken && !is_over {
             self.lost_there += there;
         }
         is_taken
@@ -91,19 +105,34 @@ impl Ear {
         while !self.take(epoch, number, Told::End, lost_there) {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
+        self.ended = Some(epoch);
     }
 
-    /// The id of the event that was heard last.
+    /// As [`Ear::take_end`], of a start of the edge before the one that tells it.
+    async fn take_ended(&mut self, epoch: u64, number: u64) {
+        while !self.take(epoch, number, Told::Ended, 0) {
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+        self.ended = Some(epoch);
+    }
+
+    /// The id of the event that was heard last, or the epoch alone where that has been none.
     fn last_event(&self) -> Option<String> {
         let Heard { epoch, next, .. } = self.heard.as_ref()?;
-        Some(next.checked_sub(1).map_or(FROM_THE_FIRST.to_owned(), |last| format!("{epoch}-{last}")))
+        Some(next.checked_sub(1).map_or_else(|| epoch.to_string(), |last| format!("{epoch}-{last}")))
     }
 }
 
-/// Hands on what the edge in this process tells to a follower from its first response on, until it has ended.
-pub(super) async fn within(records: Records, mut follower: Follower, intake: Intake) {
+/// Hands on what the edge in this process tells to a follower from its first response on, until it has ended; before that, how far
+/// those before it went, if one of them was heard.
+pub(super) async fn within(records: Records, mut follower: Follower, intake: Intake, heard: Option<Heard>) {
     let (edge, epoch) = (Arc::<str>::from(OWN), records.epoch());
-    let mut ear = Ear::new(edge.clone(), intake, Some(Heard { edge, epoch, next: 0 }));
+    let heard = heard.unwrap_or_else(|| Heard { edge: edge.clone(), epoch, next: 0 });
+    let ended = records.ended_from(heard.epoch);
+    let mut ear = Ear::new(edge, intake, Some(heard));
+    for Ended { epoch, total } in ended {
+        ear.take_ended(*epoch, *total).await;
+    }
     loop {
         match follower.recv().await {
             Ok(told) => {
@@ -124,28 +153,11 @@ pub(super) async fn over_http(edge: SocketAddr, mut ear: Ear) {
             Ok(Ok(body)) => {
                 tracing::info!(%edge, "following the responses of an edge");
                 (is_told, ear.is_unreadable) = (false, false);
-                let mut end = None;
-                let ended = read(body, |event| {
-                    match event {
-                        Some(event) if event.name == END => end = numbers(&event.data),
-                        Some(event) => take(event, edge, &mut ear),
-                        None => {}
-                    }
-                    Ok(())
-                });
-                let ended = ended.await;
-                if let Some((epoch, number)) = end {
-                    ear.take_end(epoch, number, 0).await;
+                let (has_read, end) = read(Stream::new(body), edge, &mut ear).await;
+                if has_read {
+                    pause = PAUSE_MIN;
                 }
-                match ended {
-                    Ok((has_read, end)) => {
-                        if has_read {
-                            pause = PAUSE_MIN;
-                        }
-                        end.to_string()
-                    }
-                    Err(error) => format!("{error:#}"),
-                }
+                end
             }
             Ok(Err(error)) | Err(error) => format!("{error:#}"),
         };
@@ -158,11 +170,34 @@ pub(super) async fn over_http(edge: SocketAddr, mut ear: Ear) {
     }
 }
 
-/// Takes one event of a stream. One that is no record of a known version is counted as lost, and told once a connection.
-fn take(event: &Event, edge: SocketAddr, ear: &mut Ear) {
-    if !event.name.is_empty() {
-        return; // `lost`: the next number says how many
+/// Takes a stream to its end. Whether anything came, and why it has ended.
+async fn read(mut stream: Stream, edge: SocketAddr, ear: &mut Ear) -> (bool, String) {
+    let mut has_read = false;
+    loop {
+        match stream.next().await {
+            Ok(Next::Event(event)) => {
+                has_read = true;
+                take(&event, edge, ear).await;
+            }
+            Ok(Next::Pause) => {}
+            Ok(Next::End(end)) => return (has_read, end.to_string()),
+            Err(error) => return (has_read, format!("{error:#}")),
+        }
     }
+}
+
+/// Takes one event of a stream.
+async fn take(event: &Event, edge: SocketAddr, ear: &mut Ear) {
+    match (event.name.as_str(), numbers(&event.data)) {
+        ("", _) => take_record(event, edge, ear),
+        (END, Some((epoch, number))) => ear.take_end(epoch, number, 0).await,
+        (ENDED, Some((epoch, number))) => ear.take_ended(epoch, number).await,
+        _ => {} // `lost`: the next number says how many
+    }
+}
+
+/// Takes a record. One of no known version is counted as lost, and told once a connection.
+fn take_record(event: &Event, edge: SocketAddr, ear: &mut Ear) {
     match (numbers(&event.id), ResponseRecord::from_json(&event.data)) {
         (Some((epoch, number)), Ok(record)) => {
             let _ = ear.take(epoch, number, Told::Response(Arc::new(record)), 0);
@@ -251,6 +286,22 @@ mod tests {
     }
 
     #[test]
+    fn what_earlier_starts_had_begun_is_counted_once() {
+        let (mut ear, batcher) = ear(Some(heard(3, 5)));
+        // 5 was never heard; after a connection that broke, the edge tells again from the last that was.
+        for (epoch, total, last) in [(3, 9, "3-8"), (3, 9, "3-8"), (5, 20, "5-19"), (5, 20, "5-19")] {
+            assert!(ear.take(epoch, total, Told::Ended, 0));
+            assert_eq!(ear.last_event().unwrap(), last);
+        }
+        // One that began nothing, and was told to end.
+        assert!(ear.take(6, 0, Told::End, 0));
+        assert_eq!(ear.last_event().unwrap(), "5-19");
+        assert!(ear.take(7, 2, response(), 1));
+        let expected = ["3: 4 edge to 9", "5: 20 edge to 20", "7: 1 edge to 1", "7: 1 follow to 2", "7: 2"];
+        assert_eq!(out(&ear, batcher), expected);
+    }
+
+    #[test]
     fn what_finds_no_room_is_lost_with_what_comes_next() {
         let (mut ear, batcher) = ear(Some(heard(1, 0)));
         let mut taken = 0;
@@ -270,11 +321,13 @@ mod tests {
             told
         });
         let begun = Instant::now();
-        while !ear.take(1, taken + 3, Told::End, 0) {
-            assert!(begun.elapsed() < Duration::from_secs(60));
-            std::thread::yield_now();
+        for (epoch, number) in [(1, taken + 3), (2, 4), (3, 5)] {
+            while !ear.take(epoch, number, Told::Ended, 0) {
+                assert!(begun.elapsed() < Duration::from_secs(60));
+                std::thread::yield_now();
+            }
         }
         ear.intake.end();
-        assert_eq!(thread.join().unwrap(), (taken, 3));
+        assert_eq!(thread.join().unwrap(), (taken, 3 + 4 + 5));
     }
 }

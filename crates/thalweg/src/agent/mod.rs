@@ -21,7 +21,7 @@ use thalweg_telemetry::{Sink, agent};
 use tokio::task::JoinSet;
 
 use crate::config::{self, Broker, ChannelName, Fault, KafkaProperty, Set};
-use follow::Ear;
+use follow::{Ear, OWN};
 
 /// Where records are kept when no sink is named: beside the spool.
 const SQLITE_FILE: &str = "thalweg-telemetry.sqlite";
@@ -87,8 +87,10 @@ impl Agent {
     ) -> io::Result<()> {
         let running = self.agent.start(self.sinks).map_err(io::Error::other)?;
         let mut tasks = JoinSet::new();
-        let names: Vec<Arc<str>> = self.edges.iter().map(|edge| edge.to_string().into()).collect();
-        let heard = running.heard(&names);
+        let elsewhere = self.edges.iter().map(|edge| edge.to_string().into());
+        let names: Vec<Arc<str>> = elsewhere.chain([OWN.into()]).collect();
+        let mut heard = running.heard(&names);
+        let heard_own = heard.pop().flatten();
         for ((edge, name), heard) in self.edges.into_iter().zip(names).zip(heard) {
             tasks.spawn(follow::over_http(edge, Ear::new(name, running.intake(), heard)));
         }
@@ -99,7 +101,7 @@ impl Agent {
         let intake = running.intake();
         let own = tokio::spawn(async move {
             if let Some((records, follower)) = own {
-                follow::within(records, follower, intake).await;
+                follow::within(records, follower, intake, heard_own).await;
             }
         });
         let early_end = tokio::select! {

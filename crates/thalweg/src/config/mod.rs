@@ -22,7 +22,7 @@ pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
 pub(crate) use secret::reveal;
 pub(crate) use sections::{Agent, Console, Consumer, Edge, Origin, Source};
-pub(crate) use value::{ChannelName, Congestion, IngestUrl, LogTarget, Value};
+pub(crate) use value::{ChannelName, Congestion, IngestUrl, LogTarget, StateDirectory, Value};
 
 use declare::Section;
 pub(crate) use declare::Set;

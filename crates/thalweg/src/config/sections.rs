@@ -12,7 +12,7 @@ use super::agent_value::{Broker, ClickHouseUrl, KafkaProperty, Namespace, Socket
 use super::declare::section;
 use super::value::{
     Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
-    PurgeFrom, SlowStart, Switch,
+    PurgeFrom, SlowStart, StateDirectory, Switch,
 };
 use thalweg_record::units::{Size, Span};
 
@@ -36,6 +36,9 @@ section! {
         /// Files for stored content that outlive the process, in a directory that no other process uses, and how much
         /// they may take.
         disk: DiskTier = unset("memory alone");
+        /// What the edge has to know after a kill: how many responses it had begun, so that an agent can count those it was not
+        /// told of. A directory for this edge alone; without it the edge serves as well.
+        state: StateDirectory = default("thalweg-edge");
         /// For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
         /// stale-while-revalidate of its own.
         grace: Span = default("0s"), within("0s", "720h");

@@ -244,6 +244,7 @@ fn relative_paths_start_at_the_file() {
     let edge = config.edge.unwrap();
     assert_eq!(edge.log.value, LogTarget::File(base.join("log.json")));
     assert_eq!(edge.disk.unwrap().value.directory, base.join("a=b"));
+    assert_eq!(edge.state.value, StateDirectory::At(base.join("thalweg-edge")));
 }
 
 #[test]
@@ -334,6 +335,9 @@ fn the_reference_names_every_setting() {
           disk                   DIR=SIZE, if absent: memory alone
               Files for stored content that outlive the process, in a directory that no other process uses, and how much
               they may take.
+          state                  DIR|off, default thalweg-edge
+              What the edge has to know after a kill: how many responses it had begun, so that an agent can count those it was not
+              told of. A directory for this edge alone; without it the edge serves as well.
           grace                  DURATION, default 0s, 0s to 720h
               For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
               stale-while-revalidate of its own.

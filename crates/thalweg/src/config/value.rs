@@ -292,6 +292,32 @@ impl Value for LogTarget {
     }
 }
 
+/// A directory, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StateDirectory {
+    Off,
+    At(PathBuf),
+}
+
+impl Value for StateDirectory {
+    const FORM: &'static str = "a directory, or \"off\"";
+    const PLACEHOLDER: &'static str = "DIR|off";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(StateDirectory::Off),
+            path => PathBuf::from_text(path).map(StateDirectory::At),
+        }
+    }
+
+    fn relative_to(self, base: &Path) -> Self {
+        match self {
+            StateDirectory::At(path) => StateDirectory::At(base.join(path)),
+            StateDirectory::Off => self,
+        }
+    }
+}
+
 /// A congestion control, or the system's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Congestion {

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::printer::Printer;
-use crate::stream::{END, Event, PAUSE_MAX, PAUSE_MIN, connect, read};
+use crate::stream::{END, Event, Next, PAUSE_MAX, PAUSE_MIN, Stream, connect};
 
 /// Prints records as they happen, over restarts of the edge.
 ///
@@ -22,17 +22,17 @@ pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) ->
         let mut body = connect(addr, None).await.with_context(hint)??;
         let (mut pause, mut is_told) = (PAUSE_MIN, false);
         loop {
-            let (has_read, end) = read(body, |event| {
-                match event {
-                    Some(event) => print(event, printer)?,
-                    None => printer.flush()?,
+            let mut stream = Stream::new(body);
+            let end = loop {
+                match stream.next().await? {
+                    Next::Event(event) => {
+                        (pause, is_told) = (PAUSE_MIN, false);
+                        print(&event, printer)?;
+                    }
+                    Next::Pause => printer.flush()?,
+                    Next::End(end) => break end,
                 }
-                Ok(())
-            })
-            .await?;
-            if has_read {
-                (pause, is_told) = (PAUSE_MIN, false);
-            }
+            };
             if !is_told {
                 eprintln!("thalweg: the edge at {addr} {end}; waiting for it");
                 is_told = true;

@@ -74,7 +74,7 @@ pub(super) fn start(
 /// Starts an edge.
 pub(super) fn edge(needs: &Needs, backend: SocketAddr) -> anyhow::Result<(Running, SocketAddr)> {
     let mut command = Command::new(&needs.thalweg);
-    command.args(["edge", "--listen", ANY, "--admin", ANY, "--memory", MEMORY]);
+    command.args(["edge", "--listen", ANY, "--admin", ANY, "--memory", MEMORY, "--state", "off"]);
     command.args(["--backend", &format!("http://{backend}")]);
     command.args(["--connections-max", &CONNECTIONS_MAX.to_string()]);
     Running::start(command).context("the edge")

@@ -1,0 +1,140 @@
+//! A directory of several starts, and what can be wrong with its files.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+
+/// A directory that goes with the test; not made.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("thalweg-state-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// A start that begins so many responses and is killed; its epoch.
+    fn start(&self, begun: u64) -> u64 {
+        let state = State::open(&self.0).unwrap();
+        (0..begun).for_each(|at| state.begin(at as usize % 3));
+        assert_eq!(state.begun(), begun);
+        state.epoch()
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(&self.0).unwrap().count()
+    }
+
+    /// Changes the file of a start.
+    fn change(&self, epoch: u64, change: impl FnOnce(&mut Vec<u8>)) {
+        let path = file_of(&self.0, epoch);
+        let mut content = fs::read(&path).unwrap();
+        change(&mut content);
+        fs::write(path, content).unwrap();
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_start_knows_how_far_those_before_it_went() {
+    let scratch = Scratch::new();
+    let epochs = [7, 2, 1000].map(|begun| scratch.start(begun));
+    let state = State::open(&scratch.0).unwrap();
+    let all =
+        [(epochs[0], 7), (epochs[1], 2), (epochs[2], 1000)].map(|(epoch, total)| Ended { epoch, total });
+    for first in 0..3 {
+        assert_eq!(state.ended_from(epochs[first]), &all[first..]);
+    }
+    assert_eq!(state.ended_from(state.epoch()), []);
+    assert_eq!(state.ended_from(epochs[0] - 1), [], "a start of another edge");
+    assert_eq!(State::of(None).unwrap().ended_from(0), []);
+}
+
+#[test]
+fn it_is_private() {
+    let scratch = Scratch::new();
+    let epoch = scratch.start(1);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&scratch.0), mode(&file_of(&scratch.0, epoch))), (0o700, 0o600));
+}
+
+#[test]
+fn epochs_go_up_though_the_clock_is_set_back() {
+    let scratch = Scratch::new();
+    let ahead = scratch.start(3) + 3_600_000_000;
+    let state = State::open(&scratch.0).unwrap();
+    fs::write(file_of(&scratch.0, ahead), header(ahead).concat()).unwrap();
+    drop(state);
+    assert_eq!(scratch.start(0), ahead + 1);
+    assert_eq!(scratch.start(0), ahead + 2);
+}
+
+#[test]
+fn the_oldest_starts_go() {
+    let scratch = Scratch::new();
+    let epochs: Vec<_> = (0..ENDED_MAX as u64 + 3).map(|at| scratch.start(at + 1)).collect();
+    assert_eq!(scratch.files(), ENDED_MAX + 1);
+    // Such as those that a fault of the settings ended: they drive out none that began something.
+    for _ in 0..ENDED_MAX {
+        scratch.start(0);
+    }
+    let state = State::open(&scratch.0).unwrap();
+    assert_eq!(scratch.files(), ENDED_MAX + 1);
+    assert_eq!(state.ended_from(epochs[2]), []);
+    let kept = state.ended_from(epochs[3]);
+    assert_eq!((kept.len(), kept[0].total), (ENDED_MAX, 4));
+}
+
+#[test]
+fn a_second_process_is_refused_until_the_first_has_ended() {
+    let scratch = Scratch::new();
+    let first = State::open(&scratch.0).unwrap();
+    assert_eq!(State::open(&scratch.0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let without = State::of(Some(&scratch.0)).unwrap();
+    without.begin(0);
+    assert_eq!((scratch.files(), without.begun(), first.begun()), (1, 1, 0));
+    first.begin(0);
+    first.end();
+    let second = State::open(&scratch.0).unwrap();
+    assert_eq!(second.ended_from(first.epoch()), [Ended { epoch: first.epoch(), total: 1 }]);
+}
+
+#[test]
+fn what_a_file_does_not_say_is_not_told() {
+    type Change = fn(&mut Vec<u8>);
+    let changes: [(&str, Change); 5] = [
+        ("nothing", |content| content.clear()),
+        ("torn", |content| content.truncate(FILE_BYTES - 1)),
+        ("lost with the power", |content| content.fill(0)),
+        ("another version", |content| content[0] += 1),
+        ("of another start", |content| content[8] ^= 1),
+    ];
+    for (what, change) in changes {
+        let scratch = Scratch::new();
+        let epochs = [1, 2, 3].map(|begun| scratch.start(begun));
+        scratch.change(epochs[1], change);
+        let state = State::open(&scratch.0).unwrap();
+        let told: Vec<_> = state.ended_from(epochs[0]).iter().map(|ended| ended.total).collect();
+        assert_eq!(told, [1, 3], "{what}");
+        assert_eq!(state.ended_from(epochs[1]), [], "{what}");
+        assert_eq!(scratch.files(), 3, "{what}: it is removed");
+    }
+}
+
+#[test]
+fn what_is_no_file_of_a_start_is_left_alone() {
+    let scratch = Scratch::new();
+    scratch.start(1);
+    for name in ["bundle.json", "x.begun", "begun", ".begun"] {
+        fs::write(scratch.0.join(name), "mine").unwrap();
+    }
+    scratch.start(1);
+    assert_eq!(scratch.files(), 6);
+}
