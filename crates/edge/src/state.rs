@@ -2,25 +2,31 @@
 //!
 //! ```text
 //! DIR/               locked (flock) by the process that uses it
-//! DIR/EPOCH.begun    the counters of one start (`thalweg_cache::counters`); its header: MAGIC, then the epoch, u64
+//! DIR/EPOCH.begun    the counters of one start (`thalweg_cache::counters`); its header: MAGIC, then the epoch, u64.
+//!                    Until the start has ended, and after a kill, a link to that page in SHARED_MEMORY
 //! ```
 //!
-//! A start makes its file before it takes a request, and never changes another's: a kill leaves nothing torn but a file that is
-//! too short, of a start that took none. The kernel writes the files to the disk when it likes: a loss of power takes what was
-//! counted in about the last half minute.
+//! The page is in a tmpfs, in `DIR` itself if that is in one. On a disk each thread that counts would wait, now and then, for the
+//! file system: it write-protects a page to write it out, and the next store into it may take a place in the journal
+//! (<https://www.evanjones.ca/jvm-mmap-pause.html>). So a restart of the machine takes the count of a start that was killed; one
+//! that ended is a file.
+//!
+//! A start makes its page before it takes a request, and never changes another's: a kill leaves nothing torn but a page that is
+//! too short, of a start that took none.
 //!
 //! **Invariant:** a response is counted before a byte of it leaves, so what has a number, or was received, is in the count.
 //! **Invariant:** epochs of one directory go up, whatever the clock says.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, flock};
-use thalweg_cache::counters::{Counters, sum_of};
+use rustix::fs::{FlockOperation, OFlags, flock, statfs};
+use rustix::process::geteuid;
+use thalweg_cache::counters::{Counters, HEADER_BYTES, sum_of};
 
 pub(crate) use thalweg_cache::counters::FILE_BYTES;
 
@@ -31,6 +37,12 @@ const MAGIC: u64 = u64::from_be_bytes(*b"twbegun1");
 const EXTENSION: &str = "begun";
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
+/// What a directory may not be: a link in it is followed.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// A tmpfs of every user.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// `TMPFS_MAGIC` of linux/magic.h.
+const TMPFS: u64 = 0x0102_1994;
 
 /// A start of this edge that began responses and has ended, somehow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +60,14 @@ pub(crate) struct State {
     begun: Counters,
     /// The oldest first.
     ended: Vec<Ended>,
-    /// The directory, for its lock.
-    directory: Option<File>,
+    directory: Option<Directory>,
+}
+
+/// A state directory that is ours.
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    lock: File,
 }
 
 impl State {
@@ -62,7 +80,7 @@ impl State {
         Self::open(path).or_else(|error| {
             let directory = path.display();
             let error = match error.kind() {
-                io::ErrorKind::WouldBlock => "another process uses it".to_owned(),
+                ErrorKind::WouldBlock => "another process uses it".to_owned(),
                 _ => error.to_string(),
             };
             tracing::warn!(%directory, error, "no state directory: if this edge is killed, what it had not told is not counted");
@@ -73,22 +91,30 @@ impl State {
     /// That of a directory, which is made if it is not there.
     ///
     /// # Errors
-    /// `WouldBlock` where another process uses it; else what the system says.
+    /// `WouldBlock` where another process uses it, `PermissionDenied` where it is not this user's alone; else what the system says.
     fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
-        let directory = File::open(path)?;
-        flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+        let lock = File::open(path)?;
+        let of = lock.metadata()?;
+        if of.uid() != geteuid().as_raw() || of.mode() & WRITABLE_BY_OTHERS != 0 {
+            return Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                "it is another user's, or others may write into it",
+            ));
+        }
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let known = epochs(path)?;
         let epoch = known.last().map_or(0, |last| last.saturating_add(1)).max(now_us());
-        let file = file_of(path, epoch);
-        let begun = create(&file, epoch).inspect_err(|_| {
-            let _ = fs::remove_file(&file);
-        })?;
         let mut ended: Vec<_> = known.iter().filter_map(|epoch| ended(path, *epoch)).collect();
         for too_old in ended.drain(..ended.len().saturating_sub(ENDED_MAX)) {
-            let _ = fs::remove_file(file_of(path, too_old.epoch));
+            remove(&file_of(path, too_old.epoch));
         }
-        Ok(Self { epoch, begun, ended, directory: Some(directory) })
+        let begun = create(path, &of, epoch).or_else(|error| {
+            let directory = path.display();
+            tracing::warn!(%directory, %error, "if this start of the edge is killed, what it had not told is not counted");
+            Counters::in_memory()
+        })?;
+        Ok(Self { epoch, begun, ended, directory: Some(Directory { path: path.to_owned(), lock }) })
     }
 
     /// One that is gone with the process.
@@ -120,11 +146,14 @@ impl State {
         first.map_or(&[], |first| &self.ended[first..])
     }
 
-    /// Lets another process have the directory, once nothing is counted any more.
+    /// Keeps the count, and lets another process have the directory, once nothing is counted any more.
     pub(crate) fn end(&self) {
-        if let Some(directory) = &self.directory {
-            let _ = flock(directory, FlockOperation::Unlock);
+        let Some(Directory { path, lock }) = &self.directory else { return };
+        if let Err(error) = keep(&file_of(path, self.epoch), self.epoch, self.begun()) {
+            let directory = path.display();
+            tracing::warn!(%directory, %error, "how many responses were begun is known until the machine starts again");
         }
+        let _ = flock(lock, FlockOperation::Unlock);
     }
 }
 
@@ -149,42 +178,103 @@ fn epochs(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(epochs)
 }
 
-/// Makes the file of a start. All of it is written, so that the disk has room for it: a mapping could not say that there is none.
-fn create(path: &Path, epoch: u64) -> io::Result<Counters> {
+/// Makes the page of a start, for a directory of which `of` tells.
+fn create(directory: &Path, of: &fs::Metadata, epoch: u64) -> io::Result<Counters> {
+    let path = file_of(directory, epoch);
+    if is_in_memory(directory)? {
+        return page(&path, epoch);
+    }
+    if !is_in_memory(Path::new(SHARED_MEMORY))? {
+        return Err(io::Error::new(
+            ErrorKind::Unsupported,
+            format!("neither it nor {SHARED_MEMORY} is a tmpfs"),
+        ));
+    }
+    let shared = format!("{SHARED_MEMORY}/thalweg-{:x}-{:x}-{epoch}.{EXTENSION}", of.dev(), of.ino());
+    let counters = page(Path::new(&shared), epoch)?;
+    symlink(&shared, &path).inspect_err(|_| remove(Path::new(&shared)))?;
+    Ok(counters)
+}
+
+fn is_in_memory(directory: &Path) -> io::Result<bool> {
+    Ok(u64::try_from(statfs(directory)?.f_type) == Ok(TMPFS))
+}
+
+/// Makes the page. All of it is written, so that there is room for it: a mapping could not say that there is none.
+fn page(path: &Path, epoch: u64) -> io::Result<Counters> {
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;
+    let mapped = file.write_all(&content(epoch, 0)).and_then(|()| Counters::in_file(&file));
+    mapped.inspect_err(|_| remove(path))
+}
+
+/// What a page has of which one counter has counted.
+fn content(epoch: u64, count: u64) -> Vec<u8> {
     let mut content = header(epoch).concat();
+    content.resize(HEADER_BYTES, 0);
+    content.extend(count.to_ne_bytes());
     content.resize(FILE_BYTES, 0);
-    file.write_all(&content)?;
-    Counters::in_file(&file)
+    content
+}
+
+/// Makes the link of a start that ends a file, in one step.
+fn keep(path: &Path, epoch: u64, total: u64) -> io::Result<()> {
+    let Ok(page) = fs::read_link(path) else { return Ok(()) };
+    let new = path.with_added_extension("new");
+    remove(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new)?;
+    file.write_all(&content(epoch, total))?;
+    fs::rename(&new, path)?;
+    fs::remove_file(page)
+}
+
+/// Removes a file, and that to which it is a link.
+fn remove(path: &Path) {
+    if let Ok(page) = fs::read_link(path) {
+        let _ = fs::remove_file(page);
+    }
+    let _ = fs::remove_file(path);
 }
 
 fn header(epoch: u64) -> [[u8; 8]; 2] {
     [MAGIC.to_ne_bytes(), epoch.to_ne_bytes()]
 }
 
-/// What the file of an earlier start says. It is removed where it does not say it, or the start began no response.
+/// What the file of an earlier start says. It is removed where it does not say it, or the start began no response; one that cannot
+/// be read now stays.
 fn ended(directory: &Path, epoch: u64) -> Option<Ended> {
     let path = file_of(directory, epoch);
     match total(&path, epoch) {
-        Ok(total) if total > 0 => return Some(Ended { epoch, total }),
-        Ok(_) => {}
+        Ok(0) => remove(&path),
+        Ok(total) => return Some(Ended { epoch, total }),
         Err(error) => {
             let file = path.display();
             tracing::warn!(%file, %error, "how many responses an earlier start has begun is not known");
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
+            {
+                remove(&path);
+            }
         }
     }
-    let _ = fs::remove_file(path);
     None
 }
 
+/// What a file says, if it is one of ours: everybody can make one in `SHARED_MEMORY`, after a restart of the machine also under the
+/// name of ours.
 fn total(path: &Path, epoch: u64) -> io::Result<u64> {
-    let (mut file, mut content) = (File::open(path)?, [0; FILE_BYTES]);
-    file.read_exact(&mut content)?;
-    if content.starts_with(&header(epoch).concat()) {
-        Ok(sum_of(&content))
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidData, "it is of another version, or of something else"))
+    let foreign = || io::Error::new(ErrorKind::InvalidData, "it is of another version, or of something else");
+    // A pipe would have us wait for its other end.
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = OpenOptions::new().read(true).custom_flags(without_waiting).open(path)?;
+    let of = file.metadata()?;
+    if !of.is_file() || of.uid() != geteuid().as_raw() {
+        return Err(foreign());
     }
+    let mut content = [0; FILE_BYTES];
+    file.read_exact(&mut content)?;
+    if !content.starts_with(&header(epoch).concat()) {
+        return Err(foreign());
+    }
+    Ok(sum_of(&content))
 }
 
 #[cfg(test)]

@@ -103,6 +103,10 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        // What an edge that was killed left in shared memory.
+        for file in std::fs::read_dir(self.0.join("edge")).into_iter().flatten() {
+            let _ = std::fs::read_link(file.unwrap().path()).and_then(std::fs::remove_file);
+        }
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

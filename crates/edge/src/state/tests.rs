@@ -9,10 +9,26 @@ use super::*;
 struct Scratch(PathBuf);
 
 impl Scratch {
+    /// In a tmpfs.
     fn new() -> Self {
+        Self::within(Path::new(SHARED_MEMORY))
+    }
+
+    /// On a disk, as far as the build has one.
+    fn on_disk() -> Self {
+        Self::within(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp").as_path())
+    }
+
+    fn within(parent: &Path) -> Self {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let name = format!("thalweg-state-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
-        Self(std::env::temp_dir().join(name))
+        fs::create_dir_all(parent).unwrap();
+        Self(parent.join(name))
+    }
+
+    /// The page of a start, where its file is a link to it.
+    fn page(&self, epoch: u64) -> Option<PathBuf> {
+        fs::read_link(file_of(&self.0, epoch)).ok()
     }
 
     /// A start that begins so many responses and is killed; its epoch.
@@ -38,6 +54,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        fs::read_dir(&self.0).into_iter().flatten().for_each(|entry| remove(&entry.unwrap().path()));
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -55,6 +72,84 @@ fn a_start_knows_how_far_those_before_it_went() {
     assert_eq!(state.ended_from(state.epoch()), []);
     assert_eq!(state.ended_from(epochs[0] - 1), [], "a start of another edge");
     assert_eq!(State::of(None).unwrap().ended_from(0), []);
+}
+
+#[test]
+fn on_a_disk_the_page_is_in_shared_memory_until_the_start_has_ended() {
+    let scratch = Scratch::on_disk();
+    if is_in_memory(scratch.0.parent().unwrap()).unwrap() {
+        return; // the whole build is in a tmpfs
+    }
+    let state = State::open(&scratch.0).unwrap();
+    let killed = state.epoch();
+    let page = scratch.page(killed).unwrap();
+    assert!(page.starts_with(SHARED_MEMORY) && fs::metadata(&page).unwrap().mode() & 0o777 == 0o600);
+    (0..5).for_each(|worker| state.begin(worker));
+    drop(state);
+
+    let state = State::open(&scratch.0).unwrap();
+    let ended = state.epoch();
+    assert_eq!(state.ended_from(killed), [Ended { epoch: killed, total: 5 }]);
+    (0..7).for_each(|worker| state.begin(worker));
+    let own = scratch.page(ended).unwrap();
+    state.end();
+    assert_eq!(
+        (own.exists(), scratch.page(ended), state.begun()),
+        (false, None, 7),
+        "it is a file of the directory"
+    );
+    assert_eq!(fs::metadata(file_of(&scratch.0, ended)).unwrap().mode() & 0o777, 0o600);
+
+    // The machine starts again: what was in shared memory is gone, or another's.
+    drop(state);
+    fs::remove_file(page).unwrap();
+    let state = State::open(&scratch.0).unwrap();
+    assert_eq!(state.ended_from(killed), []);
+    assert_eq!(state.ended_from(ended), [Ended { epoch: ended, total: 7 }]);
+    assert_eq!((scratch.files(), scratch.page(killed)), (2, None));
+
+    let left: Vec<_> = (0..ENDED_MAX + 2).map(|_| scratch_page(&scratch)).collect();
+    drop(state);
+    let _state = State::open(&scratch.0).unwrap();
+    assert!(left.iter().all(|page| !page.exists()), "those that began nothing leave no page");
+}
+
+/// The page of a start that is killed before it begins a response. The directory is as if nobody used it.
+fn scratch_page(scratch: &Scratch) -> PathBuf {
+    let epoch = epochs(&scratch.0).unwrap().last().unwrap() + 1;
+    drop(create(&scratch.0, &fs::metadata(&scratch.0).unwrap(), epoch).unwrap());
+    scratch.page(epoch).unwrap()
+}
+
+#[test]
+fn a_directory_that_others_may_change_is_not_used() {
+    let scratch = Scratch::new();
+    scratch.start(1);
+    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o770)).unwrap();
+    assert_eq!(State::open(&scratch.0).unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_pipe_is_no_file_of_a_start() {
+    let scratch = Scratch::new();
+    scratch.start(1);
+    let pipe = file_of(&scratch.0, 5);
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let state = State::open(&scratch.0).unwrap();
+    assert_eq!((state.ended_from(5), pipe.exists()), (&[][..], false));
+}
+
+#[test]
+fn without_room_for_its_own_count_a_start_knows_of_those_before() {
+    let scratch = Scratch::new();
+    let before = scratch.start(4);
+    let taken = file_of(&scratch.0, u64::MAX);
+    fs::create_dir(&taken).unwrap();
+    let state = State::open(&scratch.0).unwrap();
+    state.begin(0);
+    assert_eq!((state.epoch(), state.begun()), (u64::MAX, 1), "there is a directory under its name");
+    assert_eq!(state.ended_from(before), [Ended { epoch: before, total: 4 }]);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) struct Ear {
 }
 
 /// What is told of a number.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Told {
     /// The response.
     Response(Arc<ResponseRecord>),
@@ -100,20 +100,15 @@ impl Ear {
         is_taken
     }
 
-    /// Takes that an edge has ended before a number, however long that takes.
-    async fn take_end(&mut self, epoch: u64, number: u64, lost_there: u64) {
-        while !self.take(epoch, number, Told::End, lost_there) {
+    /// Takes that an edge, or an earlier start of it, has ended before a number, however long that takes.
+    async fn take_end(&mut self, epoch: u64, number: u64, told: Told, lost_there: u64) {
+        while !self.take(epoch, number, told.clone(), lost_there) {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
-        self.ended = Some(epoch);
-    }
-
-    /// As [`Ear::take_end`], of a start of the edge before the one that tells it.
-    async fn take_ended(&mut self, epoch: u64, number: u64) {
-        while !self.take(epoch, number, Told::Ended, 0) {
-            tokio::time::sleep(RETRY_PAUSE).await;
+        // A start that began nothing was not heard, so the one before is still that which was heard last.
+        if number > 0 {
+            self.ended = Some(epoch);
         }
-        self.ended = Some(epoch);
     }
 
     /// The id of the event that was heard last, or the epoch alone where that has been none.
@@ -131,7 +126,7 @@ pub(super) async fn within(records: Records, mut follower: Follower, intake: Int
     let ended = records.ended_from(heard.epoch);
     let mut ear = Ear::new(edge, intake, Some(heard));
     for Ended { epoch, total } in ended {
-        ear.take_ended(*epoch, *total).await;
+        ear.take_end(*epoch, *total, Told::Ended, 0).await;
     }
     loop {
         match follower.recv().await {
@@ -140,7 +135,9 @@ pub(super) async fn within(records: Records, mut follower: Follower, intake: Int
                 let _ = ear.take(epoch, told.number, Told::Response(told.record), records.lost());
             }
             Err(RecvError::Lagged(_)) => {} // the next number says how many
-            Err(RecvError::Closed) => return ear.take_end(epoch, records.total(), records.lost()).await,
+            Err(RecvError::Closed) => {
+                return ear.take_end(epoch, records.total(), Told::End, records.lost()).await;
+            }
         }
     }
 }
@@ -190,8 +187,8 @@ async fn read(mut stream: Stream, edge: SocketAddr, ear: &mut Ear) -> (bool, Str
 async fn take(event: &Event, edge: SocketAddr, ear: &mut Ear) {
     match (event.name.as_str(), numbers(&event.data)) {
         ("", _) => take_record(event, edge, ear),
-        (END, Some((epoch, number))) => ear.take_end(epoch, number, 0).await,
-        (ENDED, Some((epoch, number))) => ear.take_ended(epoch, number).await,
+        (END, Some((epoch, number))) => ear.take_end(epoch, number, Told::End, 0).await,
+        (ENDED, Some((epoch, number))) => ear.take_end(epoch, number, Told::Ended, 0).await,
         _ => {} // `lost`: the next number says how many
     }
 }

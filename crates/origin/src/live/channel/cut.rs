@@ -2,7 +2,8 @@
 //!
 //! A segment of video begins with a sync sample at or after its place on the grid, half a chunk's duration
 //! early at most. One of another track begins with the chunk in which its place lies: a player that seeks to
-//! the place of a segment asks for that one alone, and some (dash.js) stay there for good where it begins later.
+//! the place of a segment asks for that one alone, and some (dash.js) stay there for good where it begins later. Only
+//! one with chunks longer than half a segment may, as one that comes in whole segments of its own.
 //! A segment is whole as soon as its last chunk reaches the next place, without waiting for
 //! the chunk after it; a source whose sync samples then turn out to lie elsewhere gets its segments
 //! cut where they come, and before they would be longer than the playlists' target duration allows.
@@ -26,7 +27,7 @@ impl Channel {
             return Outcome::NotSync;
         }
         let start = timeline.grid(timeline.start_number, track.info.timescale);
-        if !track.begun && chunk.time + bounded(chunk.half(), timeline, track.info.timescale) < start {
+        if !track.begun && chunk.time + half_a_chunk(timeline, &chunk, track.info.timescale) < start {
             return Outcome::Early;
         }
         let timescale = track.info.timescale;
@@ -151,15 +152,17 @@ impl Channel {
 
 /// How far before its place on the grid a segment may begin with a chunk.
 fn tolerance(timeline: &Timeline, chunk: &ChunkIn, info: &TrackInfo) -> u64 {
-    let early = match Kind::of(info) {
-        Kind::Video => chunk.half(),
-        // A chunk that reaches over the place by no more than times are rounded does not begin there.
-        _ => chunk.duration.saturating_sub(rescale(ROUNDING_MS, 1000, info.timescale)),
-    };
-    bounded(early, timeline, info.timescale)
+    if Kind::of(info) == Kind::Video {
+        return half_a_chunk(timeline, chunk, info.timescale);
+    }
+    // A chunk that reaches over the place by no more than times are rounded does not begin there.
+    let early = chunk.duration.saturating_sub(rescale(ROUNDING_MS, 1000, info.timescale));
+    // Half a segment away another place is as near.
+    let nearest = rescale(timeline.segment, timeline.timescale, info.timescale) / 2;
+    early.min(nearest.saturating_sub(1))
 }
 
-/// No more than a quarter of a segment.
-fn bounded(early: u64, timeline: &Timeline, timescale: u32) -> u64 {
-    early.min(rescale(timeline.segment, timeline.timescale, timescale) / 4)
+/// Half a chunk, but no more than a quarter of a segment.
+fn half_a_chunk(timeline: &Timeline, chunk: &ChunkIn, timescale: u32) -> u64 {
+    chunk.half().min(rescale(timeline.segment, timeline.timescale, timescale) / 4)
 }

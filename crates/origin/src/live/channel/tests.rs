@@ -237,6 +237,35 @@ fn audio_is_cut_on_the_grid_of_the_video() {
 }
 
 #[test]
+fn a_segment_of_audio_begins_with_the_chunk_in_which_its_place_lies() {
+    for (seconds, offset) in [(1.0, 0.4), (0.8, 0.0), (0.3, 0.1), (0.512, 0.25)] {
+        let mut script = Script::both();
+        for i in 0..40 {
+            let time = f64::from(i) * 0.5;
+            script.chunk("video", time, 0.5, i % 4 == 0, time + 0.5);
+            let time = offset + f64::from(i) * seconds;
+            if time < 18.0 {
+                script.chunk("audio", time, seconds, true, time + seconds);
+            }
+        }
+        let live = script.channel.live().unwrap();
+        let begins = |track: &str| {
+            let track = live.epochs[0].track(track).unwrap();
+            let timescale = f64::from(track.info.timescale);
+            let begins = track.segments.iter().map(|s| (s.number, s.time as f64 / timescale));
+            begins.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        // Video is cut at its places.
+        let (places, audio) = (begins("video"), begins("audio"));
+        let both: Vec<_> = audio.iter().filter_map(|(number, at)| Some((places.get(number)?, at))).collect();
+        assert!(both.len() >= 4, "{seconds} s: {places:?} {audio:?}");
+        for (place, at) in both {
+            assert!(*at < place + 0.001 && at + seconds > *place, "{seconds} s: at {at} for {place}");
+        }
+    }
+}
+
+#[test]
 fn audio_alone_makes_segments_of_whole_chunks() {
     let mut script = Script::new();
     script.header("audio", b"A0");
