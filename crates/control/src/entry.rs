@@ -17,6 +17,7 @@ const DOUBLINGS_MAX: u8 = 4;
 
 /// What a trial had shown when it was enough.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Proof {
     /// The logarithm of the e-value.
     #[serde(with = "crate::exact")]
@@ -27,6 +28,7 @@ pub struct Proof {
 
 /// A prefix that is steered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Steered {
     /// Whether it has entered though it was not slow.
     pub is_explored: bool,
@@ -48,6 +50,7 @@ pub struct Steered {
 
 /// A prefix that has left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CoolingOff {
     /// Why.
     pub left: Reason,
@@ -81,6 +84,7 @@ impl Phase {
 
 /// What is known of a prefix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The network of clients.
     #[serde(serialize_with = "write_prefix", deserialize_with = "read_prefix")]

@@ -27,6 +27,7 @@ const FALSE_SKEW_SHARE: f64 = 0.001;
 
 /// What a trial has shown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Evidence {
     /// Connections steered and
     pub steered: u32,
@@ -63,7 +64,8 @@ impl Evidence {
         };
         if let Some(baseline) = self.baseline_ln_goodput {
             for outcome in outcomes.clone() {
-                *(if outcome.is_steered { &mut self.steered } else { &mut self.held_out }) += 1;
+                let arm = if outcome.is_steered { &mut self.steered } else { &mut self.held_out };
+                *arm = arm.saturating_add(1);
                 self.goodput.add((outcome.ln_goodput - baseline) * weight(outcome));
                 if let Some(share) = outcome.retransmitted_share {
                     let effect = (share - self.baseline_retransmitted) * weight(outcome);

@@ -14,6 +14,7 @@
 //! **Invariant:** a window is decided once; the numbers of bundles go up; a bundle of a decision is valid.
 //! **Invariant:** a prefix that has left does not enter before its cool-off has passed.
 
+mod check;
 mod collect;
 mod decide;
 mod entry;
@@ -30,6 +31,7 @@ pub mod simulate;
 mod state;
 mod window;
 
+pub use check::FieldFault;
 pub use collect::{CONNECTIONS_MAX, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
 pub use decide::{Change, Decision, Round, decide};
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
@@ -40,7 +42,7 @@ pub use pool::{Estimate, Pool, e_bh};
 pub use reason::Reason;
 pub use sequential::{Interval, Mean};
 pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
-pub use state::{Guard, STATE_FORMAT, State, StateError};
+pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State, StateError};
 pub use window::{Arm, ArmSample, Outcome, Sample, Scope, Window};
 
 #[cfg(test)]

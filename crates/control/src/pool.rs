@@ -18,6 +18,7 @@ const DOUBLINGS_MAX: u32 = 40;
 
 /// An effect and its variance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// The effect on log goodput.
     #[serde(with = "crate::exact")]

@@ -14,8 +14,12 @@ const TIGHT_AT: f64 = 500.0;
 /// The error for which they are so.
 const TIGHT_ALPHA: f64 = 0.01;
 
+/// Values of a mean: as many as a 64-bit float counts. Of more, the first.
+pub(crate) const VALUES_MAX: u64 = 1 << 53;
+
 /// A mean and a variance, of values one after the other (Welford).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mean {
     /// How many values.
     pub count: u64,
@@ -39,6 +43,9 @@ pub struct Interval {
 impl Mean {
     /// Adds a value.
     pub fn add(&mut self, value: f64) {
+        if self.count == VALUES_MAX {
+            return;
+        }
         self.count += 1;
         let off = value - self.mean;
         self.mean += off / self.count as f64;

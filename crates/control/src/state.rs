@@ -1,6 +1,6 @@
 //! What control knows of one scope between its rounds, and the form in which it is kept.
 //!
-//! **Invariant:** entries are in the order of their prefixes, each once, at most [`PREFIXES_MAX`]; none of them overlap, since all
+//! **Invariant:** entries are in the order of their prefixes, each once, at most [`PREFIXES_MAX`](crate::PREFIXES_MAX); none of them overlap, since all
 //! are networks of clients.
 //! **Invariant:** spans are told in windows that have passed, never as times: a clock that is set has no part in them.
 
@@ -9,16 +9,19 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thalweg_record::Prefix;
 
+use crate::check::{FieldFault, check};
 use crate::entry::{Entry, Steered};
 use crate::pool::Pool;
 use crate::sequential::Mean;
-use crate::settings::PREFIXES_MAX;
 
 /// The version of the form that [`State::encode`] writes.
 pub const STATE_FORMAT: u32 = 1;
+/// The highest number of a bundle: beyond it readers of JSON other than ours lose digits.
+pub const BUNDLES_MAX: u64 = 1 << 53;
 
 /// The guardrail's own evidence.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Guard {
     /// The effect on the retransmitted share, of connections in all prefixes on trial.
     pub retransmitted: Mean,
@@ -90,8 +93,8 @@ pub enum StateError {
         /// The version that it states.
         found: u32,
     },
-    /// Prefixes that are out of order, twice there, or too many.
-    Prefixes,
+    /// A field is out of its range.
+    Field(FieldFault),
 }
 
 impl fmt::Display for StateError {
@@ -101,7 +104,7 @@ impl fmt::Display for StateError {
             Self::Format { found } => {
                 write!(f, "a state of format {found}, and this program reads format {STATE_FORMAT}")
             }
-            Self::Prefixes => f.write_str("its prefixes are out of order, or too many"),
+            Self::Field(fault) => write!(f, "not a state of control: {fault}"),
         }
     }
 }
@@ -110,7 +113,7 @@ impl std::error::Error for StateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Json(cause) => Some(cause),
-            Self::Format { .. } | Self::Prefixes => None,
+            Self::Format { .. } | Self::Field(_) => None,
         }
     }
 }
@@ -145,7 +148,7 @@ impl State {
     /// Reads [`State::encode`]'s form.
     ///
     /// # Errors
-    /// When it is not of that form and version.
+    /// When it is not of that form and version, or a field is out of its range.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
         #[derive(Deserialize)]
         struct Version {
@@ -156,12 +159,7 @@ impl State {
             return Err(StateError::Format { found: format });
         }
         let state: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
-        let in_order = state.entries.is_sorted_by(|one, next| one.prefix < next.prefix);
-        let are_clients =
-            state.entries.iter().all(|entry| Prefix::of_client(entry.prefix.first()) == entry.prefix);
-        if !in_order || !are_clients || state.entries.len() > PREFIXES_MAX {
-            return Err(StateError::Prefixes);
-        }
+        check(&state).map_err(StateError::Field)?;
         Ok(state)
     }
 }

@@ -394,10 +394,60 @@ fn a_state_is_read_as_it_was_written() {
     assert_eq!(State::decode(written.as_bytes()).unwrap(), lab.state);
     let fails = |from: &str, to: &str| State::decode(written.replace(from, to).as_bytes()).unwrap_err();
     assert!(matches!(fails("\"format\":1", "\"format\":2"), StateError::Format { found: 2 }));
-    assert!(matches!(fails("203.0.3.0/24", "203.0.2.0/24"), StateError::Prefixes));
-    assert!(matches!(fails("203.0.3.0/24", "203.0.3.0/25"), StateError::Prefixes));
     assert!(matches!(fails("\"mean\":\"", "\"mean\":\"inf"), StateError::Json(_)));
     assert!(matches!(fails("\"bundle\"", "\"bundel\""), StateError::Json(_)));
+}
+
+#[test]
+fn a_field_out_of_its_range_is_named() {
+    let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
+    lab.prefixes = 6;
+    lab.effect = 0.4;
+    lab.until(Reason::Helped);
+    let state = serde_json::to_value(&lab.state).unwrap();
+    let fault = |pointer: &str, value: serde_json::Value| {
+        let mut state = state.clone();
+        *state.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        match State::decode(state.to_string().as_bytes()) {
+            Err(StateError::Field(fault)) => fault.to_string(),
+            other => panic!("{pointer}: {other:?}"),
+        }
+    };
+    let told = [
+        fault("/window", u64::MAX.into()),
+        fault("/bundle", u64::MAX.into()),
+        fault("/bottom_bytes_per_s", "-1".into()),
+        fault("/entries/3/prefix", "203.0.2.0/24".into()),
+        fault("/entries/5/prefix", "203.0.6.0/25".into()),
+        fault("/entries/0/history/observed", "1".into()),
+        fault("/entries/3/connections", serde_json::json!(-1.0)),
+        fault("/entries/3/ln_goodput", serde_json::json!(1e9)),
+        fault("/entries/0/phase/Steered/holdout_millionths", 1_000_000.into()),
+        fault("/entries/0/phase/Steered/from_bundle", (1_u64 << 40).into()),
+        fault("/entries/0/phase/Steered/proof/ln_e", "-1e300".into()),
+        fault("/entries/0/phase/Steered/evidence/goodput/count", u64::MAX.into()),
+        fault("/entries/0/phase/Steered/proof/goodput/squares", "-1".into()),
+        fault("/entries/0/phase/Steered/proof/goodput/mean", "1e200".into()),
+        fault("/entries/0/phase/Steered/evidence/baseline_ln_goodput", "-3".into()),
+        fault("/entries/0/phase/Steered/evidence/baseline_retransmitted", "2".into()),
+    ];
+    expect![[r#"
+        window has to be at most 2^37
+        bundle has to be at most 2^53
+        bottom_bytes_per_s has to be a rate above zero
+        entries has to be in the order of their prefixes, each once
+        entries[203.0.6.0/25].prefix has to be a /24 of IPv4 or a /56 of IPv6
+        entries[203.0.0.0/24].history.in_group has to be windows that were observed
+        entries[203.0.3.0/24].connections has to be from 0 to 2^32
+        entries[203.0.3.0/24].ln_goodput has to be from 0 to 45
+        entries[203.0.0.0/24].phase.Steered.holdout_millionths has to be 0, or from 10000 to 990000
+        entries[203.0.0.0/24].phase.Steered.from_bundle has to be at most the next bundle's number
+        entries[203.0.0.0/24].phase.Steered.proof.ln_e has to be the logarithm of an e-value
+        entries[203.0.0.0/24].phase.Steered.evidence.goodput.count has to be at most 2^53
+        entries[203.0.0.0/24].phase.Steered.proof.goodput.squares has to be at least 0, and what so many values can have
+        entries[203.0.0.0/24].phase.Steered.proof.goodput.mean has to be an effect of at most 10000 either way
+        entries[203.0.0.0/24].phase.Steered.evidence.baseline_ln_goodput has to be from 0 to 45
+        entries[203.0.0.0/24].phase.Steered.evidence.baseline_retransmitted has to be from 0 to 1"#]].assert_eq(&told.join("\n"));
 }
 
 prop_compose! {

@@ -57,7 +57,7 @@ impl Connection {
             is_steered: arm == Arm::Steered,
             ln_goodput: self.ln_goodput.mean,
             retransmitted_share: (self.sent_bytes > 0)
-                .then(|| self.retrans_bytes as f64 / self.sent_bytes as f64),
+                .then(|| (self.retrans_bytes as f64 / self.sent_bytes as f64).min(1.0)),
         });
         true
     }

@@ -44,7 +44,7 @@ impl<'a> Taken<'a> {
         let (ranks, bottom) = bottom_group(settings, window, is_steered);
         let entries = observe(settings, &state.entries, window, (&ranks, bottom), elapsed);
         let mut guard = state.guard.clone();
-        guard.windows += 1;
+        guard.windows = guard.windows.saturating_add(1);
         guard.pause_windows = guard.pause_windows.saturating_sub(1);
         if guard.windows > settings.history_windows {
             guard = Guard { pause_windows: guard.pause_windows, ..Guard::default() };
@@ -92,9 +92,9 @@ impl<'a> Taken<'a> {
         for entry in &mut self.state.entries {
             let Phase::Steered(steered) = &mut entry.phase else { continue };
             let sample = self.window.sample(entry.prefix);
-            steered.windows += 1;
+            steered.windows = steered.windows.saturating_add(1);
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
-            steered.quiet_windows = if is_quiet { steered.quiet_windows + 1 } else { 0 };
+            steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
             let (from, holdout) = (steered.from_bundle, f64::from(steered.holdout_millionths) / 1e6);
             let outcomes = sample.outcomes.iter().filter(move |outcome| outcome.bundle >= from);
