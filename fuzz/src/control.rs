@@ -1,6 +1,6 @@
 //! What control keeps: the state, and a round that goes by whatever was read of one.
 
-use thalweg_control::{Outcome, Sample, Settings, State, Window, decide, explain};
+use thalweg_control::{Moment, Outcome, Sample, Settings, State, Window, decide, explain};
 
 /// Windows after the state's last one.
 const ROUNDS: u64 = 3;
@@ -15,7 +15,8 @@ pub(crate) fn run(input: &[u8]) {
         Settings { window_s: 1, evidence_connections_min: 2, connections_min: 1, ..Settings::default() };
     for _ in 0..ROUNDS {
         let window = window(&state);
-        let (next, decision) = decide(&settings, &state, &window, window.number + 1, 1);
+        let moment = Moment { now_unix_s: window.number + 1, seed: 1, acknowledged_bundle: state.bundle ^ 1 };
+        let (next, decision) = decide(&settings, &state, &window, moment);
         if let Some(content) = decision.content {
             thalweg_bundle::Bundle::new(content).expect("edges take it");
         }

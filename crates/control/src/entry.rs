@@ -10,8 +10,8 @@ use crate::reason::Reason;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 
-/// Windows for which a failed trial is remembered once its cool-off has passed: a week of five minutes.
-const FAILURES_KEPT_WINDOWS: u32 = 2016;
+/// Rounds for which a failed trial is remembered once its cool-off has passed: a week of five minutes.
+const FAILURES_KEPT_ROUNDS: u32 = 2016;
 /// Doublings of the cool-off.
 const DOUBLINGS_MAX: u8 = 4;
 
@@ -32,6 +32,8 @@ pub struct Proof {
 pub struct Steered {
     /// Whether it has entered though it was not slow.
     pub is_explored: bool,
+    /// Whether it was shown to be helped before this trial.
+    pub is_renewed: bool,
     /// By what it was shown to be helped; absent on trial.
     pub proof: Option<Proof>,
     /// The share of its connections that is held out, in millionths.
@@ -54,10 +56,10 @@ pub struct Steered {
 pub struct CoolingOff {
     /// Why.
     pub left: Reason,
-    /// Windows since, and
-    pub windows: u32,
+    /// Rounds since, and
+    pub rounds: u32,
     /// before it may enter again.
-    pub windows_min: u32,
+    pub rounds_min: u32,
     /// Trials that failed one after the other.
     pub failures: u8,
     /// What the trial had shown.
@@ -106,6 +108,13 @@ pub struct Entry {
     pub phase: Phase,
 }
 
+impl Steered {
+    /// Whether it is on trial to find out, as the first of its kind: those that were shown to be helped make room for others.
+    pub(crate) fn is_exploring(&self) -> bool {
+        self.is_explored && !self.is_renewed && self.proof.is_none()
+    }
+}
+
 impl Entry {
     /// Of a prefix that is new.
     pub(crate) fn new(prefix: Prefix) -> Self {
@@ -128,17 +137,25 @@ impl Entry {
         }
     }
 
-    /// Whether it has left and may not enter yet.
-    pub fn is_cooling_off(&self) -> bool {
-        matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.windows < cooling.windows_min)
+    pub(crate) fn steered_mut(&mut self) -> Option<&mut Steered> {
+        match &mut self.phase {
+            Phase::Steered(steered) => Some(steered),
+            Phase::Idle | Phase::CoolingOff(_) => None,
+        }
     }
 
-    /// Goes on by so many windows.
+    /// Whether it has left and may not enter yet.
+    pub fn is_cooling_off(&self) -> bool {
+        matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.rounds < cooling.rounds_min)
+    }
+
+    /// Goes on by a round, so many windows after the one before. Only histories have gaps: a cool-off that a clock's jump could
+    /// end would be none.
     pub(crate) fn advance(&mut self, windows: u64, history_windows: u32) {
         self.history.advance(windows, history_windows);
         if let Phase::CoolingOff(cooling) = &mut self.phase {
-            cooling.windows = cooling.windows.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX));
-            if cooling.windows >= cooling.windows_min.saturating_add(FAILURES_KEPT_WINDOWS) {
+            cooling.rounds = cooling.rounds.saturating_add(1);
+            if cooling.rounds >= cooling.rounds_min.saturating_add(FAILURES_KEPT_ROUNDS) {
                 self.phase = Phase::Idle;
             }
         }
@@ -165,12 +182,17 @@ impl Entry {
         let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
         self.phase = Phase::CoolingOff(Box::new(CoolingOff {
             left: reason,
-            windows: 0,
-            windows_min: settings.cool_off_windows.saturating_mul(1 << doublings),
+            rounds: 0,
+            // What has left for no fault of its own may come back in the next round.
+            rounds_min: if reason == Reason::Changed {
+                1
+            } else {
+                settings.cool_off_windows.saturating_mul(1 << doublings)
+            },
             failures,
             estimate: self
                 .steered()
-                .filter(|_| reason != Reason::Skewed)
+                .filter(|_| !matches!(reason, Reason::Skewed | Reason::Changed))
                 .filter(|steered| steered.evidence.is_enough(settings.evidence_connections_min))
                 .and_then(|steered| steered.evidence.estimate()),
         }));

@@ -110,8 +110,8 @@ fn interval(mean: &Mean, alpha: f64, unit: impl Fn(f64) -> String) -> Option<Str
 }
 
 fn cooled(text: &mut String, cooling: &CoolingOff) -> std::fmt::Result {
-    let CoolingOff { left, windows, windows_min, failures, .. } = cooling;
-    writeln!(text, "  left        {left}, {windows} windows ago; may enter again after {windows_min}")?;
+    let CoolingOff { left, rounds, rounds_min, failures, .. } = cooling;
+    writeln!(text, "  left        {left}, {rounds} rounds ago; may enter again after {rounds_min}")?;
     writeln!(text, "  failed      {failures} trials one after the other")
 }
 
@@ -129,6 +129,7 @@ fn about(settings: &Settings, reason: Reason) -> String {
         Reason::CoolingOff => "not steered, it has left and may not come back yet",
         Reason::Slow => "steered as a slow one, nothing shown yet",
         Reason::Explored => "steered to find out, though it is not slow, nothing shown yet",
+        Reason::Renewed => "steered, on trial again after it was shown to be helped",
         Reason::Likely => "steered, not shown by itself, but likely to be helped after what all show",
         Reason::Helped => "steered, shown to be helped",
         Reason::NoLongerSlow => "has left, it was no longer slow",
@@ -138,6 +139,8 @@ fn about(settings: &Settings, reason: Reason) -> String {
         Reason::Skewed => "has left, the share held out was not the rule's: its arms cannot be compared",
         Reason::Guardrail => "has left, over all trials more was sent again than may be",
         Reason::Gone => "has left, no connection came from it any more",
+        Reason::Changed => "has left, another congestion control is tried now",
+        Reason::OverLimit => "has left, fewer may be steered than were",
     };
     text.to_owned()
 }

@@ -1,7 +1,7 @@
 //! Control: which client prefixes get another congestion control, and whether that helped them.
 //!
 //! ```text
-//! records → Collector → Window → decide(settings, state, window, now, seed) → (State, Decision) → bundle
+//! records → Collector → Window → decide(settings, state, window, moment) → (State, Decision) → bundle
 //! ```
 //!
 //! A prefix that is consistently in the bottom group of its PoP is tried, a few that are not as well; a share of its connections
@@ -10,10 +10,12 @@
 //!
 //! Pure: records, settings, `now` and a seed go in. No clock, no socket, no file.
 //!
-//! **Invariant:** the same state, window, settings, `now` and seed make the same decision.
-//! **Invariant:** a window is decided once; the numbers of bundles go up; a bundle of a decision is valid.
+//! **Invariant:** the same state, window, settings and moment make the same decision.
+//! **Invariant:** a window is decided once; the numbers of bundles go up, beyond what edges acknowledge;
+//! a bundle of a decision is valid.
 //! **Invariant:** a prefix that has left does not enter before its cool-off has passed.
 
+mod basis;
 mod check;
 mod collect;
 mod decide;
@@ -33,7 +35,7 @@ mod window;
 
 pub use check::FieldFault;
 pub use collect::{CONNECTIONS_MAX, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
-pub use decide::{Change, Decision, Round, decide};
+pub use decide::{Change, Decision, Moment, Round, decide};
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
 pub use evidence::Evidence;
 pub use explain::explain;

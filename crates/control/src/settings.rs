@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use thalweg_bundle::{RULES_MAX, Share};
 use thalweg_record::Prefix;
 
@@ -13,7 +14,8 @@ pub const PREFIXES_MAX: usize = 200_000;
 pub const LEFT_ALONE_MAX: usize = 10_000;
 
 /// By what prefixes are ranked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// The kernel's delivery rate samples, without those that the application limited.
     DeliveryRate,
@@ -93,7 +95,7 @@ pub struct Settings {
     pub guardrail_rise_max: f64,
     /// How long none enters after that, in windows.
     pub guardrail_pause_windows: u32,
-    /// How long a prefix that has left may not enter again, in windows; twice as long each time that it failed again.
+    /// How long a prefix that has left may not enter again, in windows that are decided; twice as long each time that it failed again.
     pub cool_off_windows: u32,
 }
 

@@ -2,13 +2,14 @@
 //!
 //! **Invariant:** entries are in the order of their prefixes, each once, at most [`PREFIXES_MAX`](crate::PREFIXES_MAX); none of them overlap, since all
 //! are networks of clients.
-//! **Invariant:** spans are told in windows that have passed, never as times: a clock that is set has no part in them.
+//! **Invariant:** spans are told in windows that were decided, never as times: a clock that is set has no part in them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thalweg_record::Prefix;
 
+use crate::basis::Basis;
 use crate::check::{FieldFault, check};
 use crate::entry::{Entry, Steered};
 use crate::pool::Pool;
@@ -40,8 +41,10 @@ pub struct State {
     pub window: Option<u64>,
     /// The number of the newest bundle; 0 before the first.
     pub bundle: u64,
-    /// Of its rules: XXH3-64.
-    pub(crate) rules_digest: u64,
+    /// Of its rules: XXH3-64. Absent where it is not known what edges go by.
+    pub(crate) rules_digest: Option<u64>,
+    /// The settings that it was made under; absent before the first window.
+    pub(crate) basis: Option<Basis>,
     /// The guardrail.
     pub guard: Guard,
     /// The largest median of the bottom group in the newest window, bytes per second.
@@ -74,7 +77,8 @@ impl Default for State {
             format: STATE_FORMAT,
             window: None,
             bundle: 0,
-            rules_digest: 0,
+            rules_digest: None,
+            basis: None,
             guard: Guard::default(),
             bottom_bytes_per_s: None,
             pool: None,

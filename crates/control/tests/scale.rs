@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use thalweg_control::{Sample, Settings, State, Window, decide};
+use thalweg_control::{Moment, Sample, Settings, State, Window, decide};
 use thalweg_record::Prefix;
 
 const PREFIXES: u32 = 50_000;
@@ -39,10 +39,11 @@ fn resident_bytes_max() -> u64 {
 fn a_pop_of_50_000_prefixes_over_72_windows_takes_under_a_second_and_500_mb() {
     let settings = Settings::default();
     let (mut state, mut longest) = (State::default(), Duration::ZERO);
+    let moment = Moment { now_unix_s: u64::MAX, seed: 1, acknowledged_bundle: 0 };
     for number in 1..=72 {
         let window = window(number);
         let begun = Instant::now();
-        let (next, decision) = decide(&settings, &state, &window, u64::MAX, 1);
+        let (next, decision) = decide(&settings, &state, &window, moment);
         longest = longest.max(begun.elapsed());
         // Of those that are steered no connection is held out here.
         assert_eq!(decision.ranked + state.steered().count(), PREFIXES as usize);

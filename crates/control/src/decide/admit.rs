@@ -20,8 +20,7 @@ impl Taken<'_> {
         let (mut steered, mut explored) = (0, 0);
         for (at, entry) in self.state.entries.iter_mut().enumerate() {
             if let Phase::Steered(it) = &entry.phase {
-                let is_exploring = it.is_explored && it.proof.is_none();
-                (steered, explored) = (steered + 1, explored + usize::from(is_exploring));
+                (steered, explored) = (steered + 1, explored + usize::from(it.is_exploring()));
                 continue;
             }
             let obstacle = obstacle(settings, entry);
@@ -46,7 +45,7 @@ impl Taken<'_> {
         // more can be learned of them, and more is won.
         let arrival = |at: &usize| {
             let entry = &self.state.entries[*at];
-            toss(self.seed, self.window.number, entry.prefix) / f64::from(entry.connections)
+            toss(self.moment.seed, self.window.number, entry.prefix) / f64::from(entry.connections)
         };
         let mut arrivals: Vec<_> = others.iter().map(|at| (arrival(at), *at)).collect();
         arrivals.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
@@ -76,6 +75,7 @@ impl Taken<'_> {
         let holdout = self.settings.holdout_trial.millionths();
         entry.phase = Phase::Steered(Box::new(Steered {
             is_explored,
+            is_renewed: false,
             proof: None,
             holdout_millionths: if has_proof { holdout } else { 0 },
             from_bundle: self.state.bundle + 1,

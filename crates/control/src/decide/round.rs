@@ -1,7 +1,8 @@
 //! A round that is taken: the steps of a decision, in order, on a copy of the state.
 
 use super::observe::observe;
-use super::{Change, Decision, Round};
+use super::{Change, Decision, Moment, Round};
+use crate::basis::{Basis, Changes};
 use crate::entry::{Entry, Phase, Proof, Steered};
 use crate::evidence::Evidence;
 use crate::pool::{Estimate, Pool, e_bh};
@@ -25,10 +26,11 @@ enum Verdict {
 pub(super) struct Taken<'a> {
     pub(super) settings: &'a Settings,
     pub(super) window: &'a Window,
-    pub(super) seed: u64,
+    pub(super) moment: Moment,
     pub(super) state: State,
     pub(super) decision: Decision,
     pub(super) changes_left: usize,
+    pub(super) changes: Changes,
 }
 
 impl<'a> Taken<'a> {
@@ -38,10 +40,14 @@ impl<'a> Taken<'a> {
         state: &State,
         window: &'a Window,
         elapsed: u64,
-        seed: u64,
+        moment: Moment,
+        basis: Basis,
     ) -> Self {
+        let changes = state.basis.as_ref().map(|before| basis.changes_since(before)).unwrap_or_default();
         let is_steered = |prefix| state.entry(prefix).is_some_and(|entry| entry.steered().is_some());
         let (ranks, bottom) = bottom_group(settings, window, is_steered);
+        // All of a history is older than so many windows.
+        let elapsed = if changes.discards_histories { u64::MAX } else { elapsed };
         let entries = observe(settings, &state.entries, window, (&ranks, bottom), elapsed);
         let mut guard = state.guard.clone();
         guard.windows = guard.windows.saturating_add(1);
@@ -51,6 +57,7 @@ impl<'a> Taken<'a> {
         }
         let state = State {
             window: Some(window.number),
+            basis: Some(basis),
             guard,
             bottom_bytes_per_s: bottom,
             entries,
@@ -63,21 +70,25 @@ impl<'a> Taken<'a> {
             bottom_bytes_per_s: bottom,
             entered: Vec::new(),
             left: Vec::new(),
+            changed: changes.settings.clone(),
             proved: Vec::new(),
             steered: 0,
             pool: None,
             content: None,
         };
-        Self { settings, window, seed, state, decision, changes_left: settings.changes_max }
+        Self { settings, window, moment, changes, state, decision, changes_left: settings.changes_max }
     }
 
     pub(super) fn run(mut self) -> (State, Decision) {
+        self.follow_edges();
+        self.discard();
         self.learn();
         let pool = Pool::of(&self.estimates());
         self.state.pool = pool.map(Into::into);
         self.decision.pool = pool;
         self.judge(pool);
         self.keep_guard();
+        self.keep_limits();
         self.admit();
         self.state.entries.retain(|entry| !entry.is_forgotten());
         for changes in [&mut self.decision.entered, &mut self.decision.left] {
@@ -157,7 +168,11 @@ impl<'a> Taken<'a> {
 
     fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, bound: f64) -> Verdict {
         let settings = self.settings;
-        let on_trial = if steered.is_explored { Reason::Explored } else { Reason::Slow };
+        let on_trial = match (steered.is_renewed, steered.is_explored) {
+            (true, _) => Reason::Renewed,
+            (false, true) => Reason::Explored,
+            (false, false) => Reason::Slow,
+        };
         let is_proved = steered.proof.is_some();
         if is_left_alone(settings, entry.prefix) {
             return Verdict::Leaves(Reason::LeftAlone);
@@ -168,7 +183,7 @@ impl<'a> Taken<'a> {
         if let Some(verdict) = self.shown(steered, bound) {
             return verdict;
         }
-        if !is_proved && !steered.is_explored && is_no_longer_slow(settings, entry) {
+        if on_trial == Reason::Slow && !is_proved && is_no_longer_slow(settings, entry) {
             return Verdict::Leaves(Reason::NoLongerSlow);
         }
         if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
@@ -226,7 +241,7 @@ impl<'a> Taken<'a> {
     }
 
     /// Takes a rule back, if as many may be changed in this round.
-    fn take_back(&mut self, entry: &mut Entry, reason: Reason) {
+    pub(super) fn take_back(&mut self, entry: &mut Entry, reason: Reason) {
         if !reason.is_safety() {
             if self.changes_left == 0 {
                 return;
@@ -235,26 +250,6 @@ impl<'a> Taken<'a> {
         }
         entry.leave(reason, self.settings);
         self.decision.left.push(Change { prefix: entry.prefix, reason });
-    }
-
-    /// Ends all trials and stops the rounds for a while, if what they send again has risen by too much.
-    fn keep_guard(&mut self) {
-        let settings = self.settings;
-        let guard = &self.state.guard.retransmitted;
-        let is_enough = guard.count >= 2 * u64::from(settings.evidence_connections_min);
-        let ln_e = guard.ln_e_above(settings.guardrail_rise_max);
-        if !is_enough || ln_e.is_none_or(|ln_e| ln_e < -settings.false_harm_share.ln()) {
-            return;
-        }
-        self.decision.round = Round::Stopped;
-        self.state.guard = Guard { pause_windows: settings.guardrail_pause_windows, ..Guard::default() };
-        let mut entries = std::mem::take(&mut self.state.entries);
-        for entry in &mut entries {
-            if entry.steered().is_some_and(|steered| steered.proof.is_none()) {
-                self.take_back(entry, Reason::Guardrail);
-            }
-        }
-        self.state.entries = entries;
     }
 }
 

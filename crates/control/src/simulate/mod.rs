@@ -14,7 +14,7 @@ pub use world::Effect;
 #[cfg(test)]
 pub(crate) use world::normal;
 
-use crate::decide::decide;
+use crate::decide::{Moment, decide};
 use crate::settings::Settings;
 use crate::state::State;
 use world::World;
@@ -75,8 +75,9 @@ fn day(plan: &Plan, settings: &Settings, pop: usize, progress: &mut dyn FnMut() 
     for number in 0..plan.windows {
         let window = world.window(number, &state);
         tally.add_window(plan, settings, &world, &state, number);
-        let over_unix_s = (number + 1) * settings.window_s;
-        let (next, decision) = decide(settings, &state, &window, over_unix_s, plan.seed);
+        let now_unix_s = (number + 1) * settings.window_s;
+        let moment = Moment { now_unix_s, seed: plan.seed, acknowledged_bundle: state.bundle };
+        let (next, decision) = decide(settings, &state, &window, moment);
         tally.add_decision(plan, &decision, number);
         state = next;
         if !progress() {
