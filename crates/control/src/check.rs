@@ -58,6 +58,8 @@ pub(crate) fn check(state: &State) -> Checked {
     ensure(state.window.is_none_or(|number| number <= WINDOW_MAX), "window", "at most 2^37")?;
     ensure(state.bundle <= BUNDLES_MAX, "bundle", "at most 2^53")?;
     within("guard.retransmitted", mean(&state.guard.retransmitted))?;
+    let is_count = state.trials.told <= state.trials.begun && state.trials.begun <= VALUES_MAX;
+    ensure(is_count, "trials", "at most 2^53 begun, and at most those told")?;
     let is_rate = |rate: f64| rate > 0.0 && rate <= LN_GOODPUT_MAX.exp();
     ensure(state.bottom_bytes_per_s.is_none_or(is_rate), "bottom_bytes_per_s", "a rate above zero")?;
     if let Some(pool) = state.pool() {
@@ -89,6 +91,8 @@ fn steered(steered: &Steered, state: &State) -> Checked {
     let held = steered.holdout_millionths;
     let is_share = held == 0 || (10_000..=HOLDOUT_MILLIONTHS_MAX).contains(&held);
     ensure(is_share, "holdout_millionths", "0, or from 10000 to 990000")?;
+    let is_counted = (1..=state.trials.begun).contains(&steered.trial);
+    ensure(is_counted, "trial", "the number of one that has begun")?;
     ensure(steered.from_bundle <= state.bundle + 1, "from_bundle", "at most the next bundle's number")?;
     within("evidence", evidence(&steered.evidence))?;
     steered.proof.as_ref().map_or(Ok(()), |it| within("proof", proof(it)))
@@ -111,6 +115,8 @@ fn estimate(estimate: &Estimate) -> Checked {
 
 fn evidence(evidence: &Evidence) -> Checked {
     within("goodput", mean(&evidence.goodput))?;
+    let variance_max = EFFECT_MAX * EFFECT_MAX * VALUES_MAX as f64;
+    ensure((0.0..=variance_max).contains(&evidence.toss_variance), "toss_variance", "at least 0")?;
     within("retransmitted", mean(&evidence.retransmitted))?;
     let baseline = evidence.baseline_ln_goodput;
     ensure(baseline.is_none_or(is_ln_goodput), "baseline_ln_goodput", "from 0 to 45")?;

@@ -30,6 +30,8 @@ pub struct Proof {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steered {
+    /// The number of its trial: see [`Trials`](crate::Trials).
+    pub trial: u64,
     /// Whether it has entered though it was not slow.
     pub is_explored: bool,
     /// Whether it was shown to be helped before this trial.
@@ -109,6 +111,11 @@ pub struct Entry {
 }
 
 impl Steered {
+    /// The share of its connections that is held out.
+    pub(crate) fn holdout(&self) -> f64 {
+        f64::from(self.holdout_millionths) / 1e6
+    }
+
     /// Whether it is on trial to find out, as the first of its kind: those that were shown to be helped make room for others.
     pub(crate) fn is_exploring(&self) -> bool {
         self.is_explored && !self.is_renewed && self.proof.is_none()

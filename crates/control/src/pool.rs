@@ -1,9 +1,8 @@
-//! What all prefixes together say of one: shrinkage towards their mean, and which of many are told to be helped.
+//! What all prefixes together say of one: shrinkage towards their mean, and how far they are from it.
 //!
 //! Effects are taken for draws from a normal distribution, whose mean and variance are estimated from all that have been tried:
 //! Paule and Mandel's estimator (1982), which is Morris' empirical Bayes one (JASA 78(381), 1983) and the one that simulation
-//! studies prefer (Veroniki et al., Research Synthesis Methods 7(1), 2016). Whom to tell: e-BH (Wang and Ramdas, JRSS B 84(3),
-//! 2022), which bounds the share of false ones whatever the prefixes have to do with one another.
+//! studies prefer (Veroniki et al., Research Synthesis Methods 7(1), 2016).
 
 use serde::{Deserialize, Serialize};
 
@@ -99,15 +98,6 @@ impl Estimate {
     }
 }
 
-/// The least logarithm of an e-value that is told of a family of `family` tests with these, so that at most a `share` of those told
-/// is false on average; nothing if none is told.
-pub fn e_bh(ln_e: &mut [f64], family: usize, share: f64) -> Option<f64> {
-    ln_e.sort_unstable_by(|one, other| other.total_cmp(one));
-    let bound = |told: usize| (family as f64 / (share * told as f64)).ln();
-    let told = (1..=ln_e.len()).rev().find(|told| ln_e[told - 1] >= bound(*told))?;
-    Some(bound(told))
-}
-
 #[cfg(test)]
 mod tests {
     use rand::rngs::Xoshiro256PlusPlus;
@@ -149,33 +139,5 @@ mod tests {
             drawn.iter().filter(|(_, own)| pool.shrink(Some(*own)).probability_above_zero() >= 0.9).collect();
         let right = sure.iter().filter(|(truth, _)| *truth > 0.0).count() as f64 / sure.len() as f64;
         assert!(sure.len() > 200 && right > 0.9, "{right} of {}", sure.len());
-    }
-
-    #[test]
-    fn of_many_tests_more_is_asked() {
-        let ln = f64::ln;
-        assert_eq!(e_bh(&mut [ln(19.0)], 1, 0.05), None);
-        assert_eq!(e_bh(&mut [ln(21.0)], 1, 0.05), Some(ln(20.0)));
-        assert_eq!(e_bh(&mut [ln(21.0), 0.0], 2, 0.05), None);
-        assert_eq!(e_bh(&mut [ln(21.0), ln(30.0)], 2, 0.05), Some(ln(20.0)));
-        assert_eq!(e_bh(&mut [], 0, 0.05), None);
-    }
-
-    #[test]
-    fn few_of_those_told_are_false() {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
-        let (mut false_share, families) = (0.0, 400);
-        for _ in 0..families {
-            // The e-value of one normal observation against zero, for a drift of 3: a likelihood ratio. Half are null.
-            let ln_e: Vec<_> = (0..100)
-                .map(|at| 3.0 * (normal(&mut random) + if at < 50 { 0.0 } else { 3.5 }) - 4.5)
-                .collect();
-            let bound = e_bh(&mut ln_e.clone(), ln_e.len(), 0.1).unwrap_or(f64::INFINITY);
-            let told =
-                |range: std::ops::Range<usize>| ln_e[range].iter().filter(|it| **it >= bound).count() as f64;
-            false_share += told(0..50) / told(0..100).max(1.0);
-            assert!(told(0..100) >= 1.0);
-        }
-        assert!(false_share / f64::from(families) < 0.1);
     }
 }

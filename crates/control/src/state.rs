@@ -12,6 +12,7 @@ use thalweg_record::Prefix;
 use crate::basis::Basis;
 use crate::check::{FieldFault, check};
 use crate::entry::{Entry, Steered};
+use crate::online::Trials;
 use crate::pool::Pool;
 use crate::sequential::Mean;
 
@@ -45,6 +46,8 @@ pub struct State {
     pub(crate) rules_digest: Option<u64>,
     /// The settings that it was made under; absent before the first window.
     pub(crate) basis: Option<Basis>,
+    /// Trials so far, and those that were told to be helped.
+    pub trials: Trials,
     /// The guardrail.
     pub guard: Guard,
     /// The largest median of the bottom group in the newest window, bytes per second.
@@ -79,6 +82,7 @@ impl Default for State {
             bundle: 0,
             rules_digest: None,
             basis: None,
+            trials: Trials::default(),
             guard: Guard::default(),
             bottom_bytes_per_s: None,
             pool: None,

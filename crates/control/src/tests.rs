@@ -6,6 +6,7 @@ use thalweg_bundle::Share;
 use super::*;
 use lab::{Lab, prefix};
 
+mod discoveries;
 mod lab;
 mod properties;
 mod resume;
@@ -231,7 +232,7 @@ fn a_prefix_is_explained() {
           connections 34 steered, 6 held out; asked for: 30
           goodput     +42.5 % [-56.5 %, +366.2 %], 95 % at every look; worth it from +5.1 %
           sent again  -0.14 points [-0.97 points, +0.70 points], 95 % at every look; at most +5.00 points
-          shown       +42.1 % [+4.7 %, +92.9 %], 95 % at every look, by an e-value of 129
+          shown       +42.1 % [+4.7 %, +92.9 %], 95 % at every look, by an e-value of 73
     "#]]
     .assert_eq(&explain(&lab.settings, &lab.state, prefix(0)));
 }

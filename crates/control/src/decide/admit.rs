@@ -69,11 +69,13 @@ impl Taken<'_> {
     }
 
     fn enter(&mut self, at: usize, is_explored: bool) {
+        let trial = self.state.trials.begin();
         let entry = &mut self.state.entries[at];
         let has_proof = self.settings.has_proof();
         entry.reason = if is_explored { Reason::Explored } else { Reason::Slow };
         let holdout = self.settings.holdout_trial.millionths();
         entry.phase = Phase::Steered(Box::new(Steered {
+            trial,
             is_explored,
             is_renewed: false,
             proof: None,

@@ -42,10 +42,11 @@ impl Taken<'_> {
     }
 
     /// Begins the trial of a steered prefix anew.
-    pub(super) fn try_again(&self, entry: &mut Entry) {
+    pub(super) fn try_again(&mut self, entry: &mut Entry) {
         let baseline = entry.ln_goodput.map(f64::from);
         let Phase::Steered(steered) = &mut entry.phase else { return };
         steered.is_renewed |= steered.proof.is_some();
+        steered.trial = self.state.trials.begin();
         steered.proof = None;
         steered.holdout_millionths = self.settings.holdout_trial.millionths();
         steered.from_bundle = self.state.bundle + 1;

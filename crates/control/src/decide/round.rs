@@ -5,7 +5,8 @@ use super::{Change, Decision, Moment, Round};
 use crate::basis::{Basis, Changes};
 use crate::entry::{Entry, Phase, Proof, Steered};
 use crate::evidence::Evidence;
-use crate::pool::{Estimate, Pool, e_bh};
+use crate::online::needed;
+use crate::pool::{Estimate, Pool};
 use crate::reason::Reason;
 use crate::selection::{bottom_group, is_left_alone, is_no_longer_slow};
 use crate::sequential::Mean;
@@ -107,7 +108,7 @@ impl<'a> Taken<'a> {
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
             steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
-            let (from, holdout) = (steered.from_bundle, f64::from(steered.holdout_millionths) / 1e6);
+            let (from, holdout) = (steered.from_bundle, steered.holdout());
             let outcomes = sample.outcomes.iter().filter(move |outcome| outcome.bundle >= from);
             let mut proved = Mean::default();
             let is_proved = steered.proof.is_some();
@@ -129,34 +130,29 @@ impl<'a> Taken<'a> {
         self.state.entries.iter().filter_map(estimate).collect()
     }
 
-    /// The least logarithm of an e-value that shows a prefix to be helped.
-    fn proof_bound(&self) -> f64 {
-        let (mut ln_e, mut family) = (Vec::new(), 0);
-        for entry in &self.state.entries {
-            match &entry.phase {
-                Phase::Steered(steered) => {
-                    family += 1;
-                    let proved = steered.proof.as_ref().map(|proof| proof.ln_e);
-                    ln_e.extend(proved.or_else(|| self.ln_e(&steered.evidence)));
-                }
-                Phase::CoolingOff(it) if entry.is_cooling_off() && it.estimate.is_some() => family += 1,
-                Phase::CoolingOff(_) | Phase::Idle => {}
-            }
-        }
-        e_bh(&mut ln_e, family, self.settings.false_discovery_share).unwrap_or(f64::INFINITY)
+    /// Tells trials to be helped: those that need at most so many told.
+    fn tell(&mut self) -> f64 {
+        let trials: Vec<_> = self
+            .state
+            .steered()
+            .filter(|(_, steered)| steered.proof.is_none())
+            .filter(|(entry, steered)| self.veto(entry, steered).is_none())
+            .filter_map(|(_, steered)| Some((steered.trial, self.ln_e_helped(steered)?)))
+            .collect();
+        self.state.trials.tell(&trials, self.settings.false_discovery_share)
     }
 
-    fn ln_e(&self, evidence: &Evidence) -> Option<f64> {
-        let is_enough = evidence.is_enough(self.settings.evidence_connections_min);
-        is_enough.then(|| evidence.goodput.ln_e_above(0.0)).flatten()
+    fn ln_e_helped(&self, steered: &Steered) -> Option<f64> {
+        let is_enough = steered.evidence.is_enough(self.settings.evidence_connections_min);
+        (is_enough && steered.holdout_millionths > 0).then(|| steered.evidence.ln_e_helped(steered.holdout()))
     }
 
     fn judge(&mut self, pool: Option<Pool>) {
-        let bound = self.proof_bound();
+        let told = self.tell();
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {
             let Phase::Steered(steered) = &entry.phase else { continue };
-            match self.verdict(entry, steered, pool, bound) {
+            match self.verdict(entry, steered, pool, told) {
                 Verdict::Stays(reason) => entry.reason = reason,
                 Verdict::Proved(proof) => self.prove(entry, proof),
                 Verdict::Renewed => renew(entry),
@@ -166,7 +162,35 @@ impl<'a> Taken<'a> {
         self.state.entries = entries;
     }
 
-    fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, bound: f64) -> Verdict {
+    /// For what a prefix leaves whatever else is shown of it.
+    fn veto(&self, entry: &Entry, steered: &Steered) -> Option<Reason> {
+        let settings = self.settings;
+        let evidence = &steered.evidence;
+        if is_left_alone(settings, entry.prefix) {
+            return Some(Reason::LeftAlone);
+        }
+        if steered.quiet_windows >= settings.history_windows {
+            return Some(Reason::Gone);
+        }
+        if steered.holdout_millionths == 0 {
+            return None;
+        }
+        if evidence.is_skewed(steered.holdout()) {
+            return Some(Reason::Skewed);
+        }
+        if !evidence.is_enough(settings.evidence_connections_min) {
+            return None;
+        }
+        let is_sure = |ln_e: f64| ln_e >= -settings.false_harm_share.ln();
+        let has_resent = evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
+        let resent = evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max);
+        if has_resent && resent.is_some_and(is_sure) {
+            return Some(Reason::Retransmits);
+        }
+        is_sure(evidence.ln_e_harmed(steered.holdout())).then_some(Reason::Harmed)
+    }
+
+    fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, told: f64) -> Verdict {
         let settings = self.settings;
         let on_trial = match (steered.is_renewed, steered.is_explored) {
             (true, _) => Reason::Renewed,
@@ -174,13 +198,10 @@ impl<'a> Taken<'a> {
             (false, false) => Reason::Slow,
         };
         let is_proved = steered.proof.is_some();
-        if is_left_alone(settings, entry.prefix) {
-            return Verdict::Leaves(Reason::LeftAlone);
+        if let Some(reason) = self.veto(entry, steered) {
+            return Verdict::Leaves(reason);
         }
-        if steered.quiet_windows >= settings.history_windows {
-            return Verdict::Leaves(Reason::Gone);
-        }
-        if let Some(verdict) = self.shown(steered, bound) {
+        if let Some(verdict) = self.shown(steered, told) {
             return verdict;
         }
         if on_trial == Reason::Slow && !is_proved && is_no_longer_slow(settings, entry) {
@@ -204,28 +225,14 @@ impl<'a> Taken<'a> {
     }
 
     /// What the evidence shows by itself, if it does.
-    fn shown(&self, steered: &Steered, bound: f64) -> Option<Verdict> {
+    fn shown(&self, steered: &Steered, told: f64) -> Option<Verdict> {
         let settings = self.settings;
-        if steered.holdout_millionths == 0 {
-            return None;
+        let ln_e = self.ln_e_helped(steered)?;
+        let goodput = &steered.evidence.goodput;
+        if steered.proof.is_none() && needed(steered.trial, ln_e, settings.false_discovery_share) <= told {
+            return Some(Verdict::Proved(Proof { ln_e, goodput: goodput.clone() }));
         }
-        let evidence = &steered.evidence;
-        if evidence.is_skewed(f64::from(steered.holdout_millionths) / 1e6) {
-            return Some(Verdict::Leaves(Reason::Skewed));
-        }
-        let ln_e = self.ln_e(evidence)?;
-        let is_sure = |ln_e: Option<f64>| ln_e.is_some_and(|ln_e| ln_e >= -settings.false_harm_share.ln());
-        let has_resent = evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
-        if has_resent && is_sure(evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max)) {
-            return Some(Verdict::Leaves(Reason::Retransmits));
-        }
-        if is_sure(evidence.goodput.ln_e_below(0.0)) {
-            return Some(Verdict::Leaves(Reason::Harmed));
-        }
-        if steered.proof.is_none() && ln_e >= bound {
-            return Some(Verdict::Proved(Proof { ln_e, goodput: evidence.goodput.clone() }));
-        }
-        let interval = evidence.goodput.interval(settings.false_harm_share)?;
+        let interval = goodput.interval(settings.false_harm_share)?;
         (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
     }
 
@@ -266,5 +273,11 @@ fn renew(entry: &mut Entry) {
 
 /// All of a state but its entries, which are many.
 fn without_entries(state: &State) -> State {
-    State { bundle: state.bundle, rules_digest: state.rules_digest, pool: state.pool, ..State::default() }
+    State {
+        bundle: state.bundle,
+        rules_digest: state.rules_digest,
+        trials: state.trials.clone(),
+        pool: state.pool,
+        ..State::default()
+    }
 }
