@@ -11,7 +11,7 @@ use thalweg_record::Prefix;
 
 use crate::entry::{CoolingOff, Entry, Phase, Proof, Steered};
 use crate::evidence::Evidence;
-use crate::pool::Estimate;
+use crate::pool::{Estimate, POOL_MIN};
 use crate::sequential::{Mean, VALUES_MAX};
 use crate::settings::PREFIXES_MAX;
 use crate::state::{BUNDLES_MAX, State};
@@ -57,7 +57,6 @@ fn within(field: &str, checked: Checked) -> Checked {
 pub(crate) fn check(state: &State) -> Checked {
     ensure(state.window.is_none_or(|number| number <= WINDOW_MAX), "window", "at most 2^37")?;
     ensure(state.bundle <= BUNDLES_MAX, "bundle", "at most 2^53")?;
-    within("guard.retransmitted", mean(&state.guard.retransmitted))?;
     let is_count = state.trials.told <= state.trials.begun && state.trials.begun <= VALUES_MAX;
     ensure(is_count, "trials", "at most 2^53 begun, and at most those told")?;
     let is_rate = |rate: f64| rate > 0.0 && rate <= LN_GOODPUT_MAX.exp();
@@ -65,7 +64,9 @@ pub(crate) fn check(state: &State) -> Checked {
     if let Some(pool) = state.pool() {
         ensure(pool.mean.abs() <= EFFECT_MAX, "pool.mean", "an effect on log goodput")?;
         ensure((0.0..=EFFECT_MAX * EFFECT_MAX).contains(&pool.variance), "pool.variance", "at least 0")?;
-        ensure(pool.prefixes <= PREFIXES_MAX, "pool.prefixes", "at most 200000")?;
+        ensure((POOL_MIN..=PREFIXES_MAX).contains(&pool.prefixes), "pool.prefixes", "from 8 to 200000")?;
+        ensure(pool.weight > 0.0, "pool.weight", "above 0")?;
+        ensure(pool.variance_own > 0.0, "pool.variance_own", "above 0")?;
     }
     ensure(state.entries.len() <= PREFIXES_MAX, "entries", "at most 200000 prefixes")?;
     let in_order = state.entries.is_sorted_by(|one, next| one.prefix < next.prefix);

@@ -15,7 +15,7 @@ const FAILURES_KEPT_ROUNDS: u32 = 2016;
 /// Doublings of the cool-off.
 const DOUBLINGS_MAX: u8 = 4;
 
-/// What a trial had shown when it was enough.
+/// What a trial had shown when it was enough, and ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
@@ -24,6 +24,8 @@ pub struct Proof {
     pub ln_e: f64,
     /// The effect on log goodput.
     pub goodput: Mean,
+    /// Rounds since.
+    pub rounds: u32,
 }
 
 /// A prefix that is steered.
@@ -116,6 +118,17 @@ impl Steered {
         f64::from(self.holdout_millionths) / 1e6
     }
 
+    /// What its trial has shown, if it is enough to tell: of one that is over what it had shown by then.
+    pub(crate) fn estimate(&self, settings: &Settings) -> Option<Estimate> {
+        match &self.proof {
+            Some(proof) => Estimate::of(&proof.goodput),
+            None if self.evidence.is_enough(settings.evidence_connections_min) => {
+                Estimate::of(&self.evidence.goodput)
+            }
+            None => None,
+        }
+    }
+
     /// Whether it is on trial to find out, as the first of its kind: those that were shown to be helped make room for others.
     pub(crate) fn is_exploring(&self) -> bool {
         self.is_explored && !self.is_renewed && self.proof.is_none()
@@ -200,8 +213,7 @@ impl Entry {
             estimate: self
                 .steered()
                 .filter(|_| !matches!(reason, Reason::Skewed | Reason::Changed))
-                .filter(|steered| steered.evidence.is_enough(settings.evidence_connections_min))
-                .and_then(|steered| steered.evidence.estimate()),
+                .and_then(|steered| steered.estimate(settings)),
         }));
         self.reason = reason;
     }

@@ -79,16 +79,15 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
     if let Some(effect) = interval(&evidence.retransmitted, alpha, points) {
         writeln!(text, "  sent again  {effect}; at most {}", points(settings.retransmitted_rise_max))?;
     }
-    if let Some(pool) = state.pool() {
-        let own = evidence.is_enough(settings.evidence_connections_min);
-        let shrunken = pool.shrink(own.then(|| evidence.estimate()).flatten());
+    if let Some((pool, own)) = state.pool().zip(steered.estimate(settings)) {
+        let shrunken = pool.shrink(own);
         writeln!(
             text,
-            "  shrunken    {} towards {} over {} prefixes; above zero with probability {:.2}, kept from {:.2}",
+            "  shrunken    {} towards {} over {} prefixes; worth it with probability {:.2}, kept from {:.2}",
             percent(shrunken.effect),
             percent(pool.mean),
             pool.prefixes,
-            shrunken.probability_above_zero(),
+            shrunken.probability_above(settings.effect_min),
             settings.pooled_keep
         )?;
     }

@@ -52,6 +52,18 @@ impl Mean {
         self.squares += off * (value - self.mean);
     }
 
+    /// Adds another's values (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm, 1979).
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let count = self.count.saturating_add(other.count).min(VALUES_MAX);
+        if other.count == 0 || count == 0 {
+            return;
+        }
+        let (off, part) = (other.mean - self.mean, other.count as f64 / count as f64);
+        self.mean += off * part;
+        self.squares += other.squares + off * off * self.count as f64 * part;
+        self.count = count;
+    }
+
     /// The variance of the values; absent of fewer than two, and where all are the same.
     pub fn variance(&self) -> Option<f64> {
         let variance = self.squares / (self.count.checked_sub(1)? as f64);
@@ -175,6 +187,21 @@ mod tests {
             let [above, missed] = told(0.3, steered_share, alpha);
             assert!(above > STREAMS * 9 / 10 && missed <= most(alpha), "{above} {missed}");
         }
+    }
+
+    #[test]
+    fn merged_is_as_if_added() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(8);
+        let (mut all, mut parts) = (Mean::default(), [Mean::default(), Mean::default(), Mean::default()]);
+        for at in 0..60 {
+            let value = 3.0 + normal(&mut random);
+            all.add(value);
+            parts[usize::from(at % 5 == 0)].add(value);
+        }
+        let mut merged = Mean::default();
+        parts.iter().for_each(|part| merged.merge(part));
+        assert_eq!(merged.count, 60);
+        assert!((merged.mean - all.mean).abs() < 1e-12 && (merged.squares - all.squares).abs() < 1e-9);
     }
 
     #[test]

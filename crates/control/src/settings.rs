@@ -87,7 +87,7 @@ pub struct Settings {
     pub effect_min: f64,
     /// Windows after which a prefix leaves that was not shown to be helped,
     pub trial_windows_max: u32,
-    /// unless its shrunken effect is above zero with this probability.
+    /// unless its shrunken effect is above [`Settings::effect_min`] with this probability.
     pub pooled_keep: f64,
     /// The rise of the retransmitted share of bytes that is shown to be exceeded, in one prefix: it leaves.
     pub retransmitted_rise_max: f64,

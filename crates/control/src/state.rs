@@ -14,21 +14,16 @@ use crate::check::{FieldFault, check};
 use crate::entry::{Entry, Steered};
 use crate::online::Trials;
 use crate::pool::Pool;
-use crate::sequential::Mean;
 
 /// The version of the form that [`State::encode`] writes.
 pub const STATE_FORMAT: u32 = 1;
 /// The highest number of a bundle: beyond it readers of JSON other than ours lose digits.
 pub const BUNDLES_MAX: u64 = 1 << 53;
 
-/// The guardrail's own evidence.
+/// What the guardrail has done. Its evidence is that of the trials under way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guard {
-    /// The effect on the retransmitted share, of connections in all prefixes on trial.
-    pub retransmitted: Mean,
-    /// Windows since it was begun anew.
-    pub windows: u32,
     /// Windows for which no prefix enters.
     pub pause_windows: u32,
 }
@@ -66,11 +61,15 @@ pub(crate) struct KeptPool {
     #[serde(with = "crate::exact")]
     variance: f64,
     prefixes: usize,
+    #[serde(with = "crate::exact")]
+    weight: f64,
+    #[serde(with = "crate::exact")]
+    variance_own: f64,
 }
 
 impl From<Pool> for KeptPool {
-    fn from(Pool { mean, variance, prefixes }: Pool) -> Self {
-        Self { mean, variance, prefixes }
+    fn from(Pool { mean, variance, prefixes, weight, variance_own }: Pool) -> Self {
+        Self { mean, variance, prefixes, weight, variance_own }
     }
 }
 
@@ -145,7 +144,13 @@ impl State {
 
     /// What all prefixes tell of one; absent of too few.
     pub fn pool(&self) -> Option<Pool> {
-        self.pool.map(|KeptPool { mean, variance, prefixes }| Pool { mean, variance, prefixes })
+        self.pool.map(|KeptPool { mean, variance, prefixes, weight, variance_own }| Pool {
+            mean,
+            variance,
+            prefixes,
+            weight,
+            variance_own,
+        })
     }
 
     /// As JSON on one line.

@@ -86,6 +86,27 @@ fn the_guardrail_ends_all_trials_and_stops_the_rounds_for_a_while() {
 }
 
 #[test]
+fn what_has_left_does_not_stop_the_others() {
+    let mut lab = Lab::new(|settings| settings.retransmitted_rise_max = settings.guardrail_rise_max);
+    (lab.rise, lab.connections) = (0.3, 100);
+    lab.until(Reason::Slow);
+    let mut left = Vec::new();
+    for _ in 0..30 {
+        let mut window = lab.window();
+        lab.number += 1;
+        // Only the first prefix sends more again.
+        let others = window.prefixes[1..].iter_mut().flat_map(|(_, sample)| &mut sample.outcomes);
+        others.for_each(|outcome| outcome.retransmitted_share = Some(0.01));
+        let decision = lab.decide(&window);
+        assert_eq!(decision.round, Round::Decided);
+        left.extend(decision.left);
+    }
+    let first: Vec<_> = left.iter().filter(|it| it.prefix == prefix(0)).map(|it| it.reason).collect();
+    assert_eq!(first, [Reason::Retransmits]);
+    assert!(lab.state.entry(prefix(1)).unwrap().steered().is_some());
+}
+
+#[test]
 fn arms_that_the_rule_did_not_make_end_a_trial() {
     let mut lab = Lab::new(|_| {});
     lab.until(Reason::Slow);

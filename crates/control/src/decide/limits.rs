@@ -4,20 +4,25 @@ use super::Round;
 use super::round::Taken;
 use crate::entry::Steered;
 use crate::reason::Reason;
+use crate::sequential::Mean;
 use crate::state::Guard;
 
 impl Taken<'_> {
-    /// Ends all trials and stops the rounds for a while, if what they send again has risen by too much.
+    /// Ends all trials and stops the rounds for a while, if what they send again has risen by too much. Of those that have left,
+    /// in this round or before, nothing counts: what was wrong with them has left with them.
     pub(super) fn keep_guard(&mut self) {
         let settings = self.settings;
-        let guard = &self.state.guard.retransmitted;
-        let is_enough = guard.count >= 2 * u64::from(settings.evidence_connections_min);
-        let ln_e = guard.ln_e_above(settings.guardrail_rise_max);
+        let mut all = Mean::default();
+        for (_, steered) in self.state.steered().filter(|(_, steered)| steered.proof.is_none()) {
+            all.merge(&steered.evidence.retransmitted);
+        }
+        let is_enough = all.count >= 2 * u64::from(settings.evidence_connections_min);
+        let ln_e = all.ln_e_above(settings.guardrail_rise_max);
         if !is_enough || ln_e.is_none_or(|ln_e| ln_e < -settings.false_harm_share.ln()) {
             return;
         }
         self.decision.round = Round::Stopped;
-        self.state.guard = Guard { pause_windows: settings.guardrail_pause_windows, ..Guard::default() };
+        self.state.guard = Guard { pause_windows: settings.guardrail_pause_windows };
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {
             if entry.steered().is_some_and(|steered| steered.proof.is_none()) {

@@ -4,7 +4,7 @@ use super::round::Taken;
 use crate::entry::{Entry, Phase};
 use crate::evidence::Evidence;
 use crate::reason::Reason;
-use crate::state::{BUNDLES_MAX, Guard};
+use crate::state::BUNDLES_MAX;
 
 impl Taken<'_> {
     /// Goes on from the newest bundle that edges have. If that is not the state's, this is an older state, or none, and it is not
@@ -28,7 +28,6 @@ impl Taken<'_> {
         }
         // A trial that begins anew counts from a new bundle on, also where its rule is the same.
         self.state.rules_digest = None;
-        self.state.guard = Guard { pause_windows: self.state.guard.pause_windows, ..Guard::default() };
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {
             match &mut entry.phase {

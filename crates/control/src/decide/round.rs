@@ -9,9 +9,8 @@ use crate::online::needed;
 use crate::pool::{Estimate, Pool};
 use crate::reason::Reason;
 use crate::selection::{bottom_group, is_left_alone, is_no_longer_slow};
-use crate::sequential::Mean;
 use crate::settings::Settings;
-use crate::state::{Guard, State};
+use crate::state::State;
 use crate::window::Window;
 
 /// What is to become of a steered prefix.
@@ -51,11 +50,7 @@ impl<'a> Taken<'a> {
         let elapsed = if changes.discards_histories { u64::MAX } else { elapsed };
         let entries = observe(settings, &state.entries, window, (&ranks, bottom), elapsed);
         let mut guard = state.guard.clone();
-        guard.windows = guard.windows.saturating_add(1);
         guard.pause_windows = guard.pause_windows.saturating_sub(1);
-        if guard.windows > settings.history_windows {
-            guard = Guard { pause_windows: guard.pause_windows, ..Guard::default() };
-        }
         let state = State {
             window: Some(window.number),
             basis: Some(basis),
@@ -104,28 +99,30 @@ impl<'a> Taken<'a> {
         for entry in &mut self.state.entries {
             let Phase::Steered(steered) = &mut entry.phase else { continue };
             let sample = self.window.sample(entry.prefix);
+            if let Some(proof) = &mut steered.proof {
+                proof.rounds = proof.rounds.saturating_add(1);
+            }
             steered.windows = steered.windows.saturating_add(1);
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
             steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
             let (from, holdout) = (steered.from_bundle, steered.holdout());
             let outcomes = sample.outcomes.iter().filter(move |outcome| outcome.bundle >= from);
-            let mut proved = Mean::default();
-            let is_proved = steered.proof.is_some();
-            let all = if is_proved { &mut proved } else { &mut self.state.guard.retransmitted };
-            steered.evidence.add(outcomes, holdout, all);
+            steered.evidence.add(outcomes, holdout);
         }
     }
 
-    /// What each trial has shown, those that have ended as well until they may be tried again: else failures would not count.
+    /// What each trial has shown that is under way or has ended not long ago, however it has.
     fn estimates(&self) -> Vec<Estimate> {
         let settings = self.settings;
+        let is_recent = |rounds: u32| rounds < settings.cool_off_windows;
         let estimate = |entry: &Entry| match &entry.phase {
-            Phase::Steered(it) if it.evidence.is_enough(settings.evidence_connections_min) => {
-                it.evidence.estimate()
+            Phase::Idle => None,
+            Phase::CoolingOff(it) => it.estimate.filter(|_| is_recent(it.rounds)),
+            Phase::Steered(it) if it.proof.as_ref().is_none_or(|proof| is_recent(proof.rounds)) => {
+                it.estimate(settings)
             }
-            Phase::CoolingOff(it) if entry.is_cooling_off() => it.estimate,
-            _ => None,
+            Phase::Steered(_) => None,
         };
         self.state.entries.iter().filter_map(estimate).collect()
     }
@@ -210,13 +207,13 @@ impl<'a> Taken<'a> {
         if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
             return Verdict::Stays(if is_proved { Reason::Helped } else { on_trial });
         }
-        let own = steered.evidence.is_enough(settings.evidence_connections_min);
         if is_proved {
             // Evidence that began anew before it was enough would never show harm where there are few connections.
-            return if own { Verdict::Renewed } else { Verdict::Stays(Reason::Helped) };
+            let is_enough = steered.evidence.is_enough(settings.evidence_connections_min);
+            return if is_enough { Verdict::Renewed } else { Verdict::Stays(Reason::Helped) };
         }
-        let own = own.then(|| steered.evidence.estimate()).flatten();
-        let likely = pool.map(|pool| pool.shrink(own).probability_above_zero());
+        let shrunken = pool.zip(steered.estimate(settings)).map(|(pool, own)| pool.shrink(own));
+        let likely = shrunken.map(|shrunken| shrunken.probability_above(settings.effect_min));
         if likely.is_some_and(|likely| likely >= settings.pooled_keep) {
             Verdict::Stays(Reason::Likely)
         } else {
@@ -230,7 +227,7 @@ impl<'a> Taken<'a> {
         let ln_e = self.ln_e_helped(steered)?;
         let goodput = &steered.evidence.goodput;
         if steered.proof.is_none() && needed(steered.trial, ln_e, settings.false_discovery_share) <= told {
-            return Some(Verdict::Proved(Proof { ln_e, goodput: goodput.clone() }));
+            return Some(Verdict::Proved(Proof { ln_e, goodput: goodput.clone(), rounds: 0 }));
         }
         let interval = goodput.interval(settings.false_harm_share)?;
         (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))

@@ -51,7 +51,7 @@ fn days(seed: u64) -> (f64, u64) {
         under_way.retain(|(_, begun, ..)| round - begun < TRIAL_ROUNDS);
         for (_, _, truth, evidence) in &mut under_way {
             let outcomes: Vec<_> = (0..CONNECTIONS).map(|_| outcome(*truth, &mut random)).collect();
-            evidence.add(outcomes.iter(), HOLDOUT, &mut crate::Mean::default());
+            evidence.add(outcomes.iter(), HOLDOUT);
         }
         let enough = under_way.iter().filter(|(.., evidence)| evidence.is_enough(30));
         let candidates: Vec<_> =
