@@ -101,6 +101,8 @@ fn steered(steered: &Steered, state: &State) -> Checked {
 
 fn proof(proof: &Proof) -> Checked {
     ensure(proof.ln_e.abs() <= LN_E_MAX, "ln_e", "the logarithm of an e-value")?;
+    let is_finite = proof.reversal.ln_e.iter().all(|ln_e| ln_e.abs() <= LN_E_MAX);
+    ensure(is_finite, "reversal.ln_e", "the logarithms of e-values")?;
     within("goodput", mean(&proof.goodput))
 }
 

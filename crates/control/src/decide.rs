@@ -9,6 +9,7 @@
 //! enter.
 
 mod admit;
+mod judge;
 mod limits;
 mod observe;
 mod resume;

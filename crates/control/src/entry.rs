@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thalweg_record::Prefix;
 
+use crate::detector::Detector;
 use crate::evidence::Evidence;
 use crate::history::History;
 use crate::pool::Estimate;
@@ -26,6 +27,8 @@ pub struct Proof {
     pub goodput: Mean,
     /// Rounds since.
     pub rounds: u32,
+    /// Whether it has turned since.
+    pub reversal: Detector,
 }
 
 /// A prefix that is steered.

@@ -119,10 +119,14 @@ impl Evidence {
     }
 
     fn ln_e(&self, sign: f64, holdout: f64) -> f64 {
-        let sum = sign * self.goodput.mean * self.goodput.count as f64;
-        let variance = (self.goodput.squares_about(0.0) + 2.0 * self.toss_variance) / 3.0;
-        let tight_at = TIGHT_AT * LN_GOODPUT_SPREAD.powi(2) / (holdout * (1.0 - holdout));
-        ln_e_one_sided(sum, variance, tight_at)
+        let (sum, variance) = self.sum_and_variance();
+        ln_e_one_sided(sign * sum, variance, TIGHT_AT * unit(holdout))
+    }
+
+    /// The sum of effects on log goodput, and its variance were there none.
+    pub(crate) fn sum_and_variance(&self) -> (f64, f64) {
+        let sum = self.goodput.mean * self.goodput.count as f64;
+        (sum, (self.goodput.squares_about(0.0) + 2.0 * self.toss_variance) / 3.0)
     }
 
     /// Whether more or fewer are held out than the rule says: then something but the toss decides who is in which arm, and the
@@ -132,6 +136,11 @@ impl Evidence {
         let off = f64::from(self.held_out) - of * holdout;
         ln_e_two_sided(off / (holdout * (1.0 - holdout)).sqrt(), of) >= -FALSE_SKEW_SHARE.ln()
     }
+}
+
+/// The variance of a connection's effect for which e-values are largest.
+pub(crate) fn unit(holdout: f64) -> f64 {
+    LN_GOODPUT_SPREAD.powi(2) / (holdout * (1.0 - holdout))
 }
 
 #[cfg(test)]

@@ -89,6 +89,8 @@ pub struct Settings {
     pub trial_windows_max: u32,
     /// unless its shrunken effect is above [`Settings::effect_min`] with this probability.
     pub pooled_keep: f64,
+    /// Windows after which a prefix that was shown to be helped is on trial again: what harm nothing has shown ends with it.
+    pub proof_windows_max: u32,
     /// The rise of the retransmitted share of bytes that is shown to be exceeded, in one prefix: it leaves.
     pub retransmitted_rise_max: f64,
     /// The same over all prefixes on trial: all of these leave, and none enters for a while.
@@ -133,6 +135,7 @@ impl Default for Settings {
             effect_min: 0.05,
             trial_windows_max: 72,
             pooled_keep: 0.9,
+            proof_windows_max: 576,
             retransmitted_rise_max: 0.05,
             guardrail_rise_max: 0.03,
             guardrail_pause_windows: 12,
@@ -236,6 +239,7 @@ impl Settings {
         }
         ensure(is_share(self.pooled_keep), "pooled_keep", to(&0, &1));
         ensure(self.trial_windows_max > 0, "trial_windows_max", "at least 1".into());
+        ensure(self.proof_windows_max > 0, "proof_windows_max", "at least 1".into());
         ensure(self.cool_off_windows > 0, "cool_off_windows", "at least 1".into());
         faults
     }

@@ -86,6 +86,41 @@ fn the_guardrail_ends_all_trials_and_stops_the_rounds_for_a_while() {
 }
 
 #[test]
+fn help_that_turns_to_harm_is_withdrawn_however_long_it_helped() {
+    let withdrawn_after = |helped: usize| {
+        let mut lab = Lab::new(|_| {});
+        lab.effect = 0.3;
+        lab.until(Reason::Helped);
+        (0..helped).for_each(|_| drop(lab.round()));
+        assert_eq!(lab.state.entry(prefix(0)).unwrap().reason, Reason::Helped);
+        lab.effect = -0.3;
+        let rounds = lab.until(Reason::CoolingOff);
+        let entry = lab.state.entry(prefix(0)).unwrap();
+        let Phase::CoolingOff(cooling) = &entry.phase else { panic!("{entry:?}") };
+        assert!(matches!(cooling.left, Reason::Harmed | Reason::NotHelped), "{entry:?}");
+        rounds
+    };
+    let (soon, late) = (withdrawn_after(1), withdrawn_after(500));
+    assert!(soon < 40 && late < 40, "{soon} {late}");
+}
+
+#[test]
+fn what_was_shown_long_ago_has_to_be_shown_again() {
+    let mut lab = Lab::new(|settings| settings.proof_windows_max = 50);
+    lab.effect = 0.4;
+    lab.until(Reason::Helped);
+    assert_eq!(lab.until(Reason::Renewed), 50);
+    let trials = lab.state.trials.clone();
+    assert_eq!(lab.state.entry(prefix(0)).unwrap().steered().unwrap().holdout_millionths, 500_000);
+    lab.until(Reason::Helped);
+    assert_eq!(lab.state.trials.told, trials.told + 1);
+    // With too few connections to show anything it ends, at the latest, with that trial.
+    (lab.connections, lab.effect) = (4, -0.05);
+    let last = 50 + lab.settings.trial_windows_max as usize;
+    assert!(lab.until(Reason::CoolingOff) <= last);
+}
+
+#[test]
 fn what_has_left_does_not_stop_the_others() {
     let mut lab = Lab::new(|settings| settings.retransmitted_rise_max = settings.guardrail_rise_max);
     (lab.rise, lab.connections) = (0.3, 100);

@@ -51,5 +51,6 @@ impl Taken<'_> {
         steered.from_bundle = self.state.bundle + 1;
         steered.windows = 0;
         steered.evidence = Evidence::from(baseline);
+        entry.reason = Reason::Renewed;
     }
 }
