@@ -35,7 +35,7 @@ fn window(state: &State) -> Window {
         for connection in 0..CONNECTIONS {
             let rate = 1_000 * (at + 1) + connection;
             sample.other.connections += 1;
-            sample.other.delivery_rate.add_times(rate, 8);
+            sample.other.delivery_rate.add(rate);
             sample.ln_goodput.add((rate as f64).ln());
             sample.min_rtt_us.add(50_000);
             sample.outcomes.push(Outcome {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use thalweg_record::Prefix;
 
 use crate::entry::{CoolingOff, Entry, Phase, Steered};
+use crate::left_alone::LeftAlone;
 use crate::reason::Reason;
-use crate::selection::is_left_alone;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::state::State;
@@ -15,7 +15,7 @@ use crate::state::State;
 pub fn explain(settings: &Settings, state: &State, prefix: Prefix) -> String {
     let mut text = String::new();
     let Some(entry) = state.entry(prefix) else {
-        if is_left_alone(settings, prefix) {
+        if LeftAlone::new(&settings.left_alone).meets(prefix) {
             return format!("{prefix}: {}: {}\n", Reason::LeftAlone, about(settings, Reason::LeftAlone));
         }
         return format!(

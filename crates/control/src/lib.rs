@@ -25,6 +25,7 @@ mod evidence;
 mod exact;
 mod explain;
 mod history;
+mod left_alone;
 mod online;
 mod pool;
 mod reason;

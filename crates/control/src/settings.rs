@@ -39,9 +39,7 @@ pub struct Settings {
     /// Whether each host is a tenant with windows and decisions of its own.
     pub by_tenant: bool,
 
-    /// Samples of the measure that make a prefix observed in a window.
-    pub samples_min: u64,
-    /// Connections that make a prefix observed in a window.
+    /// Connections that tell of the measure and make a prefix observed in a window.
     pub connections_min: u32,
     /// The share of observed prefixes that is the bottom group.
     pub bottom_share: f64,
@@ -111,7 +109,6 @@ impl Default for Settings {
             counts_relayed: false,
             hosts_left_alone: Vec::new(),
             by_tenant: false,
-            samples_min: 20,
             connections_min: 3,
             bottom_share: 0.2,
             history_windows: 72,
@@ -185,7 +182,7 @@ impl Settings {
             "observed_windows_min",
             "from 1 to history_windows".into(),
         );
-        ensure(self.samples_min > 0, "samples_min", "at least 1".into());
+        ensure(self.connections_min > 0, "connections_min", "at least 1".into());
         ensure(is_share(self.bottom_share) && self.bottom_share > 0.0, "bottom_share", to(&"above 0", &1));
         ensure(is_share(self.duty_enter), "duty_enter", to(&0, &1));
         ensure(

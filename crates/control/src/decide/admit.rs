@@ -23,7 +23,7 @@ impl Taken<'_> {
                 (steered, explored) = (steered + 1, explored + usize::from(it.is_exploring()));
                 continue;
             }
-            let obstacle = obstacle(settings, entry);
+            let obstacle = obstacle(settings, &self.left_alone, entry);
             let is_busy =
                 entry.connections >= settings.connections_min as f32 && entry.history.is_observed_now();
             match obstacle {

@@ -7,7 +7,7 @@ use crate::evidence::Evidence;
 use crate::online::needed;
 use crate::pool::Pool;
 use crate::reason::Reason;
-use crate::selection::{is_left_alone, is_no_longer_slow};
+use crate::selection::is_no_longer_slow;
 
 /// What is to become of a steered prefix.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl Taken<'_> {
     fn veto(&self, entry: &Entry, steered: &Steered) -> Option<Reason> {
         let settings = self.settings;
         let evidence = &steered.evidence;
-        if is_left_alone(settings, entry.prefix) {
+        if self.left_alone.meets(entry.prefix) {
             return Some(Reason::LeftAlone);
         }
         if steered.quiet_windows >= settings.history_windows {

@@ -5,6 +5,7 @@ use super::{Change, Decision, Moment, Round};
 use crate::basis::{Basis, Changes};
 use crate::entry::{Entry, Phase};
 use crate::evidence::unit;
+use crate::left_alone::LeftAlone;
 use crate::pool::{Estimate, Pool};
 use crate::reason::Reason;
 use crate::selection::bottom_group;
@@ -20,6 +21,7 @@ pub(super) struct Taken<'a> {
     pub(super) decision: Decision,
     pub(super) changes_left: usize,
     pub(super) changes: Changes,
+    pub(super) left_alone: LeftAlone,
 }
 
 impl<'a> Taken<'a> {
@@ -34,7 +36,8 @@ impl<'a> Taken<'a> {
     ) -> Self {
         let changes = state.basis.as_ref().map(|before| basis.changes_since(before)).unwrap_or_default();
         let is_steered = |prefix| state.entry(prefix).is_some_and(|entry| entry.steered().is_some());
-        let (ranks, bottom) = bottom_group(settings, window, is_steered);
+        let left_alone = LeftAlone::new(&settings.left_alone);
+        let (ranks, bottom) = bottom_group(settings, &left_alone, window, is_steered);
         // All of a history is older than so many windows.
         let elapsed = if changes.discards_histories { u64::MAX } else { elapsed };
         let entries = observe(settings, &state.entries, window, (&ranks, bottom), elapsed);
@@ -61,7 +64,16 @@ impl<'a> Taken<'a> {
             pool: None,
             content: None,
         };
-        Self { settings, window, moment, changes, state, decision, changes_left: settings.changes_max }
+        Self {
+            settings,
+            window,
+            moment,
+            changes,
+            left_alone,
+            state,
+            decision,
+            changes_left: settings.changes_max,
+        }
     }
 
     pub(super) fn run(mut self) -> (State, Decision) {

@@ -29,8 +29,6 @@ use crate::window::{Arm, Outcome, Sample, Window};
 
 /// Windows of a day.
 const DAY_S: u64 = 86_400;
-/// Delivery rate samples of a connection in a window.
-const SAMPLES: u64 = 8;
 /// The effect from which on a prefix counts as helped or harmed: 10 %.
 const EFFECT_MIN: f64 = 0.1;
 const EFFECT_MEAN: f64 = 0.2;
@@ -253,7 +251,7 @@ impl World {
             into.connections += 1;
             let rate = ln_goodput.exp() as u64;
             match self.settings.measure {
-                Measure::DeliveryRate => into.delivery_rate.add_times(rate, SAMPLES),
+                Measure::DeliveryRate => into.delivery_rate.add(rate),
                 Measure::Goodput => into.goodput.add(rate),
             }
             if arm != Arm::Steered {

@@ -59,7 +59,7 @@ impl Lab {
                 let ln_goodput = level + 0.5 * normal(random) + own * effect;
                 let into = sample.arm_mut(arm);
                 into.connections += 1;
-                into.delivery_rate.add_times(ln_goodput.exp() as u64, 8);
+                into.delivery_rate.add(ln_goodput.exp() as u64);
                 sample.min_rtt_us.add(40_000);
                 if arm != Arm::Steered {
                     sample.ln_goodput.add(ln_goodput);

@@ -20,7 +20,7 @@ prop_compose! {
             steered_max, entering_max, changes_max, exploring_max,
             explored_max: steered_max * explored_share / 100,
             history_windows, cool_off_windows, trial_windows_max, guardrail_rise_max,
-            observed_windows_min: 2, samples_min: 4, connections_min: 2, evidence_connections_min: 2,
+            observed_windows_min: 2, connections_min: 2, evidence_connections_min: 2,
             duty_enter: one.max(other), duty_leave: one.min(other),
             holdout_trial: Share::from_millionths(if has_proof { 500_000 } else { 0 }).unwrap(),
             ..Settings::default()
