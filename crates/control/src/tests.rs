@@ -38,8 +38,7 @@ fn a_prefix_that_is_harmed_leaves_and_comes_back_after_its_cool_off() {
     lab.until(Reason::Slow);
     let trial = lab.until(Reason::CoolingOff);
     assert!(trial < 40, "{trial}");
-    let entry = lab.state.entry(prefix(0)).unwrap();
-    let Phase::CoolingOff(cooling) = &entry.phase else { panic!("{entry:?}") };
+    let cooling = lab.left();
     assert_eq!((cooling.left, cooling.failures, cooling.rounds_min), (Reason::Harmed, 1, 20));
     assert_eq!(lab.until(Reason::Slow), 20);
     lab.until(Reason::CoolingOff);
@@ -64,8 +63,7 @@ fn what_sends_much_more_again_leaves_though_it_is_faster() {
     lab.until(Reason::Slow);
     lab.round();
     lab.until(Reason::CoolingOff);
-    let entry = lab.state.entry(prefix(0)).unwrap();
-    assert!(matches!(&entry.phase, Phase::CoolingOff(it) if it.left == Reason::Retransmits), "{entry:?}");
+    assert_eq!(lab.left().left, Reason::Retransmits);
 }
 
 #[test]
@@ -95,9 +93,7 @@ fn help_that_turns_to_harm_is_withdrawn_however_long_it_helped() {
         assert_eq!(lab.state.entry(prefix(0)).unwrap().reason, Reason::Helped);
         lab.effect = -0.3;
         let rounds = lab.until(Reason::CoolingOff);
-        let entry = lab.state.entry(prefix(0)).unwrap();
-        let Phase::CoolingOff(cooling) = &entry.phase else { panic!("{entry:?}") };
-        assert!(matches!(cooling.left, Reason::Harmed | Reason::NotHelped), "{entry:?}");
+        assert!(matches!(lab.left().left, Reason::Harmed | Reason::NotHelped), "{:?}", lab.left());
         rounds
     };
     let (soon, late) = (withdrawn_after(1), withdrawn_after(500));
@@ -156,8 +152,7 @@ fn arms_that_the_rule_did_not_make_end_a_trial() {
         });
         lab.decide(&window);
     }
-    let entry = lab.state.entry(prefix(0)).unwrap();
-    assert!(matches!(&entry.phase, Phase::CoolingOff(it) if it.left == Reason::Skewed), "{entry:?}");
+    assert_eq!(lab.left().left, Reason::Skewed);
     assert!(lab.state.entry(prefix(1)).unwrap().steered().is_some());
 }
 

@@ -172,8 +172,8 @@ fn people(report: &Report, took: Duration) -> String {
          that follows. REGRET: what is missing to the capped oracle. HELPED: of steered prefixes, those that gain by\n\
          more than 10 %. FALSE: of those told to be helped in all windows, those that were not then. RECALL: of\n\
          prefixes that gain so, those steered; OF CONNS: of their connections. HARMED: of all connections, those\n\
-         steered in prefixes that lose by more than 10 %. STEERED, NEW: prefixes of a PoP, and those that enter in a round. KEPT: of steered ones, those\n\
-         still steered after the next round.\n",
+         steered in prefixes that lose by more than 10 %. STEERED, NEW: prefixes of a PoP, and those that enter in a\n\
+         round. KEPT: of steered ones, those still steered after the next round.\n",
     );
     text
 }
@@ -185,11 +185,10 @@ fn reversals(tally: &Tally) -> String {
         format!("\nWith proof {told} prefixes were told to be helped, {told_falsely} of them falsely. ");
     let withdrawn = reversals.withdrawn.len();
     text.push_str(&format!("Of those that turned to be harmed later {withdrawn} were withdrawn"));
-    if let (Some(median), Some(most), Some(connections)) =
-        (reversals.windows(0.5), reversals.windows(0.9), reversals.connections())
-    {
+    let within = [0.5, 0.9, 1.0].map(|share| reversals.windows(share));
+    if let ([Some(half), Some(most), Some(all)], Some(connections)) = (within, reversals.connections()) {
         text.push_str(&format!(
-            ",\nhalf of them within {median} windows ({connections} connections), nine in ten within {most}"
+            ",\nhalf of them within {half} windows ({connections} connections), nine in ten within {most}, all within {all}"
         ));
     }
     text.push_str(&format!("; {} are steered at the end.\n", reversals.open));

@@ -97,6 +97,14 @@ impl Lab {
         self.decide(&window)
     }
 
+    /// How the first prefix has left.
+    pub(super) fn left(&self) -> &CoolingOff {
+        match &self.state.entry(prefix(0)).unwrap().phase {
+            Phase::CoolingOff(cooling) => cooling,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Rounds until one of them says so of the first prefix; how many it took.
     pub(super) fn until(&mut self, reason: Reason) -> usize {
         for round in 1..=1_000 {
