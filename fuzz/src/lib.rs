@@ -14,6 +14,7 @@ mod batch;
 mod bundle;
 mod chunked;
 mod conditions;
+mod control;
 mod dates;
 mod directives;
 mod disk;
@@ -33,12 +34,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     Target { name: "batch", run: batch::run },
     Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
     Target { name: "content-range", run: ranges::content_range },
+    Target { name: "control-state", run: control::run },
     Target { name: "dates", run: dates::run },
     Target { name: "directives", run: directives::run },
     Target { name: "disk-journal", run: disk::journal },

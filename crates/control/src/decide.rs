@@ -1,25 +1,30 @@
 //! The decision: one round of one scope, as a pure function.
 //!
 //! ```text
-//! forget and go on → observe the window → evidence → what all show together → verdicts → guardrail → who enters → rules
+//! observe the window → discard what settings have made void → evidence → what all show together → verdicts → guardrail
+//!   → limits → who enters → rules
 //! ```
 //!
 //! What leaves for safety leaves at once; all other changes of a round are bounded together, those that leave before those that
 //! enter.
 
 mod admit;
+mod judge;
+mod limits;
 mod observe;
+mod resume;
 mod round;
 
 use thalweg_bundle::{Content, Rule, Share};
 use thalweg_record::Prefix;
 use twox_hash::XxHash3_64;
 
+use crate::basis::Basis;
 use crate::entry::{Entry, Steered};
 use crate::pool::Pool;
 use crate::reason::Reason;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::state::{BUNDLES_MAX, State};
 use crate::window::{Window, follows};
 
 /// What became of a round.
@@ -46,6 +51,18 @@ pub struct Change {
     pub reason: Reason,
 }
 
+/// When and for whom a window is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The clock, seconds since the Unix epoch.
+    pub now_unix_s: u64,
+    /// What chance goes by.
+    pub seed: u64,
+    /// The highest number of a bundle that an edge of the scope acknowledges; 0 if none does. One above
+    /// [`BUNDLES_MAX`] is no controller's, and is not believed.
+    pub acknowledged_bundle: u64,
+}
+
 /// What a round has decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
@@ -61,6 +78,8 @@ pub struct Decision {
     pub entered: Vec<Change>,
     /// Prefixes that leave, in order.
     pub left: Vec<Change>,
+    /// Settings that have changed since the round before, for which evidence or histories were discarded.
+    pub changed: Vec<&'static str>,
     /// Prefixes that are now shown to be helped, in order.
     pub proved: Vec<Prefix>,
     /// Prefixes that are steered from now on.
@@ -71,14 +90,8 @@ pub struct Decision {
     pub content: Option<Content>,
 }
 
-/// Decides a window at `now_unix_s`. The same arguments make the same decision.
-pub fn decide(
-    settings: &Settings,
-    state: &State,
-    window: &Window,
-    now_unix_s: u64,
-    seed: u64,
-) -> (State, Decision) {
+/// Decides a window. The same arguments make the same decision.
+pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Moment) -> (State, Decision) {
     let kept = |round| {
         let decision = Decision {
             window: window.number,
@@ -87,6 +100,7 @@ pub fn decide(
             bottom_bytes_per_s: None,
             entered: Vec::new(),
             left: Vec::new(),
+            changed: Vec::new(),
             proved: Vec::new(),
             steered: state.steered().count(),
             pool: state.pool(),
@@ -94,22 +108,24 @@ pub fn decide(
         };
         (state.clone(), decision)
     };
-    if window.number.saturating_add(1).saturating_mul(settings.window_s) > now_unix_s {
+    if window.number.saturating_add(1).saturating_mul(settings.window_s) > moment.now_unix_s {
         return kept(Round::Early);
     }
-    let Some(elapsed) = follows(state.window, window.number, settings.history_windows) else {
+    let basis = Basis::of(settings);
+    let last = state.window.zip(state.basis.as_ref()).map(|(last, before)| before.renumber(last, &basis));
+    let Some(elapsed) = follows(last, window.number, settings.history_windows) else {
         return kept(Round::Repeated);
     };
     if window.prefixes.is_empty() {
         // Not even the window's number is taken over: what passes until the PoP is heard again is told by the next.
         return kept(Round::Silent);
     }
-    let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, seed).run();
-    decision.content = new_bundle(settings, &mut state, &decision, now_unix_s);
+    let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, moment, basis).run();
+    decision.content = new_bundle(settings, &mut state, &decision, moment.now_unix_s);
     (state, decision)
 }
 
-/// The bundle of a state, if its rules are not those of the one before.
+/// The bundle of a state, if its rules are not those that edges are known to go by.
 fn new_bundle(
     settings: &Settings,
     state: &mut State,
@@ -117,8 +133,8 @@ fn new_bundle(
     now_unix_s: u64,
 ) -> Option<Content> {
     let rules: Vec<_> = state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect();
-    let digest = if rules.is_empty() { 0 } else { XxHash3_64::oneshot(format!("{rules:?}").as_bytes()) };
-    if digest == state.rules_digest {
+    let digest = Some(XxHash3_64::oneshot(format!("{rules:?}").as_bytes()));
+    if digest == state.rules_digest || state.bundle == BUNDLES_MAX {
         return None;
     }
     state.rules_digest = digest;
@@ -126,16 +142,20 @@ fn new_bundle(
     Some(Content {
         number: state.bundle,
         made_unix_s: now_unix_s,
-        reason: format!(
-            "window {}: {} enter, {} leave, {} steered",
-            decision.window,
-            decision.entered.len(),
-            decision.left.len(),
-            rules.len()
-        ),
+        reason: reason(decision),
         rules,
         experiments: Vec::new(),
     })
+}
+
+/// Why there is a bundle.
+fn reason(decision: &Decision) -> String {
+    let Decision { window, entered, left, steered, changed, .. } = decision;
+    let changed = match changed.as_slice() {
+        [] => String::new(),
+        changed => format!("; changed, so that what was known is discarded: {}", changed.join(", ")),
+    };
+    format!("window {window}: {} enter, {} leave, {steered} steered{changed}", entered.len(), left.len())
 }
 
 /// The rule of a steered prefix. Its reason says nothing that changes while the rule does not.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thalweg_record::Prefix;
 
+use crate::detector::Detector;
 use crate::evidence::Evidence;
 use crate::history::History;
 use crate::pool::Estimate;
@@ -10,26 +11,36 @@ use crate::reason::Reason;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 
-/// Windows for which a failed trial is remembered once its cool-off has passed: a week of five minutes.
-const FAILURES_KEPT_WINDOWS: u32 = 2016;
+/// Rounds for which a failed trial is remembered once its cool-off has passed: a week of five minutes.
+const FAILURES_KEPT_ROUNDS: u32 = 2016;
 /// Doublings of the cool-off.
 const DOUBLINGS_MAX: u8 = 4;
 
-/// What a trial had shown when it was enough.
+/// What a trial had shown when it was enough, and ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Proof {
     /// The logarithm of the e-value.
     #[serde(with = "crate::exact")]
     pub ln_e: f64,
     /// The effect on log goodput.
     pub goodput: Mean,
+    /// Rounds since.
+    pub rounds: u32,
+    /// Whether it has turned since.
+    pub reversal: Detector,
 }
 
 /// A prefix that is steered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Steered {
+    /// The number of its trial: see [`Trials`](crate::Trials).
+    pub trial: u64,
     /// Whether it has entered though it was not slow.
     pub is_explored: bool,
+    /// Whether it was shown to be helped before this trial.
+    pub is_renewed: bool,
     /// By what it was shown to be helped; absent on trial.
     pub proof: Option<Proof>,
     /// The share of its connections that is held out, in millionths.
@@ -48,13 +59,14 @@ pub struct Steered {
 
 /// A prefix that has left.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CoolingOff {
     /// Why.
     pub left: Reason,
-    /// Windows since, and
-    pub windows: u32,
+    /// Rounds since, and
+    pub rounds: u32,
     /// before it may enter again.
-    pub windows_min: u32,
+    pub rounds_min: u32,
     /// Trials that failed one after the other.
     pub failures: u8,
     /// What the trial had shown.
@@ -81,6 +93,7 @@ impl Phase {
 
 /// What is known of a prefix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The network of clients.
     #[serde(serialize_with = "write_prefix", deserialize_with = "read_prefix")]
@@ -100,6 +113,29 @@ pub struct Entry {
     /// Where it is.
     #[serde(default, skip_serializing_if = "Phase::is_idle")]
     pub phase: Phase,
+}
+
+impl Steered {
+    /// The share of its connections that is held out.
+    pub(crate) fn holdout(&self) -> f64 {
+        f64::from(self.holdout_millionths) / 1e6
+    }
+
+    /// What its trial has shown, if it is enough to tell: of one that is over what it had shown by then.
+    pub(crate) fn estimate(&self, settings: &Settings) -> Option<Estimate> {
+        match &self.proof {
+            Some(proof) => Estimate::of(&proof.goodput),
+            None if self.evidence.is_enough(settings.evidence_connections_min) => {
+                Estimate::of(&self.evidence.goodput)
+            }
+            None => None,
+        }
+    }
+
+    /// Whether it is on trial to find out, as the first of its kind: those that were shown to be helped make room for others.
+    pub(crate) fn is_exploring(&self) -> bool {
+        self.is_explored && !self.is_renewed && self.proof.is_none()
+    }
 }
 
 impl Entry {
@@ -124,17 +160,25 @@ impl Entry {
         }
     }
 
-    /// Whether it has left and may not enter yet.
-    pub fn is_cooling_off(&self) -> bool {
-        matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.windows < cooling.windows_min)
+    pub(crate) fn steered_mut(&mut self) -> Option<&mut Steered> {
+        match &mut self.phase {
+            Phase::Steered(steered) => Some(steered),
+            Phase::Idle | Phase::CoolingOff(_) => None,
+        }
     }
 
-    /// Goes on by so many windows.
+    /// Whether it has left and may not enter yet.
+    pub fn is_cooling_off(&self) -> bool {
+        matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.rounds < cooling.rounds_min)
+    }
+
+    /// Goes on by a round, so many windows after the one before. Only histories have gaps: a cool-off that a clock's jump could
+    /// end would be none.
     pub(crate) fn advance(&mut self, windows: u64, history_windows: u32) {
         self.history.advance(windows, history_windows);
         if let Phase::CoolingOff(cooling) = &mut self.phase {
-            cooling.windows = cooling.windows.saturating_add(u32::try_from(windows).unwrap_or(u32::MAX));
-            if cooling.windows >= cooling.windows_min.saturating_add(FAILURES_KEPT_WINDOWS) {
+            cooling.rounds = cooling.rounds.saturating_add(1);
+            if cooling.rounds >= cooling.rounds_min.saturating_add(FAILURES_KEPT_ROUNDS) {
                 self.phase = Phase::Idle;
             }
         }
@@ -161,14 +205,18 @@ impl Entry {
         let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
         self.phase = Phase::CoolingOff(Box::new(CoolingOff {
             left: reason,
-            windows: 0,
-            windows_min: settings.cool_off_windows.saturating_mul(1 << doublings),
+            rounds: 0,
+            // What has left for no fault of its own may come back in the next round.
+            rounds_min: if reason == Reason::Changed {
+                1
+            } else {
+                settings.cool_off_windows.saturating_mul(1 << doublings)
+            },
             failures,
             estimate: self
                 .steered()
-                .filter(|_| reason != Reason::Skewed)
-                .filter(|steered| steered.evidence.is_enough(settings.evidence_connections_min))
-                .and_then(|steered| steered.evidence.estimate()),
+                .filter(|_| !matches!(reason, Reason::Skewed | Reason::Changed))
+                .and_then(|steered| steered.estimate(settings)),
         }));
         self.reason = reason;
     }

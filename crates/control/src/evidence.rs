@@ -10,23 +10,31 @@
 //! has the connection's own effect as its mean, for any baseline that was fixed before: an inverse-probability estimate, as for
 //! randomized experiments in Waudby-Smith et al. (2024, §3) and by design in Ham, Bojinov, Lindon and Tingley (2022,
 //! arXiv:2210.08639). What befalls all connections of a prefix alike, such as the evening, falls on both arms by the toss alone
-//! and is in the variance. What it does not take out is what the one arm does to the other on a bottleneck that they share.
+//! and is in the variance.
+//!
+//! Its e-value is exact against "steering does nothing to any connection", for noise of whatever tails and skew and connections that
+//! are as alike as they may be, since then only the toss is random: with x the value above and σ² its variance over the toss,
+//! which for a given outcome is (outcome − baseline)² / (π(1−π)), exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for every λ
+//! (Delyon, Electronic Journal of Probability 14, 2009; Howard et al., Probability Surveys 17, 2020, Table 3), which is mixed
+//! over λ of one sign. Against "it does nothing on average" it is asymptotic. What the toss does not take out is what the one arm does to the other on a bottleneck that they share.
 //!
 //! **Invariant:** a baseline is of windows before the one whose outcomes it is taken from.
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::Estimate;
-use crate::sequential::{Mean, ln_e_two_sided};
+use crate::sequential::{Mean, TIGHT_AT, ln_e_one_sided, ln_e_two_sided};
 use crate::window::Outcome;
 
 /// Outcomes that a baseline has in mind: the larger, the slower it follows the day.
 const BASELINE_WEIGHT: f64 = 30.0;
 /// The chance to be told skewed without being so.
 const FALSE_SKEW_SHARE: f64 = 0.001;
+/// The standard deviation of log goodput over connections of a network for which e-values are largest.
+const LN_GOODPUT_SPREAD: f64 = 0.6;
 
 /// What a trial has shown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Evidence {
     /// Connections steered and
     pub steered: u32,
@@ -34,6 +42,9 @@ pub struct Evidence {
     pub held_out: u32,
     /// The effect on log goodput.
     pub goodput: Mean,
+    /// The sum of variances over the toss of what [`Evidence::goodput`] has, were there no effect.
+    #[serde(with = "crate::exact")]
+    pub toss_variance: f64,
     /// The effect on the retransmitted share of bytes.
     pub retransmitted: Mean,
     /// What log goodput is to be expected; absent until a window has told.
@@ -50,25 +61,20 @@ impl Evidence {
         Self { baseline_ln_goodput: ln_goodput, ..Self::default() }
     }
 
-    /// Adds a window's connections under a rule that holds out the share `holdout`; `retransmitted` is told of each effect on
-    /// the retransmitted share too.
-    pub fn add<'a>(
-        &mut self,
-        outcomes: impl Iterator<Item = &'a Outcome> + Clone,
-        holdout: f64,
-        retransmitted: &mut Mean,
-    ) {
+    /// Adds a window's connections under a rule that holds out the share `holdout`.
+    pub fn add<'a>(&mut self, outcomes: impl Iterator<Item = &'a Outcome> + Clone, holdout: f64) {
         let weight = |outcome: &Outcome| {
             if outcome.is_steered { 1.0 / (1.0 - holdout) } else { -1.0 / holdout }
         };
         if let Some(baseline) = self.baseline_ln_goodput {
             for outcome in outcomes.clone() {
-                *(if outcome.is_steered { &mut self.steered } else { &mut self.held_out }) += 1;
-                self.goodput.add((outcome.ln_goodput - baseline) * weight(outcome));
+                let arm = if outcome.is_steered { &mut self.steered } else { &mut self.held_out };
+                *arm = arm.saturating_add(1);
+                let off = outcome.ln_goodput - baseline;
+                self.goodput.add(off * weight(outcome));
+                self.toss_variance += off * off / (holdout * (1.0 - holdout));
                 if let Some(share) = outcome.retransmitted_share {
-                    let effect = (share - self.baseline_retransmitted) * weight(outcome);
-                    self.retransmitted.add(effect);
-                    retransmitted.add(effect);
+                    self.retransmitted.add((share - self.baseline_retransmitted) * weight(outcome));
                 }
             }
         }
@@ -101,9 +107,26 @@ impl Evidence {
         self.steered.min(self.held_out) >= connections_min
     }
 
-    /// The effect on log goodput by itself.
-    pub fn estimate(&self) -> Option<Estimate> {
-        Some(Estimate { effect: self.goodput.mean, variance: self.goodput.variance_of_mean()? })
+    /// The logarithm of the e-value against "steering does not help", under a rule that holds out the share `holdout`. 1/α is reached
+    /// with a chance of at most α if it does nothing. Zero of no connections.
+    pub fn ln_e_helped(&self, holdout: f64) -> f64 {
+        self.ln_e(1.0, holdout)
+    }
+
+    /// The same against "it does not harm".
+    pub fn ln_e_harmed(&self, holdout: f64) -> f64 {
+        self.ln_e(-1.0, holdout)
+    }
+
+    fn ln_e(&self, sign: f64, holdout: f64) -> f64 {
+        let (sum, variance) = self.sum_and_variance();
+        ln_e_one_sided(sign * sum, variance, TIGHT_AT * unit(holdout))
+    }
+
+    /// The sum of effects on log goodput, and its variance were there none.
+    pub(crate) fn sum_and_variance(&self) -> (f64, f64) {
+        let sum = self.goodput.mean * self.goodput.count as f64;
+        (sum, (self.goodput.squares_about(0.0) + 2.0 * self.toss_variance) / 3.0)
     }
 
     /// Whether more or fewer are held out than the rule says: then something but the toss decides who is in which arm, and the
@@ -113,6 +136,11 @@ impl Evidence {
         let off = f64::from(self.held_out) - of * holdout;
         ln_e_two_sided(off / (holdout * (1.0 - holdout)).sqrt(), of) >= -FALSE_SKEW_SHARE.ln()
     }
+}
+
+/// The variance of a connection's effect for which e-values are largest.
+pub(crate) fn unit(holdout: f64) -> f64 {
+    LN_GOODPUT_SPREAD.powi(2) / (holdout * (1.0 - holdout))
 }
 
 #[cfg(test)]
@@ -126,7 +154,7 @@ mod tests {
     /// Windows of connections of one prefix; log goodput falls and rises for all by `day`.
     fn windows(effect: f64, holdout: f64, day: f64, windows: usize) -> Evidence {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
-        let (mut evidence, mut all) = (Evidence::from(Some(13.0)), Mean::default());
+        let mut evidence = Evidence::from(Some(13.0));
         for at in 0..windows {
             let level = 13.0 + day * (at as f64 / 40.0).sin();
             let outcomes: Vec<_> = (0..20)
@@ -138,9 +166,8 @@ mod tests {
                     Outcome { bundle: 1, is_steered, ln_goodput, retransmitted_share }
                 })
                 .collect();
-            evidence.add(outcomes.iter(), holdout, &mut all);
+            evidence.add(outcomes.iter(), holdout);
         }
-        assert_eq!(all, evidence.retransmitted);
         evidence
     }
 
@@ -157,6 +184,47 @@ mod tests {
         }
     }
 
+    /// Of streams of connections to which steering does nothing, with noise that is skewed and of heavy tails, those that are
+    /// ever told to be helped and to be harmed.
+    fn told_of_nothing(holdout: f64, alpha: f64) -> [usize; 2] {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(13);
+        let mut told = [0; 2];
+        for _ in 0..STREAMS {
+            let (mut evidence, mut is_told) = (Evidence::from(Some(13.0)), [false; 2]);
+            for _ in 0..100 {
+                let outcomes: Vec<_> = (0..20)
+                    .map(|_| Outcome {
+                        bundle: 1,
+                        is_steered: !random.random_bool(holdout),
+                        // Log-normal: at times far slower, never far faster.
+                        ln_goodput: 14.0 - (1.2 * normal(&mut random)).exp().min(14.0),
+                        retransmitted_share: None,
+                    })
+                    .collect();
+                evidence.add(outcomes.iter(), holdout);
+                is_told[0] |= evidence.ln_e_helped(holdout) >= -alpha.ln();
+                is_told[1] |= evidence.ln_e_harmed(holdout) >= -alpha.ln();
+            }
+            told.iter_mut().zip(is_told).for_each(|(told, is_told)| *told += usize::from(is_told));
+        }
+        told
+    }
+
+    const STREAMS: usize = 1_000;
+
+    #[test]
+    fn skew_and_heavy_tails_do_not_tell_falsely() {
+        let alpha = 0.05;
+        let n = STREAMS as f64;
+        let most = n * alpha + 3.0 * (n * alpha * (1.0 - alpha)).sqrt();
+        for holdout in [0.5, 0.1] {
+            let told = told_of_nothing(holdout, alpha);
+            assert!(told.iter().all(|told| (*told as f64) < most), "{holdout}: {told:?}");
+            // What cannot tell at all would pass.
+            assert!(holdout != 0.5 || told.iter().all(|told| *told > STREAMS / 200), "{holdout}: {told:?}");
+        }
+    }
+
     #[test]
     fn arms_that_the_toss_did_not_make_are_told() {
         let evidence = windows(0.2, 0.5, 0.0, 300);
@@ -168,9 +236,9 @@ mod tests {
     fn the_first_window_without_a_baseline_makes_one() {
         let mut evidence = Evidence::from(None);
         let outcome = Outcome { bundle: 1, is_steered: true, ln_goodput: 12.0, retransmitted_share: None };
-        evidence.add([outcome.clone()].iter(), 0.5, &mut Mean::default());
+        evidence.add([outcome.clone()].iter(), 0.5);
         assert_eq!((evidence.steered, evidence.baseline_ln_goodput), (0, Some(12.0)));
-        evidence.add([outcome].iter(), 0.5, &mut Mean::default());
+        evidence.add([outcome].iter(), 0.5);
         assert_eq!((evidence.steered, evidence.goodput.mean), (1, 0.0));
     }
 }

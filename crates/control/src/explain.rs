@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use thalweg_record::Prefix;
 
 use crate::entry::{CoolingOff, Entry, Phase, Steered};
+use crate::left_alone::LeftAlone;
 use crate::reason::Reason;
-use crate::selection::is_left_alone;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::state::State;
@@ -15,7 +15,7 @@ use crate::state::State;
 pub fn explain(settings: &Settings, state: &State, prefix: Prefix) -> String {
     let mut text = String::new();
     let Some(entry) = state.entry(prefix) else {
-        if is_left_alone(settings, prefix) {
+        if LeftAlone::new(&settings.left_alone).meets(prefix) {
             return format!("{prefix}: {}: {}\n", Reason::LeftAlone, about(settings, Reason::LeftAlone));
         }
         return format!(
@@ -79,16 +79,15 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
     if let Some(effect) = interval(&evidence.retransmitted, alpha, points) {
         writeln!(text, "  sent again  {effect}; at most {}", points(settings.retransmitted_rise_max))?;
     }
-    if let Some(pool) = state.pool() {
-        let own = evidence.is_enough(settings.evidence_connections_min);
-        let shrunken = pool.shrink(own.then(|| evidence.estimate()).flatten());
+    if let Some((pool, own)) = state.pool().zip(steered.estimate(settings)) {
+        let shrunken = pool.shrink(own);
         writeln!(
             text,
-            "  shrunken    {} towards {} over {} prefixes; above zero with probability {:.2}, kept from {:.2}",
+            "  shrunken    {} towards {} over {} prefixes; worth it with probability {:.2}, kept from {:.2}",
             percent(shrunken.effect),
             percent(pool.mean),
             pool.prefixes,
-            shrunken.probability_above_zero(),
+            shrunken.probability_above(settings.effect_min),
             settings.pooled_keep
         )?;
     }
@@ -110,8 +109,8 @@ fn interval(mean: &Mean, alpha: f64, unit: impl Fn(f64) -> String) -> Option<Str
 }
 
 fn cooled(text: &mut String, cooling: &CoolingOff) -> std::fmt::Result {
-    let CoolingOff { left, windows, windows_min, failures, .. } = cooling;
-    writeln!(text, "  left        {left}, {windows} windows ago; may enter again after {windows_min}")?;
+    let CoolingOff { left, rounds, rounds_min, failures, .. } = cooling;
+    writeln!(text, "  left        {left}, {rounds} rounds ago; may enter again after {rounds_min}")?;
     writeln!(text, "  failed      {failures} trials one after the other")
 }
 
@@ -129,6 +128,7 @@ fn about(settings: &Settings, reason: Reason) -> String {
         Reason::CoolingOff => "not steered, it has left and may not come back yet",
         Reason::Slow => "steered as a slow one, nothing shown yet",
         Reason::Explored => "steered to find out, though it is not slow, nothing shown yet",
+        Reason::Renewed => "steered, on trial again after it was shown to be helped",
         Reason::Likely => "steered, not shown by itself, but likely to be helped after what all show",
         Reason::Helped => "steered, shown to be helped",
         Reason::NoLongerSlow => "has left, it was no longer slow",
@@ -138,6 +138,8 @@ fn about(settings: &Settings, reason: Reason) -> String {
         Reason::Skewed => "has left, the share held out was not the rule's: its arms cannot be compared",
         Reason::Guardrail => "has left, over all trials more was sent again than may be",
         Reason::Gone => "has left, no connection came from it any more",
+        Reason::Changed => "has left, another congestion control is tried now",
+        Reason::OverLimit => "has left, fewer may be steered than were",
     };
     text.to_owned()
 }

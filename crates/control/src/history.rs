@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 ///
 /// **Invariant:** a window in the group was observed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct History {
     #[serde(serialize_with = "write_bits", deserialize_with = "read_bits")]
     observed: u128,
@@ -26,6 +27,11 @@ impl History {
     pub fn observe(&mut self, is_in_group: bool) {
         self.observed |= 1;
         self.in_group = self.in_group & !1 | u128::from(is_in_group);
+    }
+
+    /// Whether each window in the group was observed.
+    pub(crate) fn is_whole(self) -> bool {
+        self.in_group & !self.observed == 0
     }
 
     /// Whether nothing is known.

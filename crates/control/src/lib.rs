@@ -1,7 +1,7 @@
 //! Control: which client prefixes get another congestion control, and whether that helped them.
 //!
 //! ```text
-//! records → Collector → Window → decide(settings, state, window, now, seed) → (State, Decision) → bundle
+//! records → Collector → Window → decide(settings, state, window, moment) → (State, Decision) → bundle
 //! ```
 //!
 //! A prefix that is consistently in the bottom group of its PoP is tried, a few that are not as well; a share of its connections
@@ -10,17 +10,23 @@
 //!
 //! Pure: records, settings, `now` and a seed go in. No clock, no socket, no file.
 //!
-//! **Invariant:** the same state, window, settings, `now` and seed make the same decision.
-//! **Invariant:** a window is decided once; the numbers of bundles go up; a bundle of a decision is valid.
+//! **Invariant:** the same state, window, settings and moment make the same decision.
+//! **Invariant:** a window is decided once; the numbers of bundles go up, beyond what edges acknowledge;
+//! a bundle of a decision is valid.
 //! **Invariant:** a prefix that has left does not enter before its cool-off has passed.
 
+mod basis;
+mod check;
 mod collect;
 mod decide;
+mod detector;
 mod entry;
 mod evidence;
 mod exact;
 mod explain;
 mod history;
+mod left_alone;
+mod online;
 mod pool;
 mod reason;
 mod selection;
@@ -30,17 +36,20 @@ pub mod simulate;
 mod state;
 mod window;
 
+pub use check::FieldFault;
 pub use collect::{CONNECTIONS_MAX, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
-pub use decide::{Change, Decision, Round, decide};
+pub use decide::{Change, Decision, Moment, Round, decide};
+pub use detector::Detector;
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
 pub use evidence::Evidence;
 pub use explain::explain;
 pub use history::History;
-pub use pool::{Estimate, Pool, e_bh};
+pub use online::Trials;
+pub use pool::{Estimate, Pool};
 pub use reason::Reason;
 pub use sequential::{Interval, Mean};
 pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
-pub use state::{Guard, STATE_FORMAT, State, StateError};
+pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State, StateError};
 pub use window::{Arm, ArmSample, Outcome, Sample, Scope, Window};
 
 #[cfg(test)]

@@ -1,16 +1,22 @@
-//! What all prefixes together say of one: shrinkage towards their mean, and which of many are told to be helped.
+//! What all prefixes together say of one: shrinkage towards their mean, and how far that is to be believed.
 //!
-//! Effects are taken for draws from a normal distribution, whose mean and variance are estimated from all that have been tried:
-//! Paule and Mandel's estimator (1982), which is Morris' empirical Bayes one (JASA 78(381), 1983) and the one that simulation
-//! studies prefer (Veroniki et al., Research Synthesis Methods 7(1), 2016). Whom to tell: e-BH (Wang and Ramdas, JRSS B 84(3),
-//! 2022), which bounds the share of false ones whatever the prefixes have to do with one another.
+//! Effects are taken for draws from a normal distribution. Its variance is the restricted maximum likelihood estimate (Veroniki et
+//! al., Research Synthesis Methods 7(1), 2016). A shrunken effect and its variance are those of Morris (Parametric empirical
+//! Bayes inference, JASA 78(381), 1983, §5), which have in them that mean and variance of the pool are estimates: also where the
+//! variance is estimated as zero, a prefix keeps 2/(k−1) of its own estimate, and as much of its own variance.
+//!
+//! Trials that were stopped are in it with what they had shown at their stop, those that were told to be helped as well as those
+//! that were harmed, for the same time after it, and with nothing from after it. To take one kind only would bias the pool (Schou
+//! and Marschner, Statistics in Medicine 32(28), 2013). With both, why a trial was stopped is in what it has shown, and the
+//! likelihood is what it would be without stops (Berger and Wolpert, The Likelihood Principle, 1988, §4.2), which is why the
+//! estimate goes by it and not by moments. That effects are normal and the estimates' variances known remains an approximation.
 
 use serde::{Deserialize, Serialize};
 
-use crate::sequential::probability_below;
+use crate::sequential::{Mean, probability_below};
 
 /// Prefixes without which there is no pool.
-const POOL_MIN: usize = 8;
+pub(crate) const POOL_MIN: usize = 8;
 /// Halvings in the search for the variance: to a 2^-40th of where it was looked for.
 const HALVINGS_MAX: u32 = 40;
 /// Doublings before it.
@@ -18,6 +24,7 @@ const DOUBLINGS_MAX: u32 = 40;
 
 /// An effect and its variance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// The effect on log goodput.
     #[serde(with = "crate::exact")]
@@ -34,8 +41,12 @@ pub struct Pool {
     pub mean: f64,
     /// The variance of effects, that of their estimates taken out.
     pub variance: f64,
-    /// Prefixes that it is estimated from.
+    /// Prefixes that it is estimated from, at least [`POOL_MIN`].
     pub prefixes: usize,
+    /// The inverse of the variance of the mean.
+    pub(crate) weight: f64,
+    /// The mean variance of the estimates, weighted alike.
+    pub(crate) variance_own: f64,
 }
 
 impl Pool {
@@ -44,67 +55,71 @@ impl Pool {
         if estimates.len() < POOL_MIN {
             return None;
         }
-        let expected = (estimates.len() - 1) as f64;
-        let excess = |variance: f64| {
-            let (weight, sum) = estimates.iter().fold((0.0, 0.0), |(weight, sum), it| {
-                let own = 1.0 / (it.variance + variance);
-                (weight + own, sum + own * it.effect)
-            });
-            let mean = sum / weight;
-            let squares: f64 =
-                estimates.iter().map(|it| (it.effect - mean).powi(2) / (it.variance + variance)).sum();
-            (mean, squares - expected)
-        };
         let (mut low, mut high) = (0.0, 1e-4);
-        if excess(low).1 <= 0.0 {
-            return Some(Self { mean: excess(0.0).0, variance: 0.0, prefixes: estimates.len() });
+        if score(estimates, low) <= 0.0 {
+            return Some(Self::with(estimates, 0.0));
         }
         for _ in 0..DOUBLINGS_MAX {
-            if excess(high).1 <= 0.0 {
+            if score(estimates, high) <= 0.0 {
                 break;
             }
             (low, high) = (high, 2.0 * high);
         }
         for _ in 0..HALVINGS_MAX {
             let middle = f64::midpoint(low, high);
-            if excess(middle).1 > 0.0 { low = middle } else { high = middle }
+            if score(estimates, middle) > 0.0 { low = middle } else { high = middle }
         }
-        Some(Self { mean: excess(high).0, variance: high, prefixes: estimates.len() })
+        Some(Self::with(estimates, high))
     }
 
-    /// What is to be thought of a prefix with this estimate; of one without, the pool itself.
-    pub fn shrink(&self, own: Option<Estimate>) -> Estimate {
-        match own {
-            None => Estimate { effect: self.mean, variance: self.variance },
-            Some(own) => {
-                let to_pool = own.variance / (own.variance + self.variance);
-                Estimate {
-                    effect: to_pool * self.mean + (1.0 - to_pool) * own.effect,
-                    variance: (1.0 - to_pool) * own.variance,
-                }
-            }
+    /// The one whose effects have this variance.
+    fn with(estimates: &[Estimate], variance: f64) -> Self {
+        let (mut weight, mut mean, mut own) = (0.0, 0.0, 0.0);
+        for it in estimates {
+            let w = 1.0 / (it.variance + variance);
+            (weight, mean, own) = (weight + w, mean + w * it.effect, own + w * it.variance);
+        }
+        Self { mean: mean / weight, variance, prefixes: estimates.len(), weight, variance_own: own / weight }
+    }
+
+    /// What is to be thought of one of the prefixes that it is estimated from.
+    pub fn shrink(&self, own: Estimate) -> Estimate {
+        let k = self.prefixes as f64;
+        let w = 1.0 / (own.variance + self.variance);
+        let to_pool = (k - 3.0) / (k - 1.0) * own.variance * w;
+        let leverage = w / self.weight;
+        let off = own.effect - self.mean;
+        // What the estimate of the variance is uncertain by.
+        let uncertain = 2.0 / (k - 3.0) * to_pool.powi(2) * (self.variance_own + self.variance) * w;
+        Estimate {
+            effect: own.effect - to_pool * off,
+            variance: own.variance * (1.0 - (1.0 - leverage) * to_pool) + uncertain * off * off,
         }
     }
+}
+
+/// The derivative of the restricted likelihood by the variance of effects, twice.
+fn score(estimates: &[Estimate], variance: f64) -> f64 {
+    let pool = Pool::with(estimates, variance);
+    let (mut score, mut squares) = (0.0, 0.0);
+    for it in estimates {
+        let w = 1.0 / (it.variance + variance);
+        score += (w * (it.effect - pool.mean)).powi(2) - w;
+        squares += w * w;
+    }
+    score + squares / pool.weight
 }
 
 impl Estimate {
-    /// The probability that the effect is above zero, taken for normal.
-    pub fn probability_above_zero(&self) -> f64 {
-        if self.variance > 0.0 {
-            probability_below(self.effect / self.variance.sqrt())
-        } else {
-            f64::from(u8::from(self.effect > 0.0))
-        }
+    /// By a mean of effects.
+    pub(crate) fn of(mean: &Mean) -> Option<Self> {
+        Some(Self { effect: mean.mean, variance: mean.variance_of_mean()? })
     }
-}
 
-/// The least logarithm of an e-value that is told of a family of `family` tests with these, so that at most a `share` of those told
-/// is false on average; nothing if none is told.
-pub fn e_bh(ln_e: &mut [f64], family: usize, share: f64) -> Option<f64> {
-    ln_e.sort_unstable_by(|one, other| other.total_cmp(one));
-    let bound = |told: usize| (family as f64 / (share * told as f64)).ln();
-    let told = (1..=ln_e.len()).rev().find(|told| ln_e[told - 1] >= bound(*told))?;
-    Some(bound(told))
+    /// The probability that the effect is above `bound`, taken for normal.
+    pub fn probability_above(&self, bound: f64) -> f64 {
+        probability_below((self.effect - bound) / self.variance.sqrt())
+    }
 }
 
 #[cfg(test)]
@@ -143,38 +158,60 @@ mod tests {
         let error = |of: &dyn Fn(&Estimate) -> f64| {
             drawn.iter().map(|(truth, own)| (of(own) - truth).powi(2)).sum::<f64>() / drawn.len() as f64
         };
-        assert!(error(&|own| pool.shrink(Some(*own)).effect) < 0.5 * error(&|own| own.effect));
+        assert!(error(&|own| pool.shrink(*own).effect) < 0.5 * error(&|own| own.effect));
         let sure: Vec<_> =
-            drawn.iter().filter(|(_, own)| pool.shrink(Some(*own)).probability_above_zero() >= 0.9).collect();
+            drawn.iter().filter(|(_, own)| pool.shrink(*own).probability_above(0.0) >= 0.9).collect();
         let right = sure.iter().filter(|(truth, _)| *truth > 0.0).count() as f64 / sure.len() as f64;
         assert!(sure.len() > 200 && right > 0.9, "{right} of {}", sure.len());
     }
 
     #[test]
-    fn of_many_tests_more_is_asked() {
-        let ln = f64::ln;
-        assert_eq!(e_bh(&mut [ln(19.0)], 1, 0.05), None);
-        assert_eq!(e_bh(&mut [ln(21.0)], 1, 0.05), Some(ln(20.0)));
-        assert_eq!(e_bh(&mut [ln(21.0), 0.0], 2, 0.05), None);
-        assert_eq!(e_bh(&mut [ln(21.0), ln(30.0)], 2, 0.05), Some(ln(20.0)));
-        assert_eq!(e_bh(&mut [], 0, 0.05), None);
+    fn a_small_pool_of_noise_is_not_sure_of_anything() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
+        let (mut wrong, mut sure) = (0, 0);
+        for _ in 0..2_000 {
+            // Nothing helps by more than the bound: whoever is sure is wrong.
+            let estimates: Vec<_> = (0..POOL_MIN)
+                .map(|_| Estimate { effect: 0.05 + 0.2 * normal(&mut random), variance: 0.04 })
+                .collect();
+            let pool = Pool::of(&estimates).unwrap();
+            sure += estimates.len();
+            wrong += estimates.iter().filter(|own| pool.shrink(**own).probability_above(0.05) >= 0.9).count();
+        }
+        let share = wrong as f64 / sure as f64;
+        assert!(share < 0.1, "{share}");
+        assert!(share > 0.005, "whoever is never sure would pass: {share}");
+    }
+
+    /// A trial of normal values, looked at every twentieth, that stops once it is sure of harm or help.
+    fn stopped(truth: f64, random: &mut Xoshiro256PlusPlus) -> (Estimate, bool) {
+        let mut mean = Mean::default();
+        let sure = 20_f64.ln();
+        loop {
+            (0..20).for_each(|_| mean.add(truth + 1.2 * normal(random)));
+            let harm = Mean { mean: -mean.mean, ..mean.clone() };
+            let is_helped = mean.ln_e_above(0.0).unwrap() >= 2.0 * sure;
+            if is_helped || harm.ln_e_above(0.0).unwrap() >= sure || mean.count >= 1_440 {
+                let estimate = Estimate { effect: mean.mean, variance: mean.variance_of_mean().unwrap() };
+                return (estimate, is_helped);
+            }
+        }
     }
 
     #[test]
-    fn few_of_those_told_are_false() {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
-        let (mut false_share, families) = (0.0, 400);
-        for _ in 0..families {
-            // The e-value of one normal observation against zero, for a drift of 3: a likelihood ratio. Half are null.
-            let ln_e: Vec<_> = (0..100)
-                .map(|at| 3.0 * (normal(&mut random) + if at < 50 { 0.0 } else { 3.5 }) - 4.5)
-                .collect();
-            let bound = e_bh(&mut ln_e.clone(), ln_e.len(), 0.1).unwrap_or(f64::INFINITY);
-            let told =
-                |range: std::ops::Range<usize>| ln_e[range].iter().filter(|it| **it >= bound).count() as f64;
-            false_share += told(0..50) / told(0..100).max(1.0);
-            assert!(told(0..100) >= 1.0);
-        }
-        assert!(false_share / f64::from(families) < 0.1);
+    fn stopped_trials_do_not_bias_the_pool() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
+        let (mean, deviation) = (0.05, 0.2);
+        let trials: Vec<_> =
+            (0..2_000).map(|_| stopped(mean + deviation * normal(&mut random), &mut random)).collect();
+        let all: Vec<_> = trials.iter().map(|(estimate, _)| *estimate).collect();
+        let pool = Pool::of(&all).unwrap();
+        println!("{pool:?}");
+        assert!((pool.mean - mean).abs() < 0.015, "{pool:?}");
+        assert!((pool.variance.sqrt() - deviation).abs() < 0.03, "{pool:?}");
+        // Without those that were told to be helped it is far off.
+        let failed: Vec<_> =
+            trials.iter().filter(|(_, is_helped)| !is_helped).map(|(estimate, _)| *estimate).collect();
+        assert!(Pool::of(&failed).unwrap().mean < mean - 0.05);
     }
 }

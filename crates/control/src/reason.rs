@@ -31,6 +31,8 @@ pub enum Reason {
     Slow,
     /// Steered, on trial: tried to find out, though it is not slow.
     Explored,
+    /// Steered, on trial again: it was shown to be helped, under other settings or long ago.
+    Renewed,
     /// Steered: not shown by itself, but likely, after what all prefixes show.
     Likely,
     /// Steered: shown to be helped.
@@ -49,6 +51,10 @@ pub enum Reason {
     Guardrail,
     /// Has left: no connection came from it any more.
     Gone,
+    /// Has left: another congestion control is tried now.
+    Changed,
+    /// Has left: fewer may be steered than were.
+    OverLimit,
 }
 
 impl Reason {
@@ -66,6 +72,7 @@ impl Reason {
             Self::CoolingOff => "cooling_off",
             Self::Slow => "slow",
             Self::Explored => "explored",
+            Self::Renewed => "renewed",
             Self::Likely => "likely",
             Self::Helped => "helped",
             Self::NoLongerSlow => "no_longer_slow",
@@ -75,6 +82,8 @@ impl Reason {
             Self::Skewed => "skewed",
             Self::Guardrail => "guardrail",
             Self::Gone => "gone",
+            Self::Changed => "changed",
+            Self::OverLimit => "over_limit",
         }
     }
 
@@ -85,7 +94,16 @@ impl Reason {
 
     /// Whether a prefix leaves for it at once, however many have left in this round.
     pub(crate) fn is_safety(self) -> bool {
-        matches!(self, Self::Harmed | Self::Retransmits | Self::Skewed | Self::Guardrail | Self::LeftAlone)
+        matches!(
+            self,
+            Self::Harmed
+                | Self::Retransmits
+                | Self::Skewed
+                | Self::Guardrail
+                | Self::LeftAlone
+                | Self::Changed
+                | Self::OverLimit
+        )
     }
 }
 

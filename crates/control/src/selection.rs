@@ -3,6 +3,7 @@
 use thalweg_record::{Prefix, Sketch};
 
 use crate::entry::Entry;
+use crate::left_alone::LeftAlone;
 use crate::reason::Reason;
 use crate::settings::{Measure, Settings};
 use crate::window::{ArmSample, Sample, Window};
@@ -10,9 +11,9 @@ use crate::window::{ArmSample, Sample, Window};
 /// Ranked prefixes without which there is no bottom group.
 const RANKED_MIN: usize = 5;
 
-/// The median of a prefix in a window, by which it is ranked; absent where too little was seen.
+/// The median over a prefix's connections of each one's own in a window, by which it is ranked; absent where too few tell.
 ///
-/// The median, because it is what half of its connections are below: a lower percentile would let a single slow client speak for
+/// Over connections, not over samples: one that lasts has hundreds of these. The median, because it is what half of its connections are below: a lower percentile would let a single slow client speak for
 /// its network, a mean a single fast one. Of a prefix that is steered with proof it is that of the connections held out: the
 /// question is whether it would be slow without. Connections that an earlier rule still steers do not count.
 pub(crate) fn rank(settings: &Settings, sample: &Sample, is_steered: bool) -> Option<f64> {
@@ -21,26 +22,22 @@ pub(crate) fn rank(settings: &Settings, sample: &Sample, is_steered: bool) -> Op
         (true, true) => &[&sample.held_out],
         (true, false) => &[&sample.other, &sample.held_out],
     };
-    let sketch = |arm: &ArmSample| match settings.measure {
-        Measure::DeliveryRate => arm.delivery_rate.count(),
-        Measure::Goodput => arm.goodput.count(),
-    };
-    let connections: u32 = arms.iter().map(|arm| arm.connections).sum();
-    let samples: u64 = arms.iter().map(|arm| sketch(arm)).sum();
-    if connections < settings.connections_min || samples < settings.samples_min {
+    let connections: u64 = arms.iter().map(|arm| sketch(settings.measure, arm).count()).sum();
+    if connections < settings.connections_min.into() {
         return None;
     }
     median(settings.measure, arms)
 }
 
-fn median(measure: Measure, arms: &[&ArmSample]) -> Option<f64> {
-    fn of(measure: Measure, arm: &ArmSample) -> &Sketch {
-        match measure {
-            Measure::DeliveryRate => &arm.delivery_rate,
-            Measure::Goodput => &arm.goodput,
-        }
+fn sketch(measure: Measure, arm: &ArmSample) -> &Sketch {
+    match measure {
+        Measure::DeliveryRate => &arm.delivery_rate,
+        Measure::Goodput => &arm.goodput,
     }
-    let mut some = arms.iter().map(|arm| of(measure, arm)).filter(|sketch| sketch.count() > 0);
+}
+
+fn median(measure: Measure, arms: &[&ArmSample]) -> Option<f64> {
+    let mut some = arms.iter().map(|arm| sketch(measure, arm)).filter(|sketch| sketch.count() > 0);
     let first = some.next()?;
     let Some(second) = some.next() else { return first.quantile(0.5) };
     let mut all = first.clone();
@@ -49,17 +46,10 @@ fn median(measure: Measure, arms: &[&ArmSample]) -> Option<f64> {
     all.quantile(0.5)
 }
 
-/// Whether `prefix` lies in a network that is to be left alone, or has one in it.
-pub(crate) fn is_left_alone(settings: &Settings, prefix: Prefix) -> bool {
-    settings
-        .left_alone
-        .iter()
-        .any(|network| network.contains(prefix.first()) || prefix.contains(network.first()))
-}
-
 /// The medians of a window, each with its prefix's place there, and the largest of the bottom group.
 pub(crate) fn bottom_group(
     settings: &Settings,
+    left_alone: &LeftAlone,
     window: &Window,
     is_steered: impl Fn(Prefix) -> bool,
 ) -> (Vec<Option<f64>>, Option<f64>) {
@@ -68,7 +58,7 @@ pub(crate) fn bottom_group(
         .iter()
         .map(|(prefix, sample)| {
             let rank = rank(settings, sample, is_steered(*prefix))?;
-            (!is_left_alone(settings, *prefix)).then_some(rank)
+            (!left_alone.meets(*prefix)).then_some(rank)
         })
         .collect();
     let mut ranked: Vec<f64> = ranks.iter().copied().flatten().collect();
@@ -82,8 +72,8 @@ pub(crate) fn bottom_group(
 }
 
 /// Why a prefix that is not steered may not be tried as a slow one; nothing if it may.
-pub(crate) fn obstacle(settings: &Settings, entry: &Entry) -> Option<Reason> {
-    if is_left_alone(settings, entry.prefix) {
+pub(crate) fn obstacle(settings: &Settings, left_alone: &LeftAlone, entry: &Entry) -> Option<Reason> {
+    if left_alone.meets(entry.prefix) {
         Some(Reason::LeftAlone)
     } else if entry.is_cooling_off() {
         Some(Reason::CoolingOff)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use thalweg_bundle::{RULES_MAX, Share};
 use thalweg_record::Prefix;
 
@@ -13,7 +14,8 @@ pub const PREFIXES_MAX: usize = 200_000;
 pub const LEFT_ALONE_MAX: usize = 10_000;
 
 /// By what prefixes are ranked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// The kernel's delivery rate samples, without those that the application limited.
     DeliveryRate,
@@ -37,9 +39,7 @@ pub struct Settings {
     /// Whether each host is a tenant with windows and decisions of its own.
     pub by_tenant: bool,
 
-    /// Samples of the measure that make a prefix observed in a window.
-    pub samples_min: u64,
-    /// Connections that make a prefix observed in a window.
+    /// Connections that tell of the measure and make a prefix observed in a window.
     pub connections_min: u32,
     /// The share of observed prefixes that is the bottom group.
     pub bottom_share: f64,
@@ -85,15 +85,17 @@ pub struct Settings {
     pub effect_min: f64,
     /// Windows after which a prefix leaves that was not shown to be helped,
     pub trial_windows_max: u32,
-    /// unless its shrunken effect is above zero with this probability.
+    /// unless its shrunken effect is above [`Settings::effect_min`] with this probability.
     pub pooled_keep: f64,
+    /// Windows after which a prefix that was shown to be helped is on trial again: what harm nothing has shown ends with it.
+    pub proof_windows_max: u32,
     /// The rise of the retransmitted share of bytes that is shown to be exceeded, in one prefix: it leaves.
     pub retransmitted_rise_max: f64,
     /// The same over all prefixes on trial: all of these leave, and none enters for a while.
     pub guardrail_rise_max: f64,
     /// How long none enters after that, in windows.
     pub guardrail_pause_windows: u32,
-    /// How long a prefix that has left may not enter again, in windows; twice as long each time that it failed again.
+    /// How long a prefix that has left may not enter again, in windows that are decided; twice as long each time that it failed again.
     pub cool_off_windows: u32,
 }
 
@@ -107,7 +109,6 @@ impl Default for Settings {
             counts_relayed: false,
             hosts_left_alone: Vec::new(),
             by_tenant: false,
-            samples_min: 20,
             connections_min: 3,
             bottom_share: 0.2,
             history_windows: 72,
@@ -131,6 +132,7 @@ impl Default for Settings {
             effect_min: 0.05,
             trial_windows_max: 72,
             pooled_keep: 0.9,
+            proof_windows_max: 576,
             retransmitted_rise_max: 0.05,
             guardrail_rise_max: 0.03,
             guardrail_pause_windows: 12,
@@ -180,7 +182,7 @@ impl Settings {
             "observed_windows_min",
             "from 1 to history_windows".into(),
         );
-        ensure(self.samples_min > 0, "samples_min", "at least 1".into());
+        ensure(self.connections_min > 0, "connections_min", "at least 1".into());
         ensure(is_share(self.bottom_share) && self.bottom_share > 0.0, "bottom_share", to(&"above 0", &1));
         ensure(is_share(self.duty_enter), "duty_enter", to(&0, &1));
         ensure(
@@ -234,6 +236,7 @@ impl Settings {
         }
         ensure(is_share(self.pooled_keep), "pooled_keep", to(&0, &1));
         ensure(self.trial_windows_max > 0, "trial_windows_max", "at least 1".into());
+        ensure(self.proof_windows_max > 0, "proof_windows_max", "at least 1".into());
         ensure(self.cool_off_windows > 0, "cool_off_windows", "at least 1".into());
         faults
     }

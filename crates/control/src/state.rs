@@ -1,29 +1,29 @@
 //! What control knows of one scope between its rounds, and the form in which it is kept.
 //!
-//! **Invariant:** entries are in the order of their prefixes, each once, at most [`PREFIXES_MAX`]; none of them overlap, since all
+//! **Invariant:** entries are in the order of their prefixes, each once, at most [`PREFIXES_MAX`](crate::PREFIXES_MAX); none of them overlap, since all
 //! are networks of clients.
-//! **Invariant:** spans are told in windows that have passed, never as times: a clock that is set has no part in them.
+//! **Invariant:** spans are told in windows that were decided, never as times: a clock that is set has no part in them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thalweg_record::Prefix;
 
+use crate::basis::Basis;
+use crate::check::{FieldFault, check};
 use crate::entry::{Entry, Steered};
+use crate::online::Trials;
 use crate::pool::Pool;
-use crate::sequential::Mean;
-use crate::settings::PREFIXES_MAX;
 
 /// The version of the form that [`State::encode`] writes.
 pub const STATE_FORMAT: u32 = 1;
+/// The highest number of a bundle: beyond it readers of JSON other than ours lose digits.
+pub const BUNDLES_MAX: u64 = 1 << 53;
 
-/// The guardrail's own evidence.
+/// What the guardrail has done. Its evidence is that of the trials under way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Guard {
-    /// The effect on the retransmitted share, of connections in all prefixes on trial.
-    pub retransmitted: Mean,
-    /// Windows since it was begun anew.
-    pub windows: u32,
     /// Windows for which no prefix enters.
     pub pause_windows: u32,
 }
@@ -37,8 +37,12 @@ pub struct State {
     pub window: Option<u64>,
     /// The number of the newest bundle; 0 before the first.
     pub bundle: u64,
-    /// Of its rules: XXH3-64.
-    pub(crate) rules_digest: u64,
+    /// Of its rules: XXH3-64. Absent where it is not known what edges go by.
+    pub(crate) rules_digest: Option<u64>,
+    /// The settings that it was made under; absent before the first window.
+    pub(crate) basis: Option<Basis>,
+    /// Trials so far, and those that were told to be helped.
+    pub trials: Trials,
     /// The guardrail.
     pub guard: Guard,
     /// The largest median of the bottom group in the newest window, bytes per second.
@@ -57,11 +61,15 @@ pub(crate) struct KeptPool {
     #[serde(with = "crate::exact")]
     variance: f64,
     prefixes: usize,
+    #[serde(with = "crate::exact")]
+    weight: f64,
+    #[serde(with = "crate::exact")]
+    variance_own: f64,
 }
 
 impl From<Pool> for KeptPool {
-    fn from(Pool { mean, variance, prefixes }: Pool) -> Self {
-        Self { mean, variance, prefixes }
+    fn from(Pool { mean, variance, prefixes, weight, variance_own }: Pool) -> Self {
+        Self { mean, variance, prefixes, weight, variance_own }
     }
 }
 
@@ -71,7 +79,9 @@ impl Default for State {
             format: STATE_FORMAT,
             window: None,
             bundle: 0,
-            rules_digest: 0,
+            rules_digest: None,
+            basis: None,
+            trials: Trials::default(),
             guard: Guard::default(),
             bottom_bytes_per_s: None,
             pool: None,
@@ -90,8 +100,8 @@ pub enum StateError {
         /// The version that it states.
         found: u32,
     },
-    /// Prefixes that are out of order, twice there, or too many.
-    Prefixes,
+    /// A field is out of its range.
+    Field(FieldFault),
 }
 
 impl fmt::Display for StateError {
@@ -101,7 +111,7 @@ impl fmt::Display for StateError {
             Self::Format { found } => {
                 write!(f, "a state of format {found}, and this program reads format {STATE_FORMAT}")
             }
-            Self::Prefixes => f.write_str("its prefixes are out of order, or too many"),
+            Self::Field(fault) => write!(f, "not a state of control: {fault}"),
         }
     }
 }
@@ -110,7 +120,7 @@ impl std::error::Error for StateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Json(cause) => Some(cause),
-            Self::Format { .. } | Self::Prefixes => None,
+            Self::Format { .. } | Self::Field(_) => None,
         }
     }
 }
@@ -134,7 +144,13 @@ impl State {
 
     /// What all prefixes tell of one; absent of too few.
     pub fn pool(&self) -> Option<Pool> {
-        self.pool.map(|KeptPool { mean, variance, prefixes }| Pool { mean, variance, prefixes })
+        self.pool.map(|KeptPool { mean, variance, prefixes, weight, variance_own }| Pool {
+            mean,
+            variance,
+            prefixes,
+            weight,
+            variance_own,
+        })
     }
 
     /// As JSON on one line.
@@ -145,7 +161,7 @@ impl State {
     /// Reads [`State::encode`]'s form.
     ///
     /// # Errors
-    /// When it is not of that form and version.
+    /// When it is not of that form and version, or a field is out of its range.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
         #[derive(Deserialize)]
         struct Version {
@@ -156,12 +172,7 @@ impl State {
             return Err(StateError::Format { found: format });
         }
         let state: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
-        let in_order = state.entries.is_sorted_by(|one, next| one.prefix < next.prefix);
-        let are_clients =
-            state.entries.iter().all(|entry| Prefix::of_client(entry.prefix.first()) == entry.prefix);
-        if !in_order || !are_clients || state.entries.len() > PREFIXES_MAX {
-            return Err(StateError::Prefixes);
-        }
+        check(&state).map_err(StateError::Field)?;
         Ok(state)
     }
 }

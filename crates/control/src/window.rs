@@ -31,9 +31,10 @@ pub enum Arm {
 pub struct ArmSample {
     /// Connections.
     pub connections: u32,
-    /// Delivery rates of sockets in bytes per second, without samples that the application limited.
+    /// Delivery rates in bytes per second, one value of each connection that has any: the median of its samples, without those
+    /// that the application limited.
     pub delivery_rate: Sketch,
-    /// Goodputs of responses in bytes per second, of those that tell of it.
+    /// Goodputs in bytes per second, likewise: the median of its responses that tell of it.
     pub goodput: Sketch,
     /// Bytes sent, those sent again included.
     pub sent_bytes: u64,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use thalweg_bundle::Share;
 use thalweg_control::Settings;
-use thalweg_control::simulate::{POPS_MAX, Plan, Report, Row, WINDOWS_MAX, simulate};
+use thalweg_control::simulate::{POPS_MAX, Plan, Report, Row, Tally, WINDOWS_MAX, simulate};
 
 use crate::print_or_gone;
 use crate::query::table;
@@ -41,6 +41,22 @@ pub(crate) struct SimulateFlags {
     /// The share of connections held out in a prefix on trial, 0.01 to 0.9
     #[arg(long, value_name = "SHARE", default_value_t = Settings::default().holdout_trial.number())]
     holdout_trial: f64,
+    /// The share of prefixes for which what BBR does is drawn anew within a day
+    #[arg(long, value_name = "SHARE", default_value_t = Plan::default().changes_per_day, value_parser = share)]
+    changes: f64,
+    /// The share of prefixes that gain if they are slow and lose if they are fast; of the others chance decides
+    #[arg(long, value_name = "SHARE", default_value_t = Plan::default().slowness, value_parser = share)]
+    slowness: f64,
+    /// The share of connections that something stalls: noise with a heavy tail on one side
+    #[arg(long, value_name = "SHARE", default_value_t = Plan::default().stalls, value_parser = share)]
+    stalls: f64,
+    /// The share of connections with a sample of their socket
+    #[arg(long, value_name = "SHARE", default_value_t = Plan::default().sampled, value_parser = share)]
+    sampled: f64,
+    /// Windows from a decision to when edges go by its bundle
+    #[arg(long, value_name = "N", default_value_t = Plan::default().delay_windows as u64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=12))]
+    delay: u64,
     /// Print the sums and figures as JSON
     #[arg(long)]
     json: bool,
@@ -50,6 +66,12 @@ pub(crate) struct SimulateFlags {
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.001..=1_000.0).contains(number));
     number.ok_or_else(|| "not a number from 0.001 to 1000".to_owned())
+}
+
+/// A part of a whole.
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "not a number from 0 to 1".to_owned())
 }
 
 /// Simulates, a PoP on each core at a time, and prints what came of it.
@@ -63,6 +85,11 @@ pub(crate) fn run(flags: &SimulateFlags) -> anyhow::Result<()> {
         windows: flags.windows,
         seed: flags.seed,
         connections_per_prefix: flags.connections,
+        changes_per_day: flags.changes,
+        slowness: flags.slowness,
+        stalls: flags.stalls,
+        sampled: flags.sampled,
+        delay_windows: usize::try_from(flags.delay)?,
         ..Plan::default()
     };
     let holdout_trial = Share::from_number(flags.holdout_trial)
@@ -73,7 +100,8 @@ pub(crate) fn run(flags: &SimulateFlags) -> anyhow::Result<()> {
         anyhow::bail!("{fault}");
     }
     let begun = Instant::now();
-    let report = simulate_all(&plan, &settings)?;
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let report = simulate_all(&plan, &settings, threads)?;
     if flags.json {
         let figures = serde_json::json!({ "report": report, "rows": report.rows() });
         print_or_gone(&format!("{figures}\n"));
@@ -83,8 +111,7 @@ pub(crate) fn run(flags: &SimulateFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn simulate_all(plan: &Plan, settings: &Settings) -> anyhow::Result<Report> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(plan.pops);
+fn simulate_all(plan: &Plan, settings: &Settings, threads: usize) -> anyhow::Result<Report> {
     let (next, windows) = (AtomicUsize::new(0), AtomicU64::new(0));
     let reports = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -104,7 +131,7 @@ fn simulate_all(plan: &Plan, settings: &Settings) -> anyhow::Result<Report> {
                 }
             }
         };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..threads.min(plan.pops)).map(|_| scope.spawn(work)).collect();
         let all = 2 * plan.windows * plan.pops as u64;
         while stderr().is_terminal() && !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
             eprint!("\rsimulated {} %", windows.load(Relaxed) * 100 / all);
@@ -139,14 +166,32 @@ fn people(report: &Report, took: Duration) -> String {
     let rows = report.rows();
     let rows = rows.iter().map(cells);
     text.push_str(&table(&[heading.map(str::to_owned).to_vec()].into_iter().chain(rows).collect::<Vec<_>>()));
+    text.push_str(&reversals(&report.with_proof));
     text.push_str(
         "\nGOODPUT: geometric mean over connections, above all CUBIC; LATE: in the last quarter of the windows, as all\n\
          that follows. REGRET: what is missing to the capped oracle. HELPED: of steered prefixes, those that gain by\n\
-         more than 10 %. FALSE: of those told to be helped, those that are not. RECALL: of prefixes that gain so, those\n\
-         steered; OF CONNS: of their connections. HARMED: of all connections, those steered in prefixes that lose by\n\
-         more than 10 %. STEERED, NEW: prefixes of a PoP, and those that enter in a round. KEPT: of steered ones, those\n\
-         still steered after the next round.\n",
+         more than 10 %. FALSE: of those told to be helped in all windows, those that were not then. RECALL: of\n\
+         prefixes that gain so, those steered; OF CONNS: of their connections. HARMED: of all connections, those\n\
+         steered in prefixes that lose by more than 10 %. STEERED, NEW: prefixes of a PoP, and those that enter in a\n\
+         round. KEPT: of steered ones, those still steered after the next round.\n",
     );
+    text
+}
+
+/// A line about prefixes that were shown to be helped and turned to be harmed.
+fn reversals(tally: &Tally) -> String {
+    let Tally { told, told_falsely, reversals, .. } = tally;
+    let mut text =
+        format!("\nWith proof {told} prefixes were told to be helped, {told_falsely} of them falsely. ");
+    let withdrawn = reversals.withdrawn.len();
+    text.push_str(&format!("Of those that turned to be harmed later {withdrawn} were withdrawn"));
+    let within = [0.5, 0.9, 1.0].map(|share| reversals.windows(share));
+    if let ([Some(half), Some(most), Some(all)], Some(connections)) = (within, reversals.connections()) {
+        text.push_str(&format!(
+            ",\nhalf of them within {half} windows ({connections} connections), nine in ten within {most}, all within {all}"
+        ));
+    }
+    text.push_str(&format!("; {} are steered at the end.\n", reversals.open));
     text
 }
 
@@ -180,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_way_and_a_cell_for_each_column() {
-        let report = simulate_all(&small(), &Settings::default()).unwrap();
+        let report = simulate_all(&small(), &Settings::default(), 2).unwrap();
         let text = people(&report, Duration::from_secs(2));
         assert!(text.starts_with("3 PoPs of 60 prefixes over 8 windows, seed 1: "), "{text}");
         let table: Vec<_> = text.lines().skip(2).take_while(|line| !line.is_empty()).collect();
@@ -193,8 +238,8 @@ mod tests {
 
     #[test]
     fn however_many_threads_there_are_it_is_the_same_day() {
-        let (one, again) =
-            (simulate_all(&small(), &Settings::default()), simulate_all(&small(), &Settings::default()));
-        assert_eq!(one.unwrap(), again.unwrap());
+        let run = |threads| simulate_all(&small(), &Settings::default(), threads).unwrap();
+        let one = run(1);
+        assert_eq!((one == run(2), one == run(3)), (true, true));
     }
 }

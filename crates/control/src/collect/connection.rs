@@ -42,8 +42,8 @@ impl Connection {
         into.connections = into.connections.saturating_add(1);
         into.sent_bytes = into.sent_bytes.saturating_add(self.sent_bytes);
         into.retrans_bytes = into.retrans_bytes.saturating_add(self.retrans_bytes);
-        self.delivery_rates.iter().for_each(|rate| into.delivery_rate.add(*rate));
-        self.goodputs.iter().for_each(|goodput| into.goodput.add(*goodput));
+        median(self.delivery_rates).into_iter().for_each(|rate| into.delivery_rate.add(rate));
+        median(self.goodputs).into_iter().for_each(|goodput| into.goodput.add(goodput));
         sample.min_rtt_us.add(self.min_rtt_us.into());
         if self.ln_goodput.count == 0 {
             return false;
@@ -57,7 +57,7 @@ impl Connection {
             is_steered: arm == Arm::Steered,
             ln_goodput: self.ln_goodput.mean,
             retransmitted_share: (self.sent_bytes > 0)
-                .then(|| self.retrans_bytes as f64 / self.sent_bytes as f64),
+                .then(|| (self.retrans_bytes as f64 / self.sent_bytes as f64).min(1.0)),
         });
         true
     }
@@ -82,6 +82,12 @@ pub(super) fn tells_of_goodput(settings: &Settings, response: &ResponseRecord) -
     response.cut.is_none()
         && response.bytes >= settings.goodput_bytes_min
         && (is_stored || settings.counts_relayed)
+}
+
+/// The lower median.
+fn median(mut samples: Vec<u64>) -> Option<u64> {
+    let middle = samples.len().checked_sub(1)? / 2;
+    Some(*samples.select_nth_unstable(middle).1)
 }
 
 pub(super) fn push(samples: &mut Vec<u64>, sample: u64) -> bool {

@@ -20,11 +20,10 @@ impl Taken<'_> {
         let (mut steered, mut explored) = (0, 0);
         for (at, entry) in self.state.entries.iter_mut().enumerate() {
             if let Phase::Steered(it) = &entry.phase {
-                let is_exploring = it.is_explored && it.proof.is_none();
-                (steered, explored) = (steered + 1, explored + usize::from(is_exploring));
+                (steered, explored) = (steered + 1, explored + usize::from(it.is_exploring()));
                 continue;
             }
-            let obstacle = obstacle(settings, entry);
+            let obstacle = obstacle(settings, &self.left_alone, entry);
             let is_busy =
                 entry.connections >= settings.connections_min as f32 && entry.history.is_observed_now();
             match obstacle {
@@ -46,7 +45,7 @@ impl Taken<'_> {
         // more can be learned of them, and more is won.
         let arrival = |at: &usize| {
             let entry = &self.state.entries[*at];
-            toss(self.seed, self.window.number, entry.prefix) / f64::from(entry.connections)
+            toss(self.moment.seed, self.window.number, entry.prefix) / f64::from(entry.connections)
         };
         let mut arrivals: Vec<_> = others.iter().map(|at| (arrival(at), *at)).collect();
         arrivals.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
@@ -70,12 +69,15 @@ impl Taken<'_> {
     }
 
     fn enter(&mut self, at: usize, is_explored: bool) {
+        let trial = self.state.trials.begin();
         let entry = &mut self.state.entries[at];
         let has_proof = self.settings.has_proof();
         entry.reason = if is_explored { Reason::Explored } else { Reason::Slow };
         let holdout = self.settings.holdout_trial.millionths();
         entry.phase = Phase::Steered(Box::new(Steered {
+            trial,
             is_explored,
+            is_renewed: false,
             proof: None,
             holdout_millionths: if has_proof { holdout } else { 0 },
             from_bundle: self.state.bundle + 1,

@@ -1,34 +1,27 @@
 //! A round that is taken: the steps of a decision, in order, on a copy of the state.
 
 use super::observe::observe;
-use super::{Change, Decision, Round};
-use crate::entry::{Entry, Phase, Proof, Steered};
-use crate::evidence::Evidence;
-use crate::pool::{Estimate, Pool, e_bh};
+use super::{Change, Decision, Moment, Round};
+use crate::basis::{Basis, Changes};
+use crate::entry::{Entry, Phase};
+use crate::evidence::unit;
+use crate::left_alone::LeftAlone;
+use crate::pool::{Estimate, Pool};
 use crate::reason::Reason;
-use crate::selection::{bottom_group, is_left_alone, is_no_longer_slow};
-use crate::sequential::Mean;
+use crate::selection::bottom_group;
 use crate::settings::Settings;
-use crate::state::{Guard, State};
+use crate::state::State;
 use crate::window::Window;
-
-/// What is to become of a steered prefix.
-#[derive(Debug, Clone)]
-enum Verdict {
-    Stays(Reason),
-    Proved(Proof),
-    /// What was shown is too old to go by: it is begun anew.
-    Renewed,
-    Leaves(Reason),
-}
 
 pub(super) struct Taken<'a> {
     pub(super) settings: &'a Settings,
     pub(super) window: &'a Window,
-    pub(super) seed: u64,
+    pub(super) moment: Moment,
     pub(super) state: State,
     pub(super) decision: Decision,
     pub(super) changes_left: usize,
+    pub(super) changes: Changes,
+    pub(super) left_alone: LeftAlone,
 }
 
 impl<'a> Taken<'a> {
@@ -38,19 +31,21 @@ impl<'a> Taken<'a> {
         state: &State,
         window: &'a Window,
         elapsed: u64,
-        seed: u64,
+        moment: Moment,
+        basis: Basis,
     ) -> Self {
+        let changes = state.basis.as_ref().map(|before| basis.changes_since(before)).unwrap_or_default();
         let is_steered = |prefix| state.entry(prefix).is_some_and(|entry| entry.steered().is_some());
-        let (ranks, bottom) = bottom_group(settings, window, is_steered);
+        let left_alone = LeftAlone::new(&settings.left_alone);
+        let (ranks, bottom) = bottom_group(settings, &left_alone, window, is_steered);
+        // All of a history is older than so many windows.
+        let elapsed = if changes.discards_histories { u64::MAX } else { elapsed };
         let entries = observe(settings, &state.entries, window, (&ranks, bottom), elapsed);
         let mut guard = state.guard.clone();
-        guard.windows += 1;
         guard.pause_windows = guard.pause_windows.saturating_sub(1);
-        if guard.windows > settings.history_windows {
-            guard = Guard { pause_windows: guard.pause_windows, ..Guard::default() };
-        }
         let state = State {
             window: Some(window.number),
+            basis: Some(basis),
             guard,
             bottom_bytes_per_s: bottom,
             entries,
@@ -63,21 +58,34 @@ impl<'a> Taken<'a> {
             bottom_bytes_per_s: bottom,
             entered: Vec::new(),
             left: Vec::new(),
+            changed: changes.settings.clone(),
             proved: Vec::new(),
             steered: 0,
             pool: None,
             content: None,
         };
-        Self { settings, window, seed, state, decision, changes_left: settings.changes_max }
+        Self {
+            settings,
+            window,
+            moment,
+            changes,
+            left_alone,
+            state,
+            decision,
+            changes_left: settings.changes_max,
+        }
     }
 
     pub(super) fn run(mut self) -> (State, Decision) {
+        self.follow_edges();
+        self.discard();
         self.learn();
         let pool = Pool::of(&self.estimates());
         self.state.pool = pool.map(Into::into);
         self.decision.pool = pool;
         self.judge(pool);
         self.keep_guard();
+        self.keep_limits();
         self.admit();
         self.state.entries.retain(|entry| !entry.is_forgotten());
         for changes in [&mut self.decision.entered, &mut self.decision.left] {
@@ -92,141 +100,41 @@ impl<'a> Taken<'a> {
         for entry in &mut self.state.entries {
             let Phase::Steered(steered) = &mut entry.phase else { continue };
             let sample = self.window.sample(entry.prefix);
-            steered.windows += 1;
+            steered.windows = steered.windows.saturating_add(1);
+            if let Some(proof) = &mut steered.proof {
+                proof.rounds = proof.rounds.saturating_add(1);
+            }
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
-            steered.quiet_windows = if is_quiet { steered.quiet_windows + 1 } else { 0 };
+            steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
-            let (from, holdout) = (steered.from_bundle, f64::from(steered.holdout_millionths) / 1e6);
+            let (from, holdout) = (steered.from_bundle, steered.holdout());
             let outcomes = sample.outcomes.iter().filter(move |outcome| outcome.bundle >= from);
-            let mut proved = Mean::default();
-            let is_proved = steered.proof.is_some();
-            let all = if is_proved { &mut proved } else { &mut self.state.guard.retransmitted };
-            steered.evidence.add(outcomes, holdout, all);
+            let (sum_before, variance_before) = steered.evidence.sum_and_variance();
+            steered.evidence.add(outcomes, holdout);
+            let (sum, variance) = steered.evidence.sum_and_variance();
+            if let Some(proof) = &mut steered.proof {
+                proof.reversal.add(sum - sum_before, variance - variance_before, unit(holdout));
+            }
         }
     }
 
-    /// What each trial has shown, those that have ended as well until they may be tried again: else failures would not count.
+    /// What each trial has shown that is under way or has ended not long ago, however it has.
     fn estimates(&self) -> Vec<Estimate> {
         let settings = self.settings;
+        let is_recent = |rounds: u32| rounds < settings.cool_off_windows;
         let estimate = |entry: &Entry| match &entry.phase {
-            Phase::Steered(it) if it.evidence.is_enough(settings.evidence_connections_min) => {
-                it.evidence.estimate()
+            Phase::Idle => None,
+            Phase::CoolingOff(it) => it.estimate.filter(|_| is_recent(it.rounds)),
+            Phase::Steered(it) if it.proof.as_ref().is_none_or(|proof| is_recent(proof.rounds)) => {
+                it.estimate(settings)
             }
-            Phase::CoolingOff(it) if entry.is_cooling_off() => it.estimate,
-            _ => None,
+            Phase::Steered(_) => None,
         };
         self.state.entries.iter().filter_map(estimate).collect()
     }
 
-    /// The least logarithm of an e-value that shows a prefix to be helped.
-    fn proof_bound(&self) -> f64 {
-        let (mut ln_e, mut family) = (Vec::new(), 0);
-        for entry in &self.state.entries {
-            match &entry.phase {
-                Phase::Steered(steered) => {
-                    family += 1;
-                    let proved = steered.proof.as_ref().map(|proof| proof.ln_e);
-                    ln_e.extend(proved.or_else(|| self.ln_e(&steered.evidence)));
-                }
-                Phase::CoolingOff(it) if entry.is_cooling_off() && it.estimate.is_some() => family += 1,
-                Phase::CoolingOff(_) | Phase::Idle => {}
-            }
-        }
-        e_bh(&mut ln_e, family, self.settings.false_discovery_share).unwrap_or(f64::INFINITY)
-    }
-
-    fn ln_e(&self, evidence: &Evidence) -> Option<f64> {
-        let is_enough = evidence.is_enough(self.settings.evidence_connections_min);
-        is_enough.then(|| evidence.goodput.ln_e_above(0.0)).flatten()
-    }
-
-    fn judge(&mut self, pool: Option<Pool>) {
-        let bound = self.proof_bound();
-        let mut entries = std::mem::take(&mut self.state.entries);
-        for entry in &mut entries {
-            let Phase::Steered(steered) = &entry.phase else { continue };
-            match self.verdict(entry, steered, pool, bound) {
-                Verdict::Stays(reason) => entry.reason = reason,
-                Verdict::Proved(proof) => self.prove(entry, proof),
-                Verdict::Renewed => renew(entry),
-                Verdict::Leaves(reason) => self.take_back(entry, reason),
-            }
-        }
-        self.state.entries = entries;
-    }
-
-    fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, bound: f64) -> Verdict {
-        let settings = self.settings;
-        let on_trial = if steered.is_explored { Reason::Explored } else { Reason::Slow };
-        let is_proved = steered.proof.is_some();
-        if is_left_alone(settings, entry.prefix) {
-            return Verdict::Leaves(Reason::LeftAlone);
-        }
-        if steered.quiet_windows >= settings.history_windows {
-            return Verdict::Leaves(Reason::Gone);
-        }
-        if let Some(verdict) = self.shown(steered, bound) {
-            return verdict;
-        }
-        if !is_proved && !steered.is_explored && is_no_longer_slow(settings, entry) {
-            return Verdict::Leaves(Reason::NoLongerSlow);
-        }
-        if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
-            return Verdict::Stays(if is_proved { Reason::Helped } else { on_trial });
-        }
-        let own = steered.evidence.is_enough(settings.evidence_connections_min);
-        if is_proved {
-            // Evidence that began anew before it was enough would never show harm where there are few connections.
-            return if own { Verdict::Renewed } else { Verdict::Stays(Reason::Helped) };
-        }
-        let own = own.then(|| steered.evidence.estimate()).flatten();
-        let likely = pool.map(|pool| pool.shrink(own).probability_above_zero());
-        if likely.is_some_and(|likely| likely >= settings.pooled_keep) {
-            Verdict::Stays(Reason::Likely)
-        } else {
-            Verdict::Leaves(Reason::NotHelped)
-        }
-    }
-
-    /// What the evidence shows by itself, if it does.
-    fn shown(&self, steered: &Steered, bound: f64) -> Option<Verdict> {
-        let settings = self.settings;
-        if steered.holdout_millionths == 0 {
-            return None;
-        }
-        let evidence = &steered.evidence;
-        if evidence.is_skewed(f64::from(steered.holdout_millionths) / 1e6) {
-            return Some(Verdict::Leaves(Reason::Skewed));
-        }
-        let ln_e = self.ln_e(evidence)?;
-        let is_sure = |ln_e: Option<f64>| ln_e.is_some_and(|ln_e| ln_e >= -settings.false_harm_share.ln());
-        let has_resent = evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
-        if has_resent && is_sure(evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max)) {
-            return Some(Verdict::Leaves(Reason::Retransmits));
-        }
-        if is_sure(evidence.goodput.ln_e_below(0.0)) {
-            return Some(Verdict::Leaves(Reason::Harmed));
-        }
-        if steered.proof.is_none() && ln_e >= bound {
-            return Some(Verdict::Proved(Proof { ln_e, goodput: evidence.goodput.clone() }));
-        }
-        let interval = evidence.goodput.interval(settings.false_harm_share)?;
-        (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
-    }
-
-    /// Fewer are held out from now on. What is shown from then on is evidence of its own.
-    fn prove(&mut self, entry: &mut Entry, proof: Proof) {
-        let Phase::Steered(steered) = &mut entry.phase else { return };
-        steered.proof = Some(proof);
-        steered.holdout_millionths = self.settings.holdout.millionths();
-        steered.from_bundle = self.state.bundle + 1;
-        steered.failures = 0;
-        self.decision.proved.push(entry.prefix);
-        renew(entry);
-    }
-
     /// Takes a rule back, if as many may be changed in this round.
-    fn take_back(&mut self, entry: &mut Entry, reason: Reason) {
+    pub(super) fn take_back(&mut self, entry: &mut Entry, reason: Reason) {
         if !reason.is_safety() {
             if self.changes_left == 0 {
                 return;
@@ -236,40 +144,15 @@ impl<'a> Taken<'a> {
         entry.leave(reason, self.settings);
         self.decision.left.push(Change { prefix: entry.prefix, reason });
     }
-
-    /// Ends all trials and stops the rounds for a while, if what they send again has risen by too much.
-    fn keep_guard(&mut self) {
-        let settings = self.settings;
-        let guard = &self.state.guard.retransmitted;
-        let is_enough = guard.count >= 2 * u64::from(settings.evidence_connections_min);
-        let ln_e = guard.ln_e_above(settings.guardrail_rise_max);
-        if !is_enough || ln_e.is_none_or(|ln_e| ln_e < -settings.false_harm_share.ln()) {
-            return;
-        }
-        self.decision.round = Round::Stopped;
-        self.state.guard = Guard { pause_windows: settings.guardrail_pause_windows, ..Guard::default() };
-        let mut entries = std::mem::take(&mut self.state.entries);
-        for entry in &mut entries {
-            if entry.steered().is_some_and(|steered| steered.proof.is_none()) {
-                self.take_back(entry, Reason::Guardrail);
-            }
-        }
-        self.state.entries = entries;
-    }
-}
-
-/// Begins the evidence anew, from where the baselines are.
-fn renew(entry: &mut Entry) {
-    let Phase::Steered(steered) = &mut entry.phase else { return };
-    steered.windows = 0;
-    steered.evidence = Evidence {
-        baseline_retransmitted: steered.evidence.baseline_retransmitted,
-        ..Evidence::from(steered.evidence.baseline_ln_goodput)
-    };
-    entry.reason = Reason::Helped;
 }
 
 /// All of a state but its entries, which are many.
 fn without_entries(state: &State) -> State {
-    State { bundle: state.bundle, rules_digest: state.rules_digest, pool: state.pool, ..State::default() }
+    State {
+        bundle: state.bundle,
+        rules_digest: state.rules_digest,
+        trials: state.trials.clone(),
+        pool: state.pool,
+        ..State::default()
+    }
 }

@@ -3,21 +3,25 @@
 //! Each PoP is simulated by itself, once under the decision as it is and once by duty cycles alone; what all BBR, all CUBIC and
 //! oracles would have had follows from the truth. Nothing here is measured: `world.rs` has what is assumed.
 
+mod reversals;
 mod score;
 mod world;
+
+use std::collections::VecDeque;
 
 use serde::Serialize;
 use thalweg_bundle::Share;
 
+pub use reversals::Reversals;
 pub use score::{Report, Row, Tally};
 pub use world::Effect;
 #[cfg(test)]
 pub(crate) use world::normal;
 
-use crate::decide::decide;
+use crate::decide::{Moment, decide};
 use crate::settings::Settings;
 use crate::state::State;
-use world::World;
+use world::{Rules, World};
 
 /// PoPs of a plan.
 pub const POPS_MAX: usize = 1_000;
@@ -39,6 +43,16 @@ pub struct Plan {
     pub connections_per_prefix: f64,
     /// The share of prefixes that are replaced by others within a day.
     pub churn_per_day: f64,
+    /// The share of prefixes for which what BBR does is drawn anew within a day.
+    pub changes_per_day: f64,
+    /// The share of prefixes whose gain goes with slowness: slow ones gain, others lose.
+    pub slowness: f64,
+    /// The share of connections that something stalls: they lose an exponential part of their log goodput, 1 on average.
+    pub stalls: f64,
+    /// The share of connections with a sample of their socket.
+    pub sampled: f64,
+    /// Windows from a decision to when edges go by its bundle.
+    pub delay_windows: usize,
 }
 
 impl Default for Plan {
@@ -50,6 +64,11 @@ impl Default for Plan {
             seed: 1,
             connections_per_prefix: 1.0,
             churn_per_day: 0.1,
+            changes_per_day: 0.1,
+            slowness: 0.0,
+            stalls: 0.1,
+            sampled: 0.5,
+            delay_windows: 1,
         }
     }
 }
@@ -72,12 +91,17 @@ pub fn simulate(
 fn day(plan: &Plan, settings: &Settings, pop: usize, progress: &mut dyn FnMut() -> bool) -> Option<Tally> {
     let mut world = World::new(plan, settings, pop);
     let (mut state, mut tally) = (State::default(), Tally::default());
+    // What edges go by in the next windows, the nearest first.
+    let mut bundles: VecDeque<Rules> = vec![Rules::default(); plan.delay_windows].into();
     for number in 0..plan.windows {
-        let window = world.window(number, &state);
-        tally.add_window(plan, settings, &world, &state, number);
-        let over_unix_s = (number + 1) * settings.window_s;
-        let (next, decision) = decide(settings, &state, &window, over_unix_s, plan.seed);
-        tally.add_decision(plan, &decision, number);
+        bundles.push_back(Rules::of(&state));
+        let rules = bundles.pop_front().unwrap_or_default();
+        let window = world.window(number, &rules);
+        tally.add_window(plan, settings, &world, (&rules, &state), number);
+        let now_unix_s = (number + 1) * settings.window_s;
+        let moment = Moment { now_unix_s, seed: plan.seed, acknowledged_bundle: state.bundle };
+        let (next, decision) = decide(settings, &state, &window, moment);
+        tally.add_decision(plan, &world, &decision, number);
         state = next;
         if !progress() {
             return None;

@@ -1,9 +1,11 @@
 //! How well it was decided, by the truth: sums that add up over windows and PoPs, and what follows from them.
 
 use serde::Serialize;
+use thalweg_record::Prefix;
 
 use super::Plan;
-use super::world::{Effect, World};
+use super::reversals::Reversals;
+use super::world::{Effect, Rules, World};
 use crate::decide::Decision;
 use crate::settings::Settings;
 use crate::state::State;
@@ -42,10 +44,6 @@ pub struct Tally {
     pub late_steered_helped: f64,
     /// and harmed;
     pub late_steered_harmed: f64,
-    /// those that are told to be helped,
-    pub late_proved: f64,
-    /// and of these such as gain nothing, or lose.
-    pub late_proved_falsely: f64,
     /// Prefixes that are helped, whether steered or not.
     pub late_helped: f64,
     /// Connections of those,
@@ -64,19 +62,25 @@ pub struct Tally {
     pub entered_max: u64,
     /// Rounds that the guardrail has stopped.
     pub stopped: u64,
+    /// Prefixes that were told to be helped, in all windows,
+    pub told: u64,
+    /// and of these such as gained nothing then, or lost.
+    pub told_falsely: u64,
+    /// What became of those that turned.
+    pub reversals: Reversals,
     /// Places that gain the most, with what they gain of each connection of the PoP; found again as they change.
     #[serde(skip)]
     capped: Vec<usize>,
 }
 
 impl Tally {
-    /// Adds a window that went by the rules of `state`.
+    /// Adds a window that went by these rules, while `state` is what was decided last.
     pub(super) fn add_window(
         &mut self,
         plan: &Plan,
         settings: &Settings,
         world: &World,
-        state: &State,
+        (rules, state): (&Rules, &State),
         number: u64,
     ) {
         if self.capped.is_empty() || number.is_multiple_of(12) {
@@ -99,9 +103,9 @@ impl Tally {
             self.capped.iter().map(|at| connections(*at) * world.places[*at].gain.max(0.0)).sum();
         let mut gain = 0.0;
         let is_late = is_late(plan, number);
-        for (entry, steered) in state.steered() {
-            let share = 1.0 - f64::from(steered.holdout_millionths) / 1e6;
-            let place = world.find(entry.prefix);
+        for rule in &rules.rules {
+            let share = 1.0 - rule.holdout;
+            let place = world.find(rule.prefix);
             let own = place.map_or(0.0, connections);
             let truth = place.map(|at| &world.places[at]);
             gain += own * share * truth.map_or(0.0, |place| place.gain);
@@ -112,13 +116,9 @@ impl Tally {
                 self.late_steered_harmed += is(Effect::Harms);
                 self.late_helped_steered_connections += own * is(Effect::Helps);
                 self.late_harmed_steered_connections += own * share * is(Effect::Harms);
-                if steered.proof.is_some() && truth.is_some() {
-                    self.late_proved += 1.0;
-                    self.late_proved_falsely +=
-                        f64::from(u8::from(truth.is_some_and(|place| place.gain <= 0.0)));
-                }
             }
         }
+        self.reversals.add_window(world, state);
         self.connections += all;
         self.gain += gain;
         self.gain_all += gain_all;
@@ -135,9 +135,12 @@ impl Tally {
         }
     }
 
-    pub(super) fn add_decision(&mut self, plan: &Plan, decision: &Decision, number: u64) {
+    pub(super) fn add_decision(&mut self, plan: &Plan, world: &World, decision: &Decision, number: u64) {
         let entered = decision.entered.len() as u64;
         self.rounds += 1;
+        self.told += decision.proved.len() as u64;
+        let gains = |prefix: &Prefix| world.find(*prefix).is_some_and(|at| world.places[at].gain > 0.0);
+        self.told_falsely += decision.proved.iter().filter(|prefix| !gains(prefix)).count() as u64;
         self.entered_max = self.entered_max.max(entered);
         self.stopped += u64::from(decision.round == crate::decide::Round::Stopped);
         if is_late(plan, number) {
@@ -149,6 +152,7 @@ impl Tally {
 
     pub(super) fn end(&mut self) {
         self.capped = Vec::new();
+        self.reversals.end();
     }
 
     /// Adds another PoP's.
@@ -167,8 +171,6 @@ impl Tally {
             (&mut self.late_steered, other.late_steered),
             (&mut self.late_steered_helped, other.late_steered_helped),
             (&mut self.late_steered_harmed, other.late_steered_harmed),
-            (&mut self.late_proved, other.late_proved),
-            (&mut self.late_proved_falsely, other.late_proved_falsely),
             (&mut self.late_helped, other.late_helped),
             (&mut self.late_helped_connections, other.late_helped_connections),
             (&mut self.late_helped_steered_connections, other.late_helped_steered_connections),
@@ -181,6 +183,9 @@ impl Tally {
         self.late_left += other.late_left;
         self.entered_max = self.entered_max.max(other.entered_max);
         self.stopped += other.stopped;
+        self.told += other.told;
+        self.told_falsely += other.told_falsely;
+        self.reversals.add(&other.reversals);
     }
 }
 
@@ -223,7 +228,7 @@ pub struct Row {
     pub late_regret: f64,
     /// Of steered prefixes, those that are helped.
     pub precision: Option<f64>,
-    /// Of prefixes told to be helped, those that are not.
+    /// Of prefixes told to be helped in all windows, those that were not then.
     pub false_discoveries: Option<f64>,
     /// Of helped prefixes, those that are steered.
     pub recall: Option<f64>,
@@ -283,7 +288,7 @@ fn decided(name: &'static str, tally: &Tally) -> Row {
     let part = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     Row {
         precision: part(tally.late_steered_helped, tally.late_steered),
-        false_discoveries: part(tally.late_proved_falsely, tally.late_proved),
+        false_discoveries: part(tally.told_falsely as f64, tally.told as f64),
         recall: part(tally.late_steered_helped, tally.late_helped),
         recall_connections: part(tally.late_helped_steered_connections, tally.late_helped_connections),
         harmed_connections: part(tally.late_harmed_steered_connections, tally.late_connections),

@@ -24,6 +24,26 @@ fn proof_decides_better_than_duty_cycles_alone() {
 }
 
 #[test]
+fn a_reversal_is_withdrawn_in_the_time_that_is_stated() {
+    let plan = Plan {
+        pops: 1,
+        prefixes: 200,
+        windows: 900,
+        connections_per_prefix: 40.0,
+        changes_per_day: 1.0,
+        ..Plan::default()
+    };
+    let settings = Settings { exploring_max: 20, explored_max: 200, ..Settings::default() };
+    let tally = simulate(&plan, &settings, 0, &mut || true).unwrap().with_proof;
+    let most = u64::from(settings.proof_windows_max + settings.trial_windows_max);
+    let reversals = &tally.reversals;
+    assert!(reversals.withdrawn.len() > 25, "{reversals:?}");
+    assert!(reversals.windows(1.0).unwrap() <= most, "{reversals:?}");
+    assert!(reversals.windows(0.5).unwrap() < 72, "{reversals:?}");
+    assert!(tally.told_falsely as f64 <= settings.false_discovery_share * tally.told as f64, "{tally:?}");
+}
+
+#[test]
 fn a_simulation_can_be_stopped() {
     let mut left = 3;
     let mut progress = || {

@@ -3,10 +3,13 @@
 //! What is assumed, and why:
 //! - A third of the prefixes gains by BBR, a third does not, a third loses: over 30 real paths 10 were more than 10 % better, 10
 //!   more than 10 % worse. Gains and losses begin at 10 % and go on exponentially, by 20 % on average; nothing is within 5 %.
-//!   Whether a prefix gains has nothing to do with how slow it is: the hardest case for a rule that goes by slowness.
+//!   Whether a prefix gains has nothing to do with how slow it is, the hardest case for a rule that goes by slowness, unless the
+//!   plan says so. For some it changes within the day.
 //! - Traffic is heavy-tailed: the k-th largest prefix has k^-0.8 of the largest one's.
 //! - Medians of prefixes are log-normal about 6 Mbit/s, connections of a prefix log-normal about its median, all of a window
 //!   move together by some percent, and a quarter of the prefixes are slower in the evening, by up to two thirds.
+//! - Some connections stall and lose much of their goodput, so that noise is skewed and of a heavy tail; of some no socket is
+//!   sampled; edges go by a bundle a window after it was decided.
 //! - Some of what loses by BBR, as behind a policer, sends much more again.
 
 use std::collections::HashMap;
@@ -19,14 +22,13 @@ use serde::Serialize;
 use thalweg_record::Prefix;
 
 use super::Plan;
+use crate::entry::{Entry, Steered};
 use crate::settings::{Measure, Settings};
 use crate::state::State;
 use crate::window::{Arm, Outcome, Sample, Window};
 
 /// Windows of a day.
 const DAY_S: u64 = 86_400;
-/// Delivery rate samples of a connection in a window.
-const SAMPLES: u64 = 8;
 /// The effect from which on a prefix counts as helped or harmed: 10 %.
 const EFFECT_MIN: f64 = 0.1;
 const EFFECT_MEAN: f64 = 0.2;
@@ -51,6 +53,8 @@ pub(super) struct Place {
     pub(super) effect: Effect,
     /// On log goodput.
     pub(super) gain: f64,
+    /// How fast it is beside others, in standard deviations.
+    speed: f64,
     ln_goodput: f64,
     spread: f64,
     /// How much log goodput falls at the busiest hour.
@@ -60,11 +64,26 @@ pub(super) struct Place {
     retransmitted_rise: f64,
 }
 
-/// How the connections of a place are decided on in a window.
+/// How the connections of a prefix are decided on.
 #[derive(Debug, Clone, Copy)]
-struct Ruled {
-    holdout: f64,
-    bundle: u64,
+pub(super) struct Rule {
+    pub(super) prefix: Prefix,
+    pub(super) holdout: f64,
+}
+
+/// A bundle as edges go by it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rules {
+    pub(super) bundle: u64,
+    pub(super) rules: Vec<Rule>,
+}
+
+impl Rules {
+    pub(super) fn of(state: &State) -> Self {
+        let rule =
+            |(entry, steered): (&Entry, &Steered)| Rule { prefix: entry.prefix, holdout: steered.holdout() };
+        Self { bundle: state.bundle, rules: state.steered().map(rule).collect() }
+    }
 }
 
 pub(super) struct World {
@@ -130,18 +149,15 @@ impl World {
         let prefix = Prefix::of_client(Ipv4Addr::from_bits(self.next_prefix << 8).into());
         self.next_prefix += 1;
         let random = &mut self.truths;
-        let size = EFFECT_MIN - EFFECT_MEAN * (1.0 - random.random::<f64>()).ln();
-        let (effect, gain) = match random.random_range(0..3) {
-            0 => (Effect::Helps, size),
-            1 => (Effect::Nothing, random.random_range(-0.05..0.05)),
-            _ => (Effect::Harms, -size),
-        };
+        let speed = normal(random);
+        let (effect, gain) = effect(random, speed, self.plan.slowness);
         let is_policed = effect == Effect::Harms && random.random_bool(0.3);
         Place {
             prefix,
             effect,
             gain,
-            ln_goodput: (6e6_f64 / 8.0).ln() + 0.8 * normal(random),
+            speed,
+            ln_goodput: (6e6_f64 / 8.0).ln() + 0.8 * speed,
             spread: random.random_range(0.4..0.8),
             evening: if random.random_bool(0.25) { random.random_range(0.2..1.1) } else { 0.0 },
             min_rtt_us: (30_000.0 * (0.7 * normal(random)).exp()) as u64,
@@ -154,12 +170,21 @@ impl World {
         }
     }
 
-    /// Replaces as many prefixes by others as leave in a window.
+    /// How many prefixes it befalls in a window what befalls this share of them within a day.
+    fn befallen(&mut self, a_day: f64) -> usize {
+        let windows = DAY_S as f64 / self.settings.window_s as f64;
+        let befallen = a_day * self.plan.prefixes as f64 / windows;
+        befallen as usize + usize::from(self.truths.random_bool(befallen.fract()))
+    }
+
+    /// Replaces as many prefixes by others as leave in a window, and changes what BBR does to some.
     fn churn(&mut self) {
-        let a_day = DAY_S as f64 / self.settings.window_s as f64;
-        let leaving = self.plan.churn_per_day * self.plan.prefixes as f64 / a_day;
-        let leaving = leaving as usize + usize::from(self.truths.random_bool(leaving.fract()));
-        for _ in 0..leaving {
+        for _ in 0..self.befallen(self.plan.changes_per_day) {
+            let at = self.truths.random_range(0..self.places.len());
+            let (effect, gain) = effect(&mut self.truths, self.places[at].speed, self.plan.slowness);
+            (self.places[at].effect, self.places[at].gain) = (effect, gain);
+        }
+        for _ in 0..self.befallen(self.plan.churn_per_day) {
             let at = self.truths.random_range(0..self.places.len());
             let place = self.place();
             self.at.remove(&self.places[at].prefix);
@@ -174,18 +199,13 @@ impl World {
         0.5 + 0.5 * (TAU * (day + self.phase)).cos()
     }
 
-    /// What the next window shows, with the rules of `state`.
-    pub(super) fn window(&mut self, number: u64, state: &State) -> Window {
+    /// What the next window shows, where edges go by `rules`.
+    pub(super) fn window(&mut self, number: u64, rules: &Rules) -> Window {
         if number > 0 {
             self.churn();
         }
-        let mut ruled: HashMap<usize, Ruled> = HashMap::new();
-        for (entry, steered) in state.steered() {
-            if let Some(at) = self.find(entry.prefix) {
-                let holdout = f64::from(steered.holdout_millionths) / 1e6;
-                ruled.insert(at, Ruled { holdout, bundle: state.bundle });
-            }
-        }
+        let ruled: HashMap<usize, f64> =
+            rules.rules.iter().filter_map(|rule| Some((self.find(rule.prefix)?, rule.holdout))).collect();
         let busyness = self.busyness(number);
         let mean = self.plan.connections_per_prefix * self.plan.prefixes as f64 * (0.3 + 0.7 * busyness);
         // Of a mean in the hundreds and above a Poisson number is nearly normal.
@@ -203,48 +223,68 @@ impl World {
         }
         let mut prefixes: Vec<_> = touched
             .into_iter()
-            .map(|at| (self.places[at].prefix, self.sample(at, busyness, ruled.get(&at).copied())))
+            .map(|at| {
+                (self.places[at].prefix, self.sample(at, busyness, ruled.get(&at).copied(), rules.bundle))
+            })
             .collect();
         prefixes.sort_unstable_by_key(|(prefix, _)| *prefix);
         Window { number, records: count, lost: 0, prefixes }
     }
 
-    fn sample(&mut self, at: usize, busyness: f64, ruled: Option<Ruled>) -> Sample {
+    fn sample(&mut self, at: usize, busyness: f64, holdout: Option<f64>, bundle: u64) -> Sample {
         let (place, random) = (&self.places[at], &mut self.random);
         let connections = self.connections[at];
         let mut sample = Sample::default();
         sample.min_rtt_us.add_times(place.min_rtt_us, connections.into());
         let level = place.ln_goodput - place.evening * busyness.powi(2) + 0.15 * normal(random);
         for _ in 0..connections {
-            let arm = match ruled {
+            let arm = match holdout {
                 None => Arm::Other,
-                Some(ruled) if random.random_bool(ruled.holdout) => Arm::HeldOut,
+                Some(holdout) if random.random_bool(holdout) => Arm::HeldOut,
                 Some(_) => Arm::Steered,
             };
             let rise = if arm == Arm::Steered { 1.0 } else { 0.0 };
-            let ln_goodput = level + place.spread * normal(random) + rise * place.gain;
+            let stall =
+                if random.random_bool(self.plan.stalls) { (1.0 - random.random::<f64>()).ln() } else { 0.0 };
+            let ln_goodput = (level + place.spread * normal(random) + stall + rise * place.gain).max(0.0);
             let into = sample.arm_mut(arm);
             into.connections += 1;
             let rate = ln_goodput.exp() as u64;
             match self.settings.measure {
-                Measure::DeliveryRate => into.delivery_rate.add_times(rate, SAMPLES),
+                Measure::DeliveryRate => into.delivery_rate.add(rate),
                 Measure::Goodput => into.goodput.add(rate),
             }
             if arm != Arm::Steered {
                 sample.ln_goodput.add(ln_goodput);
             }
-            if let (Some(ruled), true) = (ruled, arm != Arm::Other) {
+            if arm != Arm::Other {
                 let share = place.retransmitted + rise * place.retransmitted_rise;
                 let share = share * (0.7 * normal(random)).exp();
                 sample.outcomes.push(Outcome {
-                    bundle: ruled.bundle,
+                    bundle,
                     is_steered: arm == Arm::Steered,
                     ln_goodput,
-                    retransmitted_share: Some(share.min(1.0)),
+                    retransmitted_share: random.random_bool(self.plan.sampled).then_some(share.min(1.0)),
                 });
             }
         }
         sample
+    }
+}
+
+/// What BBR does to a prefix of this speed, and by how much on log goodput.
+fn effect(random: &mut Xoshiro256PlusPlus, speed: f64, slowness: f64) -> (Effect, f64) {
+    let size = EFFECT_MIN - EFFECT_MEAN * (1.0 - random.random::<f64>()).ln();
+    let third = if random.random_bool(slowness) {
+        // By the thirds of the normal distribution.
+        if speed < -0.43 { 0 } else { 1 + i32::from(speed > 0.43) }
+    } else {
+        random.random_range(0..3)
+    };
+    match third {
+        0 => (Effect::Helps, size),
+        1 => (Effect::Nothing, random.random_range(-0.05..0.05)),
+        _ => (Effect::Harms, -size),
     }
 }
 

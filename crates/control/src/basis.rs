@@ -1,0 +1,88 @@
+//! What a state was made under: settings that, once changed, make what is known tell of something else.
+//!
+//! | changed | what is discarded |
+//! |---|---|
+//! | `congestion_control` | rules and evidence: what was shown is of another one. All leave, and enter again as any do |
+//! | the outcome (`goodput_bytes_min`, `counts_relayed`, `hosts_left_alone`) or who is in which arm (`holdout_trial`, `holdout`) | evidence: trials begin anew, and what was shown is on trial again |
+//! | `measure` | histories |
+//! | `window_s` | histories and evidence: an outcome is that of a connection's first window |
+//!
+//! What is not listed acts from the next round on, on what is known.
+
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
+
+use crate::settings::{Measure, Settings};
+
+/// The settings that a state was made under.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Basis {
+    window_s: u64,
+    measure: Measure,
+    congestion_control: String,
+    goodput_bytes_min: u64,
+    counts_relayed: bool,
+    hosts_left_alone_digest: u64,
+    holdout_trial_millionths: u32,
+    holdout_millionths: u32,
+}
+
+/// What has changed since.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// The settings.
+    pub(crate) settings: Vec<&'static str>,
+    pub(crate) discards_histories: bool,
+    pub(crate) discards_evidence: bool,
+    pub(crate) discards_rules: bool,
+}
+
+impl Basis {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        Self {
+            window_s: settings.window_s,
+            measure: settings.measure,
+            congestion_control: settings.congestion_control.clone(),
+            goodput_bytes_min: settings.goodput_bytes_min,
+            counts_relayed: settings.counts_relayed,
+            hosts_left_alone_digest: XxHash3_64::oneshot(settings.hosts_left_alone.join("\n").as_bytes()),
+            holdout_trial_millionths: settings.holdout_trial.millionths(),
+            holdout_millionths: settings.holdout.millionths(),
+        }
+    }
+
+    /// What has changed since `before`.
+    pub(crate) fn changes_since(&self, before: &Self) -> Changes {
+        let (histories, evidence, rules) = ((true, false, false), (false, true, false), (false, true, true));
+        let both = (true, true, false);
+        let mut changes = Changes::default();
+        for (is_changed, setting, (discards_histories, discards_evidence, discards_rules)) in [
+            (self.window_s != before.window_s, "window_s", both),
+            (self.measure != before.measure, "measure", histories),
+            (self.congestion_control != before.congestion_control, "congestion_control", rules),
+            (self.goodput_bytes_min != before.goodput_bytes_min, "goodput_bytes_min", evidence),
+            (self.counts_relayed != before.counts_relayed, "counts_relayed", evidence),
+            (self.hosts_left_alone_digest != before.hosts_left_alone_digest, "hosts_left_alone", evidence),
+            (self.holdout_trial_millionths != before.holdout_trial_millionths, "holdout_trial", evidence),
+            (self.holdout_millionths != before.holdout_millionths, "holdout", evidence),
+        ] {
+            if is_changed {
+                changes.settings.push(setting);
+                changes.discards_histories |= discards_histories;
+                changes.discards_evidence |= discards_evidence;
+                changes.discards_rules |= discards_rules;
+            }
+        }
+        changes
+    }
+
+    /// The newest window of the length now that had begun when window `number` of the length then was over.
+    pub(crate) fn renumber(&self, number: u64, now: &Self) -> u64 {
+        if self.window_s == now.window_s {
+            return number;
+        }
+        let over_unix_s = number.saturating_add(1).saturating_mul(self.window_s);
+        over_unix_s.div_ceil(now.window_s.max(1)).saturating_sub(1)
+    }
+}

@@ -1,0 +1,165 @@
+//! What each trial comes to: told to be helped, taken back, begun anew, or not decided yet.
+
+use super::round::Taken;
+use crate::detector::Detector;
+use crate::entry::{Entry, Phase, Proof, Steered};
+use crate::evidence::Evidence;
+use crate::online::needed;
+use crate::pool::Pool;
+use crate::reason::Reason;
+use crate::selection::is_no_longer_slow;
+
+/// What is to become of a steered prefix.
+#[derive(Debug, Clone)]
+enum Verdict {
+    Stays(Reason),
+    Proved(Proof),
+    /// What was shown is too old to go by: it is begun anew.
+    Renewed,
+    /// It was shown to be helped so long ago that it has to be shown again.
+    TriedAgain,
+    Leaves(Reason),
+}
+
+impl Taken<'_> {
+    /// Tells trials to be helped: those that need at most so many told.
+    fn tell(&mut self) -> f64 {
+        let trials: Vec<_> = self
+            .state
+            .steered()
+            .filter(|(_, steered)| steered.proof.is_none())
+            .filter(|(entry, steered)| self.veto(entry, steered).is_none())
+            .filter_map(|(_, steered)| Some((steered.trial, self.ln_e_helped(steered)?)))
+            .collect();
+        self.state.trials.tell(&trials, self.settings.false_discovery_share)
+    }
+
+    fn ln_e_helped(&self, steered: &Steered) -> Option<f64> {
+        let is_enough = steered.evidence.is_enough(self.settings.evidence_connections_min);
+        (is_enough && steered.holdout_millionths > 0).then(|| steered.evidence.ln_e_helped(steered.holdout()))
+    }
+
+    pub(super) fn judge(&mut self, pool: Option<Pool>) {
+        let told = self.tell();
+        let mut entries = std::mem::take(&mut self.state.entries);
+        for entry in &mut entries {
+            let Phase::Steered(steered) = &entry.phase else { continue };
+            match self.verdict(entry, steered, pool, told) {
+                Verdict::Stays(reason) => entry.reason = reason,
+                Verdict::Proved(proof) => self.prove(entry, proof),
+                Verdict::Renewed => renew(entry),
+                Verdict::TriedAgain => self.try_again(entry),
+                Verdict::Leaves(reason) => self.take_back(entry, reason),
+            }
+        }
+        self.state.entries = entries;
+    }
+
+    /// For what a prefix leaves whatever else is shown of it.
+    fn veto(&self, entry: &Entry, steered: &Steered) -> Option<Reason> {
+        let settings = self.settings;
+        let evidence = &steered.evidence;
+        if self.left_alone.meets(entry.prefix) {
+            return Some(Reason::LeftAlone);
+        }
+        if steered.quiet_windows >= settings.history_windows {
+            return Some(Reason::Gone);
+        }
+        if steered.holdout_millionths == 0 {
+            return None;
+        }
+        if evidence.is_skewed(steered.holdout()) {
+            return Some(Reason::Skewed);
+        }
+        if steered.proof.is_none() && !evidence.is_enough(settings.evidence_connections_min) {
+            return None;
+        }
+        let is_sure = |ln_e: f64| ln_e >= -settings.false_harm_share.ln();
+        let has_resent = evidence.retransmitted.count >= 2 * u64::from(settings.evidence_connections_min);
+        let resent = evidence.retransmitted.ln_e_above(settings.retransmitted_rise_max);
+        if has_resent && resent.is_some_and(is_sure) {
+            return Some(Reason::Retransmits);
+        }
+        let is_harmed = match &steered.proof {
+            None => is_sure(evidence.ln_e_harmed(steered.holdout())),
+            Some(proof) => proof.reversal.is_sure(settings.trial_windows_max, settings.false_harm_share),
+        };
+        is_harmed.then_some(Reason::Harmed)
+    }
+
+    fn verdict(&self, entry: &Entry, steered: &Steered, pool: Option<Pool>, told: f64) -> Verdict {
+        let settings = self.settings;
+        let on_trial = match (steered.is_renewed, steered.is_explored) {
+            (true, _) => Reason::Renewed,
+            (false, true) => Reason::Explored,
+            (false, false) => Reason::Slow,
+        };
+        let is_proved = steered.proof.is_some();
+        if let Some(reason) = self.veto(entry, steered) {
+            return Verdict::Leaves(reason);
+        }
+        if let Some(verdict) = self.shown(steered, told) {
+            return verdict;
+        }
+        if steered.proof.as_ref().is_some_and(|proof| proof.rounds >= settings.proof_windows_max) {
+            return Verdict::TriedAgain;
+        }
+        if on_trial == Reason::Slow && !is_proved && is_no_longer_slow(settings, entry) {
+            return Verdict::Leaves(Reason::NoLongerSlow);
+        }
+        if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
+            return Verdict::Stays(if is_proved { Reason::Helped } else { on_trial });
+        }
+        if is_proved {
+            // Evidence that began anew before it was enough would never show harm where there are few connections.
+            let is_enough = steered.evidence.is_enough(settings.evidence_connections_min);
+            return if is_enough { Verdict::Renewed } else { Verdict::Stays(Reason::Helped) };
+        }
+        let shrunken = pool.zip(steered.estimate(settings)).map(|(pool, own)| pool.shrink(own));
+        let likely = shrunken.map(|shrunken| shrunken.probability_above(settings.effect_min));
+        if likely.is_some_and(|likely| likely >= settings.pooled_keep) {
+            Verdict::Stays(Reason::Likely)
+        } else {
+            Verdict::Leaves(Reason::NotHelped)
+        }
+    }
+
+    /// What the evidence shows by itself, if it does.
+    fn shown(&self, steered: &Steered, told: f64) -> Option<Verdict> {
+        let settings = self.settings;
+        let ln_e = self.ln_e_helped(steered)?;
+        let goodput = &steered.evidence.goodput;
+        if steered.proof.is_none() && needed(steered.trial, ln_e, settings.false_discovery_share) <= told {
+            return Some(Verdict::Proved(Proof {
+                ln_e,
+                goodput: goodput.clone(),
+                rounds: 0,
+                reversal: Detector::default(),
+            }));
+        }
+        let interval = goodput.interval(settings.false_harm_share)?;
+        (interval.high < settings.effect_min).then_some(Verdict::Leaves(Reason::NotHelped))
+    }
+
+    /// Fewer are held out from now on. What is shown from then on is evidence of its own.
+    fn prove(&mut self, entry: &mut Entry, proof: Proof) {
+        let Phase::Steered(steered) = &mut entry.phase else { return };
+        steered.proof = Some(proof);
+        steered.holdout_millionths = self.settings.holdout.millionths();
+        steered.from_bundle = self.state.bundle + 1;
+        steered.failures = 0;
+        self.decision.proved.push(entry.prefix);
+        renew(entry);
+    }
+}
+
+/// Begins the evidence anew, from where the baselines are.
+fn renew(entry: &mut Entry) {
+    let Phase::Steered(steered) = &mut entry.phase else { return };
+    steered.windows = 0;
+    steered.evidence = Evidence {
+        baseline_retransmitted: steered.evidence.baseline_retransmitted,
+        ..Evidence::from(steered.evidence.baseline_ln_goodput)
+    };
+    entry.reason = Reason::Helped;
+}

@@ -1,0 +1,237 @@
+//! What rounds go on from: states as they are kept, lost and old ones, clocks that are set, settings that change.
+
+use expect_test::expect;
+
+use super::lab::{Lab, prefix};
+use crate::*;
+
+#[test]
+fn a_window_is_decided_once_and_gaps_are_not_observed() {
+    let mut lab = Lab::new(|_| {});
+    let window = lab.window();
+    assert_eq!(lab.decide(&window).round, Round::Decided);
+    let before = lab.state.clone();
+    assert_eq!(lab.decide(&window).round, Round::Repeated);
+    let older = Window { number: window.number - 5, ..window.clone() };
+    assert_eq!(lab.decide(&older).round, Round::Repeated);
+    let silent = Window { number: window.number + 1, ..Window::default() };
+    assert_eq!(lab.decide(&silent).round, Round::Silent);
+    assert_eq!(lab.state, before);
+    let (state, decision) = decide(
+        &lab.settings,
+        &before,
+        &window,
+        Moment { now_unix_s: window.number * 300 + 299, ..lab.moment(&window) },
+    );
+    assert_eq!((state, decision.round), (before, Round::Early));
+
+    let history = |lab: &Lab| lab.state.entry(prefix(0)).unwrap().history.text(8);
+    assert_eq!(history(&lab), "-------#");
+    lab.decide(&Window { number: window.number + 4, ..window.clone() });
+    assert_eq!(history(&lab), "---#---#");
+    // A clock that was far ahead and was set right: all goes on.
+    lab.decide(&Window { number: window.number - 1_000, ..window.clone() });
+    assert_eq!((history(&lab), lab.state.window), ("--#---##".into(), Some(window.number - 1_000)));
+    lab.decide(&Window { number: window.number + 1_000, ..window });
+    assert_eq!(history(&lab), "-------#");
+}
+
+#[test]
+fn a_pop_that_reports_nothing_keeps_what_it_has() {
+    let mut lab = Lab::new(|_| {});
+    lab.until(Reason::Slow);
+    let before = lab.state.clone();
+    for _ in 0..200 {
+        lab.number += 1;
+        let decision = lab.decide(&Window { number: lab.number, ..Window::default() });
+        assert_eq!((decision.round, decision.steered, decision.content), (Round::Silent, 2, None));
+    }
+    assert_eq!(lab.state, before);
+    // One prefix that is gone while others report leaves, and is forgotten in the end.
+    lab.number += 1;
+    for _ in 0..1_000 {
+        let mut window = lab.window();
+        lab.number += 1;
+        window.prefixes.retain(|(it, _)| *it != prefix(0));
+        lab.decide(&window);
+    }
+    assert_eq!(lab.state.entry(prefix(0)), None);
+}
+
+#[test]
+fn a_state_is_read_as_it_was_written() {
+    let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
+    lab.effect = -0.4;
+    lab.until(Reason::CoolingOff);
+    (0..3).for_each(|_| drop(lab.round()));
+    let written = lab.state.encode();
+    assert_eq!(State::decode(written.as_bytes()).unwrap(), lab.state);
+    let fails = |from: &str, to: &str| State::decode(written.replace(from, to).as_bytes()).unwrap_err();
+    assert!(matches!(fails("\"format\":1", "\"format\":2"), StateError::Format { found: 2 }));
+    assert!(matches!(fails("\"effect\":\"", "\"effect\":\"inf"), StateError::Json(_)));
+    assert!(matches!(fails("\"bundle\"", "\"bundel\""), StateError::Json(_)));
+}
+
+#[test]
+fn a_field_out_of_its_range_is_named() {
+    let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
+    lab.prefixes = 6;
+    lab.effect = 0.4;
+    lab.until(Reason::Helped);
+    let state = serde_json::to_value(&lab.state).unwrap();
+    let fault = |pointer: &str, value: serde_json::Value| {
+        let mut state = state.clone();
+        *state.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        match State::decode(state.to_string().as_bytes()) {
+            Err(StateError::Field(fault)) => fault.to_string(),
+            other => panic!("{pointer}: {other:?}"),
+        }
+    };
+    let told = [
+        fault("/window", u64::MAX.into()),
+        fault("/bundle", u64::MAX.into()),
+        fault("/bottom_bytes_per_s", "-1".into()),
+        fault("/entries/3/prefix", "203.0.2.0/24".into()),
+        fault("/entries/5/prefix", "203.0.6.0/25".into()),
+        fault("/entries/0/history/observed", "1".into()),
+        fault("/entries/3/connections", serde_json::json!(-1.0)),
+        fault("/entries/3/ln_goodput", serde_json::json!(1e9)),
+        fault("/entries/0/phase/Steered/holdout_millionths", 1_000_000.into()),
+        fault("/entries/0/phase/Steered/from_bundle", (1_u64 << 40).into()),
+        fault("/entries/0/phase/Steered/proof/ln_e", "-1e300".into()),
+        fault("/entries/0/phase/Steered/evidence/goodput/count", u64::MAX.into()),
+        fault("/entries/0/phase/Steered/proof/goodput/squares", "-1".into()),
+        fault("/entries/0/phase/Steered/proof/goodput/mean", "1e200".into()),
+        fault("/entries/0/phase/Steered/evidence/baseline_ln_goodput", "-3".into()),
+        fault("/entries/0/phase/Steered/evidence/baseline_retransmitted", "2".into()),
+    ];
+    expect![[r#"
+        window has to be at most 2^37
+        bundle has to be at most 2^53
+        bottom_bytes_per_s has to be a rate above zero
+        entries has to be in the order of their prefixes, each once
+        entries[203.0.6.0/25].prefix has to be a /24 of IPv4 or a /56 of IPv6
+        entries[203.0.0.0/24].history.in_group has to be windows that were observed
+        entries[203.0.3.0/24].connections has to be from 0 to 2^32
+        entries[203.0.3.0/24].ln_goodput has to be from 0 to 45
+        entries[203.0.0.0/24].phase.Steered.holdout_millionths has to be 0, or from 10000 to 990000
+        entries[203.0.0.0/24].phase.Steered.from_bundle has to be at most the next bundle's number
+        entries[203.0.0.0/24].phase.Steered.proof.ln_e has to be the logarithm of an e-value
+        entries[203.0.0.0/24].phase.Steered.evidence.goodput.count has to be at most 2^53
+        entries[203.0.0.0/24].phase.Steered.proof.goodput.squares has to be at least 0, and what so many values can have
+        entries[203.0.0.0/24].phase.Steered.proof.goodput.mean has to be an effect of at most 10000 either way
+        entries[203.0.0.0/24].phase.Steered.evidence.baseline_ln_goodput has to be from 0 to 45
+        entries[203.0.0.0/24].phase.Steered.evidence.baseline_retransmitted has to be from 0 to 1"#]].assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn a_lost_state_goes_on_above_what_edges_have_and_says_what_it_steers() {
+    let mut lab = Lab::new(|_| {});
+    let window = lab.window();
+    let moment = Moment { acknowledged_bundle: 57, ..lab.moment(&window) };
+    let (state, decision) = decide(&lab.settings, &State::default(), &window, moment);
+    let content = decision.content.expect("edges may go by rules that nobody knows");
+    assert_eq!((content.number, content.rules.len()), (58, 0));
+    lab.state = state;
+    assert_eq!(lab.round().content, None, "now it is known");
+
+    // An older state: what rules connections went by since is not known, so that they do not count.
+    lab.until(Reason::Slow);
+    let old = lab.state.clone();
+    let mut window = lab.window();
+    for (_, sample) in &mut window.prefixes {
+        sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle += 5);
+    }
+    let moment = Moment { acknowledged_bundle: old.bundle + 5, ..lab.moment(&window) };
+    let (state, decision) = decide(&lab.settings, &old, &window, moment);
+    let trial = state.entry(prefix(0)).unwrap().steered().unwrap();
+    assert_eq!((trial.evidence.steered, trial.from_bundle), (0, old.bundle + 6));
+    assert_eq!(
+        decision.content.map(|content| (content.number, content.rules.len())),
+        Some((old.bundle + 6, 2))
+    );
+
+    // A number that no controller makes is not believed.
+    let moment = Moment { acknowledged_bundle: u64::MAX, ..moment };
+    assert_eq!(decide(&lab.settings, &old, &window, moment).0.bundle, old.bundle);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_ends_no_cool_off() {
+    let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
+    lab.effect = -0.4;
+    lab.until(Reason::CoolingOff);
+    lab.number += 1_000;
+    lab.round();
+    assert!(lab.state.entry(prefix(0)).unwrap().is_cooling_off());
+    assert_eq!(lab.until(Reason::Slow), 20 - 1, "a round, however many windows it jumps");
+}
+
+#[test]
+fn windows_of_another_length_begin_histories_and_trials_anew() {
+    let mut lab = Lab::new(|_| {});
+    lab.until(Reason::Slow);
+    lab.round();
+    let over_unix_s = lab.number * lab.settings.window_s;
+    lab.settings.window_s = 60;
+    // Windows that begin before the last one was over are those of before.
+    lab.number = over_unix_s / 60 - 1;
+    assert_eq!(lab.round().round, Round::Repeated);
+    let decision = lab.round();
+    assert_eq!((decision.round, decision.changed), (Round::Decided, vec!["window_s"]));
+    let entry = lab.state.entry(prefix(0)).unwrap();
+    assert_eq!(entry.history.observed_windows(), 1);
+    assert_eq!(entry.steered().unwrap().evidence.steered, 0);
+}
+
+#[test]
+fn what_was_shown_under_other_settings_is_on_trial_again() {
+    let mut lab = Lab::new(|_| {});
+    lab.effect = 0.4;
+    lab.until(Reason::Helped);
+    lab.round();
+    lab.settings.counts_relayed = true;
+    let decision = lab.round();
+    let content = decision.content.expect("a trial counts from a new bundle on");
+    expect!["window 6000016: 0 enter, 0 leave, 2 steered; changed, so that what was known is discarded: counts_relayed"]
+        .assert_eq(&content.reason);
+    let entry = lab.state.entry(prefix(0)).unwrap();
+    let trial = entry.steered().unwrap();
+    assert_eq!((entry.reason, &trial.proof, trial.holdout_millionths), (Reason::Renewed, &None, 500_000));
+    assert_eq!((trial.evidence.steered, trial.from_bundle), (0, content.number));
+    assert!(entry.history.observed_windows() > 12, "windows tell what they told");
+    lab.until(Reason::Helped);
+
+    // Another share held out in prefixes that are shown, which the rules before had not.
+    lab.settings.holdout = thalweg_bundle::Share::from_millionths(200_000).unwrap();
+    assert_eq!(lab.round().changed, ["holdout"]);
+    lab.until(Reason::Helped);
+    assert_eq!(lab.state.entry(prefix(0)).unwrap().steered().unwrap().holdout_millionths, 200_000);
+
+    // Of another congestion control nothing is known: all leave, and may enter as any may.
+    lab.settings.congestion_control = "bbr2".into();
+    let decision = lab.round();
+    assert_eq!(decision.left.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::Changed; 2]);
+    assert_eq!(decision.content.map(|content| content.rules.len()), Some(0));
+    assert_eq!(lab.round().entered.len(), 2);
+
+    // Windows are ranked by another measure: nothing is known of them.
+    lab.settings.measure = Measure::Goodput;
+    lab.round();
+    assert_eq!(lab.state.entry(prefix(0)).unwrap().history.observed_windows(), 0);
+}
+
+#[test]
+fn limits_that_were_lowered_hold_from_the_next_round_on() {
+    let mut lab = Lab::new(|settings| (settings.exploring_max, settings.explored_max) = (3, 3));
+    (0..20).for_each(|_| drop(lab.round()));
+    let steered = |lab: &Lab| lab.state.steered().map(|(entry, _)| entry.prefix).collect::<Vec<_>>();
+    let explored = lab.state.steered().filter(|(_, it)| it.is_explored).count();
+    assert!(explored >= 2, "{explored}");
+    lab.settings.explored_max = 1;
+    let left = lab.round().left;
+    assert_eq!(left.iter().map(|it| it.reason).collect::<Vec<_>>(), vec![Reason::OverLimit; explored - 1]);
+    (lab.settings.explored_max, lab.settings.steered_max) = (0, 1);
+    lab.round();
+    assert_eq!(steered(&lab).len(), 1);
+}

@@ -1,0 +1,68 @@
+//! What control keeps: the state, and a round that goes by whatever was read of one.
+
+use thalweg_control::{Moment, Outcome, Sample, Settings, State, Window, decide, explain};
+
+/// Windows after the state's last one.
+const ROUNDS: u64 = 3;
+/// Connections of each prefix in a window.
+const CONNECTIONS: u64 = 8;
+
+/// A state as JSON.
+pub(crate) fn run(input: &[u8]) {
+    let Ok(mut state) = State::decode(input) else { return };
+    assert_eq!(State::decode(state.encode().as_bytes()).expect("it is a state"), state);
+    let settings =
+        Settings { window_s: 1, evidence_connections_min: 2, connections_min: 1, ..Settings::default() };
+    for _ in 0..ROUNDS {
+        let window = window(&state);
+        let moment = Moment { now_unix_s: window.number + 1, seed: 1, acknowledged_bundle: state.bundle ^ 1 };
+        let (next, decision) = decide(&settings, &state, &window, moment);
+        if let Some(content) = decision.content {
+            thalweg_bundle::Bundle::new(content).expect("edges take it");
+        }
+        for entry in next.entries() {
+            assert!(explain(&settings, &next, entry.prefix).starts_with(&entry.prefix.to_string()));
+        }
+        assert_eq!(State::decode(next.encode().as_bytes()).expect("what was decided is a state"), next);
+        state = next;
+    }
+}
+
+/// The next window, in which each prefix has a few connections of both arms.
+fn window(state: &State) -> Window {
+    let sample = |at: u64| {
+        let mut sample = Sample::default();
+        for connection in 0..CONNECTIONS {
+            let rate = 1_000 * (at + 1) + connection;
+            sample.other.connections += 1;
+            sample.other.delivery_rate.add(rate);
+            sample.ln_goodput.add((rate as f64).ln());
+            sample.min_rtt_us.add(50_000);
+            sample.outcomes.push(Outcome {
+                bundle: state.bundle,
+                is_steered: connection % 2 == 0,
+                ln_goodput: (rate as f64).ln(),
+                retransmitted_share: (connection % 3 > 0).then_some(0.01),
+            });
+        }
+        sample
+    };
+    let prefixes = state.entries().iter().zip(0..).map(|(entry, at)| (entry.prefix, sample(at))).collect();
+    let number = state.window.map_or(0, |last| last + 1);
+    Window { number, records: 1, lost: 0, prefixes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else a change of the form would leave the target without a state to go on from.
+    #[test]
+    fn the_corpus_is_of_states() {
+        for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/control-state")).unwrap() {
+            let path = file.unwrap().path();
+            State::decode(&std::fs::read(&path).unwrap())
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+    }
+}
