@@ -240,12 +240,12 @@ fn audio_is_cut_on_the_grid_of_the_video() {
 fn a_segment_of_audio_begins_with_the_chunk_in_which_its_place_lies() {
     for (seconds, offset) in [(1.0, 0.4), (0.8, 0.0), (0.3, 0.1), (0.512, 0.25)] {
         let mut script = Script::both();
+        let mut audio = (0..).map(|i| offset + f64::from(i) * seconds).peekable();
         for i in 0..40 {
             let time = f64::from(i) * 0.5;
             script.chunk("video", time, 0.5, i % 4 == 0, time + 0.5);
-            let time = offset + f64::from(i) * seconds;
-            if time < 18.0 {
-                script.chunk("audio", time, seconds, true, time + seconds);
+            while let Some(begin) = audio.next_if(|begin| begin + seconds <= time + 0.5) {
+                script.chunk("audio", begin, seconds, true, time + 0.5);
             }
         }
         let live = script.channel.live().unwrap();
