@@ -2,7 +2,7 @@
 //!
 //! A block is verified against its checksum before its first use since the start, by a thread, which also brings it
 //! into the page cache. At every later use, and again after each wait for a client that takes its time, the kernel is
-//! asked whether its two ends are still there; if not it is read, and verified, again. Pages that leave the page cache
+//! asked whether all of it is still there; if not it is read, and verified, again. Pages that leave the page cache
 //! between that and the end of one `sendfile` are all that is left to chance: a worker would wait for them, and they would
 //! be sent as the disk gives them.
 
@@ -14,8 +14,9 @@ use std::task::Poll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::Tier;
-use super::files::{Name, Unreadable, is_resident, read_ahead, read_at};
+use super::files::{Name, Unreadable, read_ahead, read_at};
 use super::record::{BLOCK_BYTES, HEADER_ALIGN, blocks, sum};
+use super::residency::Residency;
 use crate::fill::Failure;
 use crate::purge::Position;
 use crate::store::{Content, Head, Key};
@@ -62,6 +63,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Open {
     file: OwnedFd,
+    residency: Residency,
     /// Where the content begins.
     header_bytes: u64,
     sums: Vec<u64>,
@@ -107,10 +109,10 @@ impl Open {
         file_offset - self.header_bytes
     }
 
-    /// Whether both ends of a block are in the page cache.
+    /// Whether a block is in the page cache.
     fn is_resident(&self, block: u64, length: u64) -> bool {
         let (start, end) = ends(block, length);
-        [start, end - 1].iter().all(|offset| is_resident(&self.file, self.file_offset(*offset)))
+        self.residency.has(self.file_offset(start)..self.file_offset(end))
     }
 }
 
@@ -376,7 +378,9 @@ impl Copy {
         if record.content_bytes != self.length {
             return Err(Unreadable::Length);
         }
-        let open = Arc::new(Open { file, header_bytes: header_bytes as u64, sums: record.sums });
+        let header_bytes = header_bytes as u64;
+        let residency = Residency::of(&file, header_bytes + self.length)?;
+        let open = Arc::new(Open { file, residency, header_bytes, sums: record.sums });
         lock(&self.state).open = Arc::downgrade(&open);
         self.tier.keep_open(&open);
         Ok(open)

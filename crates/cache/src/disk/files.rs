@@ -369,15 +369,6 @@ pub(super) fn write_at(file: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) 
     Ok(())
 }
 
-/// Whether the byte at `offset` can be had without waiting for the disk. Where the file system cannot say, it is taken
-/// to be so: it was read once.
-pub(super) fn is_resident(file: &OwnedFd, offset: u64) -> bool {
-    let mut byte = [0; 1];
-    let mut slices = [io::IoSliceMut::new(&mut byte)];
-    let read = rustix::io::preadv2(file, &mut slices, offset, rustix::io::ReadWriteFlags::NOWAIT);
-    matches!(read, Ok(1) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS))
-}
-
 /// Asks the kernel to read on ahead, which it does without anybody waiting.
 pub(super) fn read_ahead(file: &OwnedFd, offset: u64, bytes: usize) {
     let length = std::num::NonZeroU64::new(bytes as u64);

@@ -26,6 +26,7 @@ mod journaling;
 mod owed;
 mod queue;
 pub mod record;
+mod residency;
 mod scan;
 mod tier;
 mod write;

@@ -1,0 +1,113 @@
+//! Which bytes of a file are in the page cache.
+//!
+//! A look brings nothing there: `preadv2` with `RWF_NOWAIT`, where bytes are not there, begins to read them, and has them if the
+//! disk is quick enough. mincore(2) asks for the pages of a mapping, which is for that alone.
+//!
+//! This is the disk tier's `unsafe`. **Invariant:** nothing is read or written through the mapping, so a file that is shorter by
+//! now does no harm. Of a file of another user that this one may not write, the kernel says that all of it is there.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use rustix::fd::AsFd;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// The smallest page that any machine has.
+const PAGE_BYTES_MIN: usize = 4096;
+/// Pages that are asked for at once.
+const PAGES_MAX: usize = 64;
+
+/// A file's pages, to ask for.
+#[derive(Debug)]
+pub(super) struct Residency {
+    base: NonNull<u8>,
+    length: usize,
+    page_bytes: usize,
+}
+
+// SAFETY: the mapping lives as long as the value, is not tied to a thread, and nobody reads or writes through it.
+unsafe impl Send for Residency {}
+// SAFETY: as above.
+unsafe impl Sync for Residency {}
+
+impl Residency {
+    /// Of the first `length` bytes of a file, at least one.
+    ///
+    /// # Errors
+    /// When it cannot be mapped: the process has too many mappings (`vm.max_map_count`).
+    pub(super) fn of(file: impl AsFd, length: u64) -> io::Result<Self> {
+        let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // SAFETY: a new mapping at an address of the kernel's choice, which allows no access.
+        let base =
+            unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::empty(), MapFlags::SHARED, file, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: asks for a constant of the machine.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let page_bytes = usize::try_from(page_bytes).unwrap_or(PAGE_BYTES_MIN).max(PAGE_BYTES_MIN);
+        Ok(Self { base, length, page_bytes })
+    }
+
+    /// Whether all bytes of a range are there, as far as it lies in the file.
+    pub(super) fn has(&self, range: Range<u64>) -> bool {
+        let within = |offset| usize::try_from(offset).map_or(self.length, |offset| offset.min(self.length));
+        let (mut from, end) = (within(range.start) / self.page_bytes * self.page_bytes, within(range.end));
+        let mut pages = [0; PAGES_MAX];
+        while from < end {
+            let length = (end - from).min(PAGES_MAX * self.page_bytes);
+            // SAFETY: the range begins at a page of the mapping and ends in it, and there is a byte for each of its pages.
+            let told =
+                unsafe { libc::mincore(self.base.as_ptr().add(from).cast(), length, pages.as_mut_ptr()) };
+            if told != 0 || pages[..length.div_ceil(self.page_bytes)].iter().any(|page| page & 1 == 0) {
+                return false;
+            }
+            from += length;
+        }
+        true
+    }
+}
+
+impl Drop for Residency {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made at the beginning, unmapped once.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+    use crate::disk::tests::Place;
+
+    const LENGTH: u64 = 1_000_003;
+
+    #[test]
+    fn a_look_finds_what_is_there_and_brings_nothing() {
+        let place = Place::new();
+        std::fs::create_dir_all(place.path()).unwrap();
+        let path = place.path().join("file");
+        std::fs::write(&path, vec![7; LENGTH as usize]).unwrap();
+        let file = File::open(&path).unwrap();
+        let residency = Residency::of(&file, LENGTH).unwrap();
+        assert!(residency.has(0..LENGTH) && residency.has(5..5) && residency.has(LENGTH - 1..LENGTH + 1));
+        // So often, since a disk may be quick enough at times.
+        for _ in 0..200 {
+            file.sync_all().unwrap();
+            fadvise(&file, 0, None, Advice::Random).unwrap();
+            fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            for range in [0..1, 0..LENGTH, 600_000..600_001, LENGTH - 1..LENGTH] {
+                assert!(!residency.has(range.clone()), "{range:?}");
+            }
+        }
+        file.read_exact_at(&mut [0; 10], 600_000).unwrap();
+        assert!(residency.has(600_000..600_010));
+        assert!(!residency.has(0..600_010) && !residency.has(600_000..LENGTH));
+    }
+}
