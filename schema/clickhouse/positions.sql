@@ -7,9 +7,10 @@ CREATE TABLE IF NOT EXISTS positions
     host LowCardinality(String) COMMENT 'machine that wrote it',
     epoch UInt64 COMMENT 'of its numbers',
     batch_end UInt64 CODEC(ZSTD(1)) COMMENT 'number after the last record of its batch',
-    part UInt32 CODEC(ZSTD(1)) COMMENT 'message in that batch, from 0'
+    part UInt32 CODEC(ZSTD(1)) COMMENT 'message in that batch, from 0',
+    place UInt128 DEFAULT bitOr(bitShiftLeft(toUInt128(batch_end), 32), toUInt128(part)) CODEC(ZSTD(1)) COMMENT 'both, so that the highest is kept in whatever order they come'
 )
-ENGINE = ReplacingMergeTree(batch_end)
+ENGINE = ReplacingMergeTree(place)
 ORDER BY (topic, kafka_partition, host, epoch)
 TTL time + INTERVAL 35 DAY
 SETTINGS non_replicated_deduplication_window = 10000;

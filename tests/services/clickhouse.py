@@ -3,9 +3,9 @@
     clickhouse.py --path DIR [--port 0]
 
 Prints the port once it answers. The query is in `?query=` or the body, the data of an INSERT in the body after it;
-`database`, `default_format`, `param_*` and settings are in the URL, as are user and password, which are not looked at. An
-error has the server's status and `X-ClickHouse-Exception-Code`. No compression. One thread has the engine, so statements
-run one after another; an INSERT runs once its body has come whole, so a client that breaks off inserts nothing.
+`database`, `default_format`, `param_*` and settings are in the URL. User and password are not looked at, but for the user
+`insert_only`, who is refused what makes, changes or drops a table, as without rights to it. An error has the server's
+status and `X-ClickHouse-Exception-Code`. No compression. One thread has the engine, so statements run one after another; an INSERT runs once its body has come whole, so a client that breaks off inserts nothing.
 """
 
 import argparse
@@ -31,6 +31,7 @@ STATUSES = {62: 400, 6: 400, 26: 400, 27: 400, 33: 400, 41: 400, 43: 400, 53: 40
 
 INSERT = re.compile(r"\s*INSERT\s+INTO\b", re.IGNORECASE)
 INSERT_FORMAT = re.compile(r"\s+FORMAT\s+(\w+)\s*$", re.IGNORECASE)
+MANAGE = re.compile(r"\s*(CREATE|ALTER|DROP)\b", re.IGNORECASE)
 SELECT = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)
 FORMAT_AT_END = re.compile(r"\bFORMAT\s+\w+\s*$", re.IGNORECASE)
 
@@ -128,6 +129,8 @@ class Handler(BaseHTTPRequestHandler):
                     if name not in NOT_SETTINGS and not name.startswith("param_")}
         params = {name[6:]: value for name, value in named.items() if name.startswith("param_")}
         query = named.get("query", "")
+        if self.headers.get("X-ClickHouse-User") == "insert_only" and MANAGE.match(query or body.decode()):
+            return self.refuse("Code: 497. DB::Exception: insert_only: Not enough privileges. (ACCESS_DENIED)")
         form = INSERT_FORMAT.search(query) if INSERT.match(query) else None
         if form:
             work = insert(query[:form.start()], form.group(1), settings, body)
@@ -137,6 +140,9 @@ class Handler(BaseHTTPRequestHandler):
         result, error = self.server.engine.do(named.get("database") or "default", work)
         if error is None:
             return self.answer(200, result)
+        self.refuse(error)
+
+    def refuse(self, error):
         found = re.search(r"Code: (\d+)", error)
         code = int(found.group(1)) if found else 1002
         self.answer(STATUSES.get(code, 500), (error + "\n").encode(), {"X-ClickHouse-Exception-Code": str(code)})

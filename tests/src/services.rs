@@ -13,6 +13,9 @@ use std::thread;
 /// The broker's heap: enough for a test, and two of them fit beside a build.
 const KAFKA_HEAP: &str = "-Xmx512m";
 
+/// A user of ClickHouse who may insert and select, and make, change and drop nothing.
+pub const INSERT_ONLY: &str = "insert_only";
+
 /// A service's process, which is killed with it.
 #[derive(Debug)]
 struct Process(Child);

@@ -1,12 +1,13 @@
 //! A block whose token ClickHouse knows and whose rows it lacks, as a kill leaves it: it is looked for and brought, table and
-//! rollup each, and what is there is left alone.
+//! rollup each, and what is there is left alone, by two at a time too. A place of a partition is not lowered by what comes late.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_record::{
     Batch, CacheResult, Cause, Counters, Cut, Entry, Gauges, Lines, LossRecord, Network, Protocol, Record,
@@ -23,6 +24,8 @@ const RECORDS: u64 = 600;
 const LOST: u64 = 1;
 const TABLES: [&str; 3] = ["sockets", "responses", "losses"];
 const ROLLUPS: [&str; 2] = ["sockets_5m", "responses_5m"];
+/// How often two look for the lost batch at a time, each time further apart.
+const RACES: u32 = 4;
 const QUANTILES: &str = "quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)";
 
 /// The batch of an index. Each is on both sides of midnight, so in two partitions of its tables.
@@ -286,4 +289,67 @@ fn what_cannot_be_told_is_counted_and_passes() {
         tables.server.execute(statement).unwrap();
     }
     tables.passes_unverified(2);
+}
+
+#[test]
+fn two_that_look_for_one_block_bring_it_once() {
+    for race in 0..RACES {
+        let tables = Tables::filled();
+        let url = tables.clickhouse.url();
+        if race % 3 != 1 {
+            tables.lose_rows("true");
+        }
+        if race % 3 != 0 {
+            tables.lose_rollups();
+        }
+        assert!(tables.content() != tables.whole);
+        thread::scope(|scope| {
+            // Who comes later waits longer, too: two that always come together get in each other's way.
+            for looker in 0..2 {
+                let (url, batch) = (&url, tables.lost_batch());
+                scope.spawn(move || {
+                    let mut sink = ClickHouseSink::at(url).unwrap();
+                    let mut pause = Duration::from_millis(60) * race * looker;
+                    loop {
+                        thread::sleep(pause);
+                        let Err(error) = sink.keep(&batch) else { break };
+                        assert!(error.is_passing, "{error}: {}", error.cause);
+                        pause = (pause * 2 + Duration::from_millis(100) * (1 + looker))
+                            .min(Duration::from_secs(2));
+                    }
+                    assert_eq!(sink.unverified(), 0);
+                });
+            }
+        });
+        assert!(tables.content() == tables.whole, "race {race}");
+    }
+}
+
+#[test]
+fn without_the_rights_to_look_a_block_passes_at_once() {
+    let tables = Tables::filled();
+    tables.lose_rows("true");
+    let lost = tables.content();
+    let mut sink =
+        ClickHouseSink::at(&tables.clickhouse.url().replace("//", &format!("//{}@", services::INSERT_ONLY)))
+            .unwrap();
+    sink.keep(&tables.lost_batch()).unwrap();
+    assert_eq!(sink.unverified(), TABLES.len() as u64);
+    assert_eq!(sink.verified().blocks.load(Relaxed), 0);
+    assert!(tables.content() == lost);
+}
+
+#[test]
+fn a_place_that_comes_late_does_not_lower_the_one_that_is_known() {
+    let clickhouse = services::ClickHouse::start();
+    let server = Server::at(&clickhouse.url()).unwrap();
+    schema::apply(&server).unwrap();
+    for place in ["9, 5", "9, 3", "8, 70000"] {
+        let columns = "topic, kafka_partition, host, epoch, batch_end, part";
+        let row = format!("INSERT INTO positions ({columns}) VALUES ('t', 1, 'alpha', 7, {place})");
+        server.execute(&row).unwrap();
+    }
+    server.execute("OPTIMIZE TABLE positions FINAL").unwrap();
+    let kept = server.query("SELECT batch_end, part FROM positions", "TabSeparated").unwrap();
+    assert_eq!(String::from_utf8_lossy(&kept), "9\t5\n");
 }

@@ -1,17 +1,20 @@
-//! Inserts of a block, as often as it takes, with a look for it where an attempt may have left its token behind without it.
+//! Inserts of a block's rows into one table, as often as it takes, with a look for them where an attempt may have left its token
+//! behind without them.
 //!
-//! **Invariant:** a block without doubt costs nothing more. There is doubt after an attempt that failed in a way that does not say
+//! **Invariant:** rows without doubt cost nothing more. There is doubt after an attempt that failed in a way that does not say
 //! for certain that nothing was taken, and for a block that a process before may have tried.
-//! **Invariant:** no look holds a block up for good: after a bounded number of them it is told and counted, and the block passes.
+//! **Invariant:** what is settled is neither inserted nor looked at again.
+//! **Invariant:** no look holds a block up for good: each has an end, and after a bounded number of them it is told and counted,
+//! and the block passes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::verify::{Found, verify};
-use super::{Server, Target, is_refusal};
+use super::{Rows, Server, Target, is_denied, is_refusal};
 use crate::SinkError;
 
-/// So many looks at a block may fail or be unclear. Callers wait longer before each: altogether for longer than another writer
+/// So many looks at a table may fail or be unclear. Callers wait longer before each: altogether for longer than another writer
 /// takes to try again.
 const LOOKS_MAX: u32 = 16;
 
@@ -26,73 +29,96 @@ pub struct Verified {
     pub unverified: AtomicU64,
 }
 
-/// What is known of a block while it is being inserted.
+/// What is known of a block's rows in one table while they are being inserted.
 #[derive(Debug)]
 pub(crate) struct Doubt {
-    is_there: Cell<bool>,
-    failed_looks: Cell<u32>,
+    is_there: bool,
+    is_settled: bool,
+    /// Whether a look has brought something, be it one that failed afterwards.
+    was_restored: Cell<bool>,
+    failed_looks: u32,
 }
 
 impl Doubt {
-    /// Of a block that may have been tried before.
+    /// Of rows that may have been tried before.
     pub(crate) fn of(was_tried: bool) -> Self {
-        Self { is_there: Cell::new(was_tried), failed_looks: Cell::new(0) }
+        Self { is_there: was_tried, is_settled: false, was_restored: Cell::new(false), failed_looks: 0 }
     }
 
-    /// Inserts rows of the block, and looks for them if there is doubt.
+    /// Inserts the rows, and looks for them if there is doubt.
     ///
     /// # Errors
     /// When it has to be tried again, with the same rows under the same token.
     pub(crate) fn insert(
-        &self,
+        &mut self,
         server: &Server,
         target: &Target,
         token: &str,
-        rows: &[u8],
+        rows: &Rows,
         verified: &Verified,
     ) -> Result<(), SinkError> {
-        let inserted = server.insert(target.table, &target.columns, token, rows.to_vec());
-        if let Err(error) = inserted {
-            if !is_refusal(&error) {
-                self.is_there.set(true);
-            }
-            return Err(error);
-        }
-        if !self.is_there.get() {
+        if self.is_settled {
             return Ok(());
         }
-        let error = match verify(server, target, token, rows) {
+        if let Err(error) = server.insert(target.table, &target.columns, token, rows.bytes.clone()) {
+            self.is_there |= !is_refusal(&error);
+            return Err(error);
+        }
+        if self.is_there {
+            self.look(server, target, token, rows, verified)?;
+        }
+        self.is_settled = true;
+        Ok(())
+    }
+
+    fn look(
+        &mut self,
+        server: &Server,
+        target: &Target,
+        token: &str,
+        rows: &Rows,
+        verified: &Verified,
+    ) -> Result<(), SinkError> {
+        let error = match verify(server, target, token, rows, &self.was_restored) {
+            Ok(Found::Whole) => {
+                verified.blocks.fetch_add(1, Relaxed);
+                if self.was_restored.get() {
+                    verified.restored.fetch_add(1, Relaxed);
+                    tracing::info!(table = target.table, token, "a block was lost to a kill and is restored");
+                }
+                return Ok(());
+            }
             Ok(Found::Unclear) => SinkError {
                 what: "cannot tell whether a rollup has a block".into(),
                 is_passing: true,
                 cause: "other rows are on their way into it".into(),
             },
             Ok(Found::Foreign) => {
-                verified.unverified.fetch_add(1, Relaxed);
-                tracing::warn!(
-                    table = target.table,
+                return Self::pass(
+                    target,
                     token,
-                    "a block cannot be verified in a table of this engine"
+                    "the table is of an engine that is not looked at",
+                    verified,
                 );
-                return Ok(());
             }
-            Ok(found) => {
-                verified.blocks.fetch_add(1, Relaxed);
-                if found == Found::Restored {
-                    verified.restored.fetch_add(1, Relaxed);
-                    tracing::info!(table = target.table, token, "a block was lost to a kill and is restored");
-                }
-                return Ok(());
+            // It would not pass by itself.
+            Err(error) if is_denied(&error) => {
+                return Self::pass(target, token, &error.cause.to_string(), verified);
             }
             // The last of them lets the block pass. A table aside that is gone is one that another process took over.
             Err(error) => SinkError { is_passing: true, ..error },
         };
-        self.failed_looks.set(self.failed_looks.get() + 1);
-        if self.failed_looks.get() < LOOKS_MAX {
+        self.failed_looks += 1;
+        if self.failed_looks < LOOKS_MAX {
             return Err(error);
         }
+        Self::pass(target, token, &format!("{error}: {}", error.cause), verified)
+    }
+
+    /// Lets the rows pass, unverified.
+    fn pass(target: &Target, token: &str, cause: &str, verified: &Verified) -> Result<(), SinkError> {
         verified.unverified.fetch_add(1, Relaxed);
-        tracing::warn!(table = target.table, token, %error, cause = %error.cause, "a block cannot be verified");
+        tracing::warn!(table = target.table, token, cause, "a block cannot be verified");
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! (`non_replicated_deduplication_window`, `replicated_deduplication_window`), the targets of their materialised views
 //! likewise, and drop a block whose token they know. A block is also looked for where a kill may have parted it from its token.
 
+mod aside;
 mod doubt;
 pub mod rowbinary;
 mod verify;
@@ -25,6 +26,8 @@ pub(crate) use verify::Target;
 
 /// How long a statement may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long [`Doubt::insert`] may take: the insert, a look, and the statement that it began last.
+pub(crate) const ATTEMPT_SECONDS_MAX: u64 = 2 * STATEMENT_TIMEOUT.as_secs() + aside::LOOK_TIME_MAX.as_secs();
 /// Rows go out in pieces of this size.
 const SEND_BYTES_MAX: usize = 1 << 20;
 /// Codes of `ErrorCodes.cpp` that pass by themselves: timeouts, too many queries or parts, the network, memory, a full
@@ -32,7 +35,16 @@ const SEND_BYTES_MAX: usize = 1 << 20;
 const PASSING: [u32; 15] = [159, 160, 164, 202, 203, 209, 210, 236, 241, 242, 243, 252, 319, 425, 999];
 
 /// Codes that say that nothing was taken: no such table, no right, no such user, too many queries or parts.
-const REFUSING: [u32; 5] = [60, 497, 516, 202, 252];
+const REFUSING: [u32; 5] = [60, DENIED, 516, 202, 252];
+/// The code of a right that is missing.
+const DENIED: u32 = 497;
+
+/// Rows of one table, as `RowBinary`.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) count: u64,
+}
 
 /// A server and a database on it.
 pub struct Server {
@@ -195,8 +207,18 @@ fn is_passing(error: &ServerError) -> bool {
 
 /// Whether a failed insert has left nothing behind for certain.
 fn is_refusal(error: &SinkError) -> bool {
-    let Some(ServerError::BadResponse(text)) = error.cause.downcast_ref() else { return false };
-    code(text).is_some_and(|code| REFUSING.contains(&code))
+    code_of(error).is_some_and(|code| REFUSING.contains(&code))
+}
+
+/// Whether a right is missing.
+fn is_denied(error: &SinkError) -> bool {
+    code_of(error) == Some(DENIED)
+}
+
+/// The code of the exception that a server has answered with.
+fn code_of(error: &SinkError) -> Option<u32> {
+    let Some(ServerError::BadResponse(text)) = error.cause.downcast_ref() else { return None };
+    code(text)
 }
 
 /// The code of an exception: `Code: 60. DB::Exception: …`. What has none is of something between here and the server.

@@ -6,24 +6,32 @@
 //!
 //! The block's rows are put into a table aside. Rows whose names the table lacks, and the view's query over the block where
 //! the rollup lacks it, are put into further tables aside and moved (`MOVE PARTITION`): no view is run by a move, no token asked for,
-//! and what was moved is no longer there to be moved again. Windows of the rollup are compared by all of its sums, for each
+//! and what was moved is no longer there to be moved again. A kill around a move is harmless: the next look drops the table aside, and
+//! asks for what is missing after that. Windows of the rollup are compared by all of its sums, for each
 //! network of the block: with the block they are what the view's query gives over the table; without, less by its own.
 //!
-//! **Invariant:** a table aside is named after the block's token, and is dropped before it is made: what a killed process has left is
-//! replaced by who takes its block over, and one that was held up finds its own gone.
+//! **Invariant:** a look is closed by what was found after the last move.
+//! **Invariant:** what a table lacks is asked for after the table aside was made, so after all moves of other looks.
 //! **Invariant:** it is asked only after the insert was answered; an attempt that is still under way is dropped by its token.
 
-use thalweg_record::rows::Table;
-use twox_hash::XxHash3_64;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
 
-use super::Server;
+use thalweg_record::rows::Table;
+
+use super::aside::Asides;
+use super::{Rows, Server};
 use crate::SinkError;
 use crate::schema::Rollup;
 
 /// The length of a rollup's window, us, as `schema/` has it.
 const WINDOW_US: i64 = 300_000_000;
-/// What is put aside is a single part in each partition, which a move takes whole: no block has more rows.
-const ASIDE_ROWS_MAX: u64 = 100_000_000;
+/// Windows that one look compares and brings; further ones are left to the next.
+const WINDOWS_MAX: usize = 10_000;
+/// A window that lacks a block has to do so twice, this much apart: another block of the same sums may have been on its way.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Engines that note token and part in one step.
 const WITHOUT_GAP: [&str; 2] = ["Replicated", "Shared"];
 
@@ -31,6 +39,9 @@ const WITHOUT_GAP: [&str; 2] = ["Replicated", "Shared"];
 const BLOCK: &str = "block";
 const ROWS: &str = "rows";
 const ROLLUP: &str = "rollup";
+
+/// The state of a window that is less by just the block's share.
+const LACKING: &str = "lacking";
 
 /// A table into which blocks are inserted.
 #[derive(Debug)]
@@ -77,10 +88,8 @@ impl Target {
 /// What was found of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It was all there.
+    /// It is all there.
     Whole,
-    /// Something was not, and is now.
-    Restored,
     /// The rollup is neither as with the block nor as without it: somebody else's block may be in the table and not in the rollup
     /// yet.
     Unclear,
@@ -88,15 +97,23 @@ pub(super) enum Found {
     Foreign,
 }
 
-/// Looks for a block that was inserted, and brings what is not there.
+/// Looks for a block that was inserted, and brings what is not there; what it brings is noted in `was_restored`, also where it
+/// fails afterwards.
 ///
 /// # Errors
-/// When the server refuses something or is not there. It may be asked again.
-pub(super) fn verify(server: &Server, target: &Target, token: &str, rows: &[u8]) -> Result<Found, SinkError> {
+/// When the server refuses something or is not there, or another process looks for the block. It may be asked again.
+pub(super) fn verify(
+    server: &Server,
+    target: &Target,
+    token: &str,
+    rows: &Rows,
+    was_restored: &Cell<bool>,
+) -> Result<Found, SinkError> {
     let rollup = target.records.and_then(Rollup::of);
     let names = [Some(target.table), rollup.as_ref().map(|rollup| rollup.name.as_str())];
     let names: Vec<_> = names.into_iter().flatten().map(|name| format!("'{name}'")).collect();
-    let engines = server.text(&format!(
+    let asides = Asides::of(server, target.table, token);
+    let engines = asides.ask(&format!(
         "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name IN ({})",
         names.join(", ")
     ))?;
@@ -107,13 +124,12 @@ pub(super) fn verify(server: &Server, target: &Target, token: &str, rows: &[u8])
     if !engines.lines().all(|engine| has_gap(engine) && engine.ends_with("MergeTree")) {
         return Ok(Found::Foreign);
     }
-    let aside = format!("thalweg_verify_{}_{:016x}", target.table, XxHash3_64::oneshot(token.as_bytes()));
-    let look = Look { server, target, rollup, token, block: format!("{aside}_{BLOCK}"), aside };
+    let block = asides.name(BLOCK);
+    let look = Look { server, target, rollup, token, asides, block, was_restored };
     let found = look.run(rows);
     // What cannot be dropped now is dropped by the next look.
-    let dropped = [BLOCK, ROWS, ROLLUP].map(|what| look.drop_aside(&format!("{}_{what}", look.aside)));
-    let found = found?;
-    dropped.into_iter().collect::<Result<(), _>>().map(|()| found)
+    let dropped = [ROWS, ROLLUP, BLOCK].iter().try_for_each(|what| look.asides.drop(what));
+    found.and_then(|found| dropped.map(|()| found))
 }
 
 /// A look for one block.
@@ -122,130 +138,138 @@ struct Look<'a> {
     target: &'a Target,
     rollup: Option<Rollup>,
     token: &'a str,
-    /// The table that has the block's rows.
+    asides: Asides<'a>,
+    /// The table aside that has the block's rows.
     block: String,
-    aside: String,
+    was_restored: &'a Cell<bool>,
 }
 
 impl Look<'_> {
-    fn run(&self, rows: &[u8]) -> Result<Found, SinkError> {
+    fn run(&self, rows: &Rows) -> Result<Found, SinkError> {
         let Target { table, columns, .. } = self.target;
-        self.make_aside(&self.block, table)?;
-        self.server.insert(&self.block, columns, self.token, rows.to_vec())?;
-        let bounds = format!(
-            "SELECT toUnixTimestamp64Micro(min(time)), toUnixTimestamp64Micro(max(time)) FROM {}",
+        self.asides.make(BLOCK, table)?;
+        self.server.insert(&self.block, columns, self.token, rows.bytes.clone())?;
+        let bounds = self.asides.ask(&format!(
+            "SELECT toUnixTimestamp64Micro(min(time)), toUnixTimestamp64Micro(max(time)), count() FROM {}",
             self.block
-        );
-        let bounds = self.server.text(&bounds)?;
+        ))?;
         let numbers: Vec<i64> = bounds.split('\t').filter_map(|number| number.parse().ok()).collect();
-        let &[first_us, last_us] = numbers.as_slice() else {
-            return Err(unreadable(format!("no times of a block: {bounds}")));
+        let &[first_us, last_us, count] = numbers.as_slice() else {
+            return Err(failed(format!("no times of a block: {bounds}")));
         };
-        let is_restored = self.bring_rows(first_us, last_us)?;
-        let Some(rollup) = &self.rollup else { return Ok(found(is_restored)) };
-        let windows = self.windows(rollup, first_us, last_us);
-        let counts = format!(
-            "SELECT countIf(state = 'lacking'), countIf(state = 'unclear') FROM ({windows}) SETTINGS join_use_nulls = 0"
-        );
-        let counts = self.server.text(&counts)?;
-        let Some((lacking, unclear)) = counts.split_once('\t') else {
-            return Err(unreadable(format!("no counts of windows: {counts}")));
-        };
-        if lacking != "0" {
-            self.bring_rollup(rollup, &windows)?;
+        if u64::try_from(count) != Ok(rows.count) {
+            return Err(failed(format!("{count} rows of a block of {}", rows.count)));
         }
-        Ok(if unclear == "0" { found(is_restored || lacking != "0") } else { Found::Unclear })
+        self.bring_rows(first_us, last_us)?;
+        match &self.rollup {
+            Some(rollup) => self.bring_windows(rollup, first_us, last_us),
+            None => Ok(Found::Whole),
+        }
     }
 
-    /// Brings the rows that the table lacks; whether there were some.
-    fn bring_rows(&self, first_us: i64, last_us: i64) -> Result<bool, SinkError> {
+    /// Brings the rows that the table lacks.
+    fn bring_rows(&self, first_us: i64, last_us: i64) -> Result<(), SinkError> {
         let Target { table, name, columns, .. } = self.target;
         let Self { block, .. } = self;
         let columns = columns.join(", ");
         let near = self.near(first_us, last_us);
-        let missing = format!(
-            "SELECT {columns} FROM {block} WHERE ({name}) NOT IN (SELECT {name} FROM {table} WHERE {near})"
-        );
-        self.bring(ROWS, table, &columns, &missing)
-    }
-
-    fn bring_rollup(&self, rollup: &Rollup, windows: &str) -> Result<bool, SinkError> {
-        let columns = rollup.columns.join(", ");
-        let query = rollup.query_over(&self.block);
-        let lacking = format!("SELECT window FROM ({windows}) WHERE state = 'lacking'");
-        let query = format!("SELECT {columns} FROM ({query}) WHERE window IN ({lacking})");
-        self.bring(ROLLUP, &rollup.name, &columns, &query)
-    }
-
-    /// Moves the rows of a query into a table; whether there were some.
-    fn bring(&self, what: &str, table: &str, columns: &str, query: &str) -> Result<bool, SinkError> {
-        let aside = format!("{}_{what}", self.aside);
-        self.make_aside(&aside, table)?;
-        let token = self.token.replace('\\', "\\\\").replace('\'', "\\'");
-        self.server.execute(&format!(
-            "INSERT INTO {aside} ({columns}) SETTINGS insert_deduplication_token = '{token}', join_use_nulls = 0, \
-             max_insert_threads = 1, min_insert_block_size_rows = {ASIDE_ROWS_MAX}, min_insert_block_size_bytes = 0 {query}"
-        ))?;
-        let partitions = self.server.text(&format!("SELECT DISTINCT _partition_id FROM {aside}"))?;
-        for partition in partitions.lines() {
-            let statement = format!("ALTER TABLE {aside} MOVE PARTITION ID '{partition}' TO TABLE {table}");
-            self.server.execute(&statement)?;
+        let missing = format!("FROM {block} WHERE ({name}) NOT IN (SELECT {name} FROM {table} WHERE {near})");
+        let count = || self.asides.ask(&format!("SELECT count() {missing}"));
+        if count()? == "0" {
+            return Ok(());
         }
-        Ok(!partitions.is_empty())
+        self.asides.make(ROWS, table)?;
+        self.bring(ROWS, table, &columns, &format!("SELECT {columns} {missing}"))?;
+        match count()?.as_str() {
+            "0" => Ok(()),
+            left => Err(failed(format!("{left} rows of a block are missing after their move"))),
+        }
     }
 
-    /// The windows of the block, each with its state.
+    /// Brings the block to the windows of the rollup that lack it.
+    fn bring_windows(&self, rollup: &Rollup, first_us: i64, last_us: i64) -> Result<Found, SinkError> {
+        let query = self.windows(rollup, first_us, last_us);
+        // Each with what it has and should have, so that what is in both of two answers has not changed.
+        let ask = || -> Result<BTreeSet<String>, SinkError> {
+            Ok(self.asides.ask(&query)?.lines().map(str::to_owned).collect())
+        };
+        let before = ask()?;
+        if before.is_empty() {
+            return Ok(Found::Whole);
+        }
+        if !before.iter().any(|line| line.ends_with(LACKING)) {
+            return Ok(Found::Unclear);
+        }
+        self.asides.make(ROLLUP, &rollup.name)?;
+        thread::sleep(AGAIN_AFTER);
+        let now = ask()?;
+        let lacking = now.intersection(&before).filter(|line| line.ends_with(LACKING));
+        let lacking: Vec<_> = lacking.filter_map(|line| line.split('\t').next()).collect();
+        if !lacking.is_empty() {
+            let columns = rollup.columns.join(", ");
+            let over = rollup.query_over(&self.block);
+            let query = format!("SELECT {columns} FROM ({over}) WHERE window IN ({})", lacking.join(", "));
+            self.bring(ROLLUP, &rollup.name, &columns, &query)?;
+        }
+        Ok(if ask()?.is_empty() { Found::Whole } else { Found::Unclear })
+    }
+
+    /// Moves the rows of a query into a table, by a table aside that was just made.
+    fn bring(&self, what: &str, table: &str, columns: &str, query: &str) -> Result<(), SinkError> {
+        self.asides.fill(what, columns, self.token, query)?;
+        let aside = self.asides.name(what);
+        let partitions = self.asides.ask(&format!("SELECT DISTINCT _partition_id FROM {aside}"))?;
+        for partition in partitions.lines() {
+            let moved = format!("ALTER TABLE {aside} MOVE PARTITION ID '{partition}' TO TABLE {table}");
+            self.asides.execute(&moved)?;
+            self.was_restored.set(true);
+        }
+        Ok(())
+    }
+
+    /// The windows of the block that are not as they are with it: which, a digest of their sums, and their state.
     fn windows(&self, rollup: &Rollup, first_us: i64, last_us: i64) -> String {
         let Target { table, .. } = self.target;
-        let (first_us, last_us) = (first_us - WINDOW_US, last_us + WINDOW_US);
-        let near = self.near(first_us, last_us);
+        // A window begins and ends within a day, so its rows are on the days of the block.
+        let near = self.near(first_us - WINDOW_US, last_us + WINDOW_US);
         let sums: Vec<_> = rollup.sums.iter().map(|sum| format!("sum({sum})")).collect();
         let sums = |from: &str| {
             let sums = sums.join(", ");
-            format!("SELECT window, pop, prefix, [{sums}] AS sums FROM {from} GROUP BY window, pop, prefix")
+            format!("SELECT window, pop, prefix, [{sums}] AS sums FROM ({from}) GROUP BY window, pop, prefix")
         };
-        let own = sums(&format!("({})", rollup.query_over(&self.block)));
-        let whole =
-            sums(&format!("({})", rollup.query_over(&format!("(SELECT * FROM {table} WHERE {near})"))));
+        let block = rollup.query_over(&self.block);
+        let of_block = format!("window IN (SELECT window FROM ({block}))");
+        let own = sums(&block);
+        let table = rollup.query_over(&format!("(SELECT * FROM {table} WHERE {near})"));
+        let whole = sums(&format!("SELECT * FROM ({table}) WHERE {of_block}"));
         let kept = sums(&format!(
-            "(SELECT * FROM {} WHERE window BETWEEN {} AND {} AND (pop, prefix) IN (SELECT pop, prefix FROM {}))",
-            rollup.name,
-            first_us.div_euclid(1_000_000),
-            last_us.div_euclid(1_000_000),
-            self.block
+            "SELECT * FROM {} WHERE {of_block} AND (pop, prefix) IN (SELECT pop, prefix FROM {})",
+            rollup.name, self.block
         ));
         let key = "window, pop, prefix";
         format!(
-            "SELECT window, multiIf(min(is_there), 'there', min(is_lacking), 'lacking', 'unclear') AS state FROM (\
+            "SELECT window, sum(digest), multiIf(min(is_there), 'there', min(is_lacking), '{LACKING}', 'unclear') AS state FROM (\
                SELECT window, arrayResize(kept.sums, length(own.sums)) AS has, \
                  arrayResize(whole.sums, length(own.sums)) AS wants, has = wants AS is_there, \
-                 arrayMap((a, b) -> a + b, has, own.sums) = wants AS is_lacking \
+                 arrayMap((a, b) -> a + b, has, own.sums) = wants AS is_lacking, cityHash64({key}, has, wants) AS digest \
                FROM ({own}) AS own LEFT JOIN ({whole}) AS whole USING ({key}) LEFT JOIN ({kept}) AS kept USING ({key})\
-             ) GROUP BY window"
+             ) GROUP BY window HAVING state != 'there' ORDER BY window LIMIT {WINDOWS_MAX}"
         )
     }
 
-    /// What is true of the table's rows that may be of the block, in terms of its partitions and its sorting.
+    /// What is true of the table's rows that may be of the block, in terms of its partitions and its sorting. A time that is far from
+    /// the others does not bring in the days between.
     fn near(&self, first_us: i64, last_us: i64) -> String {
         let Target { near, .. } = self.target;
+        let Self { block, .. } = self;
         let [first, last] = [first_us, last_us].map(|us| format!("fromUnixTimestamp64Micro({us})"));
-        format!("time BETWEEN {first} AND {last} AND ({near}) IN (SELECT {near} FROM {})", self.block)
-    }
-
-    fn make_aside(&self, name: &str, like: &str) -> Result<(), SinkError> {
-        self.drop_aside(name)?;
-        self.server.execute(&format!("CREATE TABLE {name} AS {like}"))
-    }
-
-    fn drop_aside(&self, name: &str) -> Result<(), SinkError> {
-        self.server.execute(&format!("DROP TABLE IF EXISTS {name} SYNC"))
+        format!(
+            "time BETWEEN {first} AND {last} AND toDate(time) IN (SELECT toDate(time) FROM {block}) \
+             AND ({near}) IN (SELECT {near} FROM {block})"
+        )
     }
 }
 
-fn found(is_restored: bool) -> Found {
-    if is_restored { Found::Restored } else { Found::Whole }
-}
-
-fn unreadable(answer: String) -> SinkError {
-    SinkError { what: "cannot read what ClickHouse answers".into(), is_passing: false, cause: answer.into() }
+fn failed(cause: String) -> SinkError {
+    SinkError { what: "cannot look for a block".into(), is_passing: true, cause: cause.into() }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use thalweg_record::rows::Table;
 use thalweg_record::{Batch, Entry, Source};
 
-use crate::clickhouse::rowbinary;
+use crate::clickhouse::{Rows, rowbinary};
 use crate::kafka::Place;
 
 /// No block grows after it has this many bytes of rows.
@@ -53,13 +53,9 @@ pub(super) struct Block {
     /// Where it has to end: it was begun before, by somebody who may have inserted it.
     pub(super) until: Option<i64>,
     /// Rows by table, in the order of [`Table::ALL`].
-    pub(super) rows: [Vec<u8>; Table::ALL.len()],
-    /// Rows of `refused`.
-    pub(super) refused: Vec<u8>,
-    /// Records in it.
-    pub(super) records: u64,
-    /// Messages that could not be read.
-    pub(super) refused_messages: u64,
+    pub(super) rows: [Rows; Table::ALL.len()],
+    /// Rows of `refused`: messages that could not be read.
+    pub(super) refused: Rows,
     /// Messages that were sent again.
     pub(super) repeated_messages: u64,
     since: Option<Instant>,
@@ -77,9 +73,7 @@ impl Block {
             end: first,
             until,
             rows: Default::default(),
-            refused: Vec::new(),
-            records: 0,
-            refused_messages: 0,
+            refused: Rows::default(),
             repeated_messages: 0,
             since: None,
             first_record: String::new(),
@@ -121,8 +115,8 @@ impl Block {
                 if let Some(cause) = std::error::Error::source(&error) {
                     reason = format!("{reason}: {cause}");
                 }
-                self.refused_messages += 1;
-                let out = &mut self.refused;
+                self.refused.count += 1;
+                let out = &mut self.refused.bytes;
                 out.extend_from_slice(&message.time_unix_ms.saturating_mul(1000).to_le_bytes());
                 rowbinary::append_text(topic.as_bytes(), out);
                 out.extend_from_slice(&partition.to_le_bytes());
@@ -161,15 +155,20 @@ impl Block {
     }
 
     fn add_entry(&mut self, source: &Source, entry: &Entry) {
-        self.records += 1;
         let table = Table::of(&entry.record);
         let index = Table::ALL.iter().position(|known| *known == table).expect("each table is in ALL");
-        rowbinary::append_row(source, entry, &mut self.rows[index]);
+        rowbinary::append_row(source, entry, &mut self.rows[index].bytes);
+        self.rows[index].count += 1;
+    }
+
+    /// Records in it.
+    pub(super) fn records(&self) -> u64 {
+        self.rows.iter().map(|rows| rows.count).sum()
     }
 
     /// Bytes of rows in it.
     pub(super) fn bytes(&self) -> usize {
-        self.rows.iter().map(Vec::len).sum::<usize>() + self.refused.len()
+        self.rows.iter().chain([&self.refused]).map(|rows| rows.bytes.len()).sum()
     }
 
     /// When it is to be inserted, if nothing more comes; `None` while it has to be waited for.
@@ -177,7 +176,7 @@ impl Block {
         let since = self.since?;
         match self.until {
             Some(until) => (self.end >= until).then_some(since),
-            None if self.records >= limits.rows_max || self.bytes() >= BLOCK_BYTES_MAX => Some(since),
+            None if self.records() >= limits.rows_max || self.bytes() >= BLOCK_BYTES_MAX => Some(since),
             None => Some(since + limits.wait_max),
         }
     }
@@ -239,9 +238,9 @@ mod tests {
         let mut block = Block::at(0, None, Places::new());
         let message = Message { offset: 0, time_unix_ms: 2, place: None, content: b"\xff\xff" };
         block.add("t", 1, &message, Instant::now());
-        assert_eq!((block.records, block.refused_messages), (0, 1));
-        assert!(block.refused.starts_with(&[0xd0, 0x07, 0, 0, 0, 0, 0, 0, 1, b't', 1, 0, 0, 0]));
-        assert!(block.refused.ends_with(b"\x02\xff\xff"));
+        assert_eq!((block.records(), block.refused.count), (0, 1));
+        assert!(block.refused.bytes.starts_with(&[0xd0, 0x07, 0, 0, 0, 0, 0, 0, 1, b't', 1, 0, 0, 0]));
+        assert!(block.refused.bytes.ends_with(b"\x02\xff\xff"));
     }
 
     #[test]
@@ -250,10 +249,10 @@ mod tests {
         let mut block = Block::at(0, None, Places::new());
         let take = |block: &mut Block, offset, batch_end, part| {
             let place = Some(Place { batch_end, part });
-            let before = block.records;
+            let before = block.records();
             let message = Message { offset, time_unix_ms: 5, place, content: &content };
             block.add("t", 1, &message, Instant::now());
-            block.records > before
+            block.records() > before
         };
         let taken =
             [(6, 0), (6, 1), (6, 0), (6, 1), (6, 2)].map(|(end, part)| take(&mut block, 3, end, part));
@@ -262,7 +261,7 @@ mod tests {
         let mut next = block.next();
         assert_eq!((next.first, next.positions("t", 1).len()), (4, 0));
         assert!(!take(&mut next, 4, 6, 2));
-        assert!(next.rows.iter().all(Vec::is_empty), "a message sent again gives no row");
+        assert!(next.rows.iter().all(|rows| rows.bytes.is_empty()), "a message sent again gives no row");
         assert!(take(&mut next, 5, 9, 0));
         assert_eq!(next.token("t", 1), "t/1/4-6/a/7/5", "the token is of the messages, dropped ones too");
         let expected = b"\x01t\x01\0\0\0\x01a\x07\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0";

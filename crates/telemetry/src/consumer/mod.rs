@@ -15,6 +15,7 @@
 
 mod block;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -26,7 +27,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::{Message as _, Offset, Statistics, TopicPartitionList};
 use thalweg_record::rows::Table;
 
-use crate::clickhouse::{Doubt, Server, Target, Verified};
+use crate::clickhouse::{ATTEMPT_SECONDS_MAX, Doubt, Server, Target, Verified};
 use crate::kafka::{Cluster, Place};
 use crate::{Error, SinkError, clock};
 use block::{Block, Message, Places};
@@ -41,6 +42,13 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// No pause is longer.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// The group gives up a member that does not read for so long, seconds.
+const UNREAD_SECONDS_MAX: u64 = 300;
+/// No step with ClickHouse is begun this long after the last read.
+const STEP_AFTER_MAX: Duration = Duration::from_secs(60);
+const _: () =
+    assert!(STEP_AFTER_MAX.as_secs() + ATTEMPT_SECONDS_MAX + 2 * ASK_TIMEOUT.as_secs() < UNREAD_SECONDS_MAX);
 
 /// Blocks of all partitions together have no more bytes of rows than this, but for what is of a block begun before.
 const BLOCKS_BYTES_MAX: usize = 8 * block::BLOCK_BYTES_MAX;
@@ -93,6 +101,7 @@ pub struct Consumer {
     /// By partition; as of the rebalance whose number is `seen`.
     blocks: BTreeMap<i32, Block>,
     seen: u64,
+    read_at: Cell<Instant>,
     /// Why nothing can be read: what was told since something was.
     told: Vec<KafkaError>,
     figures: Arc<Figures>,
@@ -115,11 +124,13 @@ impl Consumer {
     pub fn join(cluster: &Cluster, group: &str, server: Server, limits: Limits) -> Result<Self, Error> {
         let figures = Arc::new(Figures::default());
         let watch = Watch { rebalances: AtomicU64::new(0), figures: Arc::clone(&figures) };
+        let unread_max_ms = (UNREAD_SECONDS_MAX * 1000).to_string();
         let ours = [
             ("group.id", group),
             ("auto.offset.reset", "earliest"),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
+            ("max.poll.interval.ms", &unread_max_ms),
             ("partition.assignment.strategy", "range"),
             ("queued.max.messages.kbytes", "32768"),
             ("session.timeout.ms", "10000"),
@@ -129,7 +140,9 @@ impl Consumer {
         let kafka: BaseConsumer<Watch> = cluster.config(&ours).create_with_context(watch).map_err(failed)?;
         kafka.subscribe(&[&cluster.topic]).map_err(failed)?;
         let topic = cluster.topic.clone();
-        Ok(Self { kafka, server, topic, limits, blocks: BTreeMap::new(), seen: 0, told: Vec::new(), figures })
+        let read_at = Cell::new(Instant::now());
+        let (blocks, told) = (BTreeMap::new(), Vec::new());
+        Ok(Self { kafka, server, topic, limits, blocks, seen: 0, read_at, told, figures })
     }
 
     /// What it has done.
@@ -165,6 +178,7 @@ impl Consumer {
         let now = Instant::now();
         let due = self.blocks.values().filter_map(|block| block.due(self.limits)).min();
         let wait = due.map_or(POLL, |due| due.saturating_duration_since(now).min(POLL));
+        self.read_at.set(now);
         let read = {
             let message = self.kafka.poll(wait);
             match message {
@@ -284,12 +298,10 @@ impl Consumer {
     fn insert(&mut self, partition: i32, stop: &AtomicBool) -> Result<(), Abandoned> {
         let block = self.blocks.remove(&partition).expect("what is due is there");
         self.commit(partition, block.first, &block.end.to_string())?;
-        // One that was begun before may have been tried before.
-        let doubt = Doubt::of(block.until.is_some());
-        self.until_done(stop, || self.try_insert(partition, &block, &doubt))?;
+        self.insert_rows(partition, &block, stop)?;
         self.commit(partition, block.end, "")?;
-        self.figures.records.fetch_add(block.records, Relaxed);
-        self.figures.refused.fetch_add(block.refused_messages, Relaxed);
+        self.figures.records.fetch_add(block.records(), Relaxed);
+        self.figures.refused.fetch_add(block.refused.count, Relaxed);
         self.figures.repeated.fetch_add(block.repeated_messages, Relaxed);
         self.figures.blocks.fetch_add(1, Relaxed);
         self.blocks.insert(partition, block.next());
@@ -311,8 +323,12 @@ impl Consumer {
     fn until_done<T>(
         &self,
         stop: &AtomicBool,
-        attempt: impl Fn() -> Result<T, SinkError>,
+        mut attempt: impl FnMut() -> Result<T, SinkError>,
     ) -> Result<T, Abandoned> {
+        if self.read_at.get().elapsed() > STEP_AFTER_MAX {
+            self.stay(Duration::ZERO, stop)?;
+            self.pause(false)?;
+        }
         let mut backoff = BACKOFF_MIN;
         loop {
             let error = match attempt() {
@@ -328,15 +344,19 @@ impl Consumer {
                 tracing::warn!(%error, cause = %error.cause, is_passing = error.is_passing, "ClickHouse fails, trying again");
             }
             self.figures.failures.fetch_add(1, Relaxed);
-            self.pause(true)?;
-            // The group has to hear of us meanwhile. Paused partitions give nothing; what comes is of a new assignment.
-            let read = self.kafka.poll(backoff);
-            let is_ours = read.is_none() && self.kafka.context().rebalances.load(Relaxed) == self.seen;
-            if !is_ours || stop.load(Relaxed) {
-                return Err(Abandoned);
-            }
+            self.stay(backoff, stop)?;
             backoff = (backoff * 2).min(BACKOFF_MAX);
         }
+    }
+
+    /// Lets the group hear of us, and nothing be read: partitions are paused then.
+    fn stay(&self, wait: Duration, stop: &AtomicBool) -> Result<(), Abandoned> {
+        self.pause(true)?;
+        // Paused partitions give nothing; what comes is of a new assignment.
+        let read = self.kafka.poll(wait);
+        self.read_at.set(Instant::now());
+        let is_ours = read.is_none() && self.kafka.context().rebalances.load(Relaxed) == self.seen;
+        if is_ours && !stop.load(Relaxed) { Ok(()) } else { Err(Abandoned) }
     }
 
     fn pause(&self, is_paused: bool) -> Result<(), Abandoned> {
@@ -345,27 +365,28 @@ impl Consumer {
         done.map_err(|cause| self.abandon("pause", &cause))
     }
 
-    fn try_insert(&self, partition: i32, block: &Block, doubt: &Doubt) -> Result<(), SinkError> {
+    /// One table after the other, each until it has its rows.
+    fn insert_rows(&self, partition: i32, block: &Block, stop: &AtomicBool) -> Result<(), Abandoned> {
         let token = block.token(&self.topic, partition);
-        let insert = |target: &Target, rows: &[u8]| {
-            doubt.insert(&self.server, target, &token, rows, &self.figures.verified)
-        };
-        for (table, rows) in Table::ALL.into_iter().zip(&block.rows) {
-            if !rows.is_empty() {
-                insert(&Target::of(table), rows)?;
+        let tables = Table::ALL.into_iter().map(Target::of).zip(&block.rows);
+        for (target, rows) in tables.chain([(Target::refused(&block::REFUSED), &block.refused)]) {
+            if rows.count > 0 {
+                // One that was begun before may have been tried before.
+                let mut doubt = Doubt::of(block.until.is_some());
+                let verified = &self.figures.verified;
+                self.until_done(stop, || doubt.insert(&self.server, &target, &token, rows, verified))?;
             }
         }
-        if !block.refused.is_empty() {
-            insert(&Target::refused(&block::REFUSED), &block.refused)?;
-        }
-        // The last, since whoever finds these takes the rows to be there. The highest counts, so they may be there twice: a new
-        // token each time.
+        // The last, since whoever finds these takes the rows to be there. The highest counts, so they may be there twice, and come
+        // late: a new token each time.
         let positions = block.positions(&self.topic, partition);
         if positions.is_empty() {
             return Ok(());
         }
-        let attempt = format!("{token}/{}", clock::unix_us());
-        self.server.insert("positions", &block::POSITIONS, &attempt, positions)
+        self.until_done(stop, || {
+            let attempt = format!("{token}/{}", clock::unix_us());
+            self.server.insert("positions", &block::POSITIONS, &attempt, positions.clone())
+        })
     }
 
     fn abandon(&self, what: &str, cause: &KafkaError) -> Abandoned {

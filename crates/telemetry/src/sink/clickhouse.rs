@@ -9,15 +9,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use thalweg_record::rows::Table;
 use thalweg_record::{Batch, Source};
 
-use crate::clickhouse::{Doubt, Server, Target, Verified, rowbinary};
+use crate::clickhouse::{Doubt, Rows, Server, Target, Verified, rowbinary};
 use crate::{Error, Sink, SinkError};
 
 /// The sink.
 #[derive(Debug)]
 pub struct ClickHouseSink {
     server: Server,
-    /// Of the batch that is being kept.
-    doubt: Doubt,
+    /// Of each table, while a batch is being kept.
+    doubts: [Doubt; Table::ALL.len()],
+    /// The batch that could not be kept at once; empty if there is none.
+    batch: String,
     verified: Verified,
 }
 
@@ -27,7 +29,8 @@ impl ClickHouseSink {
     /// # Errors
     /// When it is no such URL.
     pub fn at(url: &str) -> Result<Self, Error> {
-        Ok(Self { server: Server::at(url)?, doubt: Doubt::of(true), verified: Verified::default() })
+        let (doubts, verified) = (doubts(true), Verified::default());
+        Ok(Self { server: Server::at(url)?, doubts, batch: String::new(), verified })
     }
 
     /// Its looks for batches that may have been lost to a kill of the server.
@@ -50,22 +53,37 @@ impl Sink for ClickHouseSink {
             return Ok(());
         };
         let Source { host, epoch, .. } = &batch.source;
-        for table in Table::ALL {
-            let mut rows = Vec::new();
+        let name = format!("{host}/{epoch}/{}-{}", first.number, last.number);
+        // What is settled of another batch is not of this one.
+        if self.batch != name && !self.batch.is_empty() {
+            self.doubts = doubts(true);
+        }
+        for (table, doubt) in Table::ALL.into_iter().zip(&mut self.doubts) {
+            let mut rows = Rows::default();
             for entry in batch.entries.iter().filter(|entry| Table::of(&entry.record) == table) {
-                rowbinary::append_row(&batch.source, entry, &mut rows);
+                rowbinary::append_row(&batch.source, entry, &mut rows.bytes);
+                rows.count += 1;
             }
-            if !rows.is_empty() {
-                let token = format!("{host}/{epoch}/{}-{}/{}", first.number, last.number, table.name());
-                let target = Target::of(table);
-                self.doubt.insert(&self.server, &target, &token, &rows, &self.verified)?;
+            if rows.count > 0 {
+                let token = format!("{name}/{}", table.name());
+                let inserted = doubt.insert(&self.server, &Target::of(table), &token, &rows, &self.verified);
+                if inserted.is_err() {
+                    self.batch = name;
+                    return inserted;
+                }
             }
         }
-        self.doubt = Doubt::of(false);
+        self.batch.clear();
+        self.doubts = doubts(false);
         Ok(())
     }
 
     fn unverified(&self) -> u64 {
         self.verified.unverified.load(Relaxed)
     }
+}
+
+/// Of the tables of a batch that may have been tried before.
+fn doubts(was_tried: bool) -> [Doubt; Table::ALL.len()] {
+    std::array::from_fn(|_| Doubt::of(was_tried))
 }
