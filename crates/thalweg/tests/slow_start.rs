@@ -13,7 +13,7 @@ fn edge(setting: &str, prepare: &str) -> (String, String) {
     let program = thalweg(&[]).get_program().to_str().unwrap().to_owned();
     let script = format!(
         "{prepare} exec {program} edge --listen 0.0.0.0:0 --admin 0.0.0.0:0 --backend http://127.0.0.1:1 \
-         --tcp-slow-start-after-idle {setting}"
+         --state off --tcp-slow-start-after-idle {setting}"
     );
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "--mount", "sh", "-c", &script]).env("NO_COLOR", "1");
