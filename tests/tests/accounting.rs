@@ -85,6 +85,17 @@ fn agent(edge: SocketAddr, directory: &Path, arguments: &[&str]) -> (Process, So
     (agent, metrics)
 }
 
+/// An agent of that edge that keeps responses alone, in a database.
+fn keeping_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Process, SocketAddr) {
+    let spool = format!("{}=64MiB", directory.join("spool").display());
+    let sinks = ["--spool", &spool, "--sqlite", &database.display().to_string()].map(str::to_owned);
+    let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(sinks.iter().map(String::as_str)).collect();
+    agent(edge, directory, &arguments)
+}
+
+/// How many responses a database has, or has the loss of.
+const TOLD: &str = "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
+
 /// Asks for as many responses on some connections, under paths that no other request has.
 fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
     let begun = answered.load(SeqCst);
@@ -139,14 +150,8 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     let directory = Directory::new();
     let database = directory.0.join("telemetry.sqlite");
     let (admin, answered, mut random) = (free(), AtomicU64::new(0), Random(SEED));
-    let spool = format!("{}=64MiB", directory.0.join("spool").display());
-    let sinks = ["--spool", &spool, "--sqlite", &database.display().to_string()].map(str::to_owned);
-    let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(sinks.iter().map(String::as_str)).collect();
-    let start = || agent(admin, &directory.0, &arguments);
-    let has_all = || {
-        let told = "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
-        until("all is told", || count(&database, told) == answered.load(SeqCst));
-    };
+    let start = || keeping_agent(admin, &directory.0, &database);
+    let has_all = || until("all is told", || count(&database, TOLD) == answered.load(SeqCst));
     let (running, mut address) = edge(admin, &directory.0);
     let mut following = start().0;
     following.said(FOLLOWING);

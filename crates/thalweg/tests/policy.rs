@@ -5,6 +5,7 @@ mod program;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
 use expect_test::{Expect, expect};
 use rustix::process::{Pid, Signal, kill_process};
@@ -200,17 +201,7 @@ fn vcl_fini_is_run_when_a_policy_is_discarded_or_the_edge_ends() {
         "vcl 4.1; import std; backend b none; sub vcl_fini { std.log(\"the end of NAME\"); return (ok); }";
     let first = directory.write("first.vcl", &text.replace("NAME", "first"));
     let second = directory.write("second.vcl", &text.replace("NAME", "second"));
-    let policy = [
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-        "--state",
-        "off",
-        "--policy",
-        first.to_str().unwrap(),
-    ];
-    let mut edge = Running::start(thalweg(&[&["edge"][..], &policy].concat()));
+    let mut edge = start(&first);
     edge.listening("edge");
     let admin = edge.listening("admin");
     let ask = |args: &[&str]| {
@@ -231,18 +222,7 @@ fn a_warning_at_the_start_is_one_line_with_its_place() {
     let directory = Directory::new();
     let text = "vcl 4.1;\nbackend b none;\nacl nobody { \"192.0.2.1\"; }\nsub vcl_recv {\n#FASTLY recv\n}\n";
     let file = directory.write("warned.vcl", text);
-    let policy = [
-        "edge",
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-        "--state",
-        "off",
-        "--policy",
-        file.to_str().unwrap(),
-    ];
-    let mut edge = Running::start(thalweg(&policy));
+    let mut edge = start(&file);
     edge.listening("edge");
     edge.listening("admin");
     for (said, place) in
@@ -253,20 +233,18 @@ fn a_warning_at_the_start_is_one_line_with_its_place() {
     }
 }
 
+/// An edge with a policy.
+fn start(policy: &Path) -> Running {
+    let mut command =
+        thalweg(&["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--state", "off"]);
+    command.arg("--policy").arg(policy);
+    Running::start(command)
+}
+
 /// An edge whose policy is `text`, and its admin address.
 fn edge(directory: &Directory, text: &str) -> (Running, String) {
     let file = directory.write("boot.vcl", text);
-    let policy = [
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-        "--state",
-        "off",
-        "--policy",
-        file.to_str().unwrap(),
-    ];
-    let mut edge = Running::start(thalweg(&[&["edge"][..], &policy].concat()));
+    let mut edge = start(&file);
     edge.listening("edge");
     let admin = edge.listening("admin");
     (edge, admin)

@@ -166,14 +166,8 @@ fn what_a_killed_edge_had_begun_is_kept_or_counted() {
     let (database, state) = (directory.0.join("telemetry.sqlite"), directory.0.join("edge"));
     let (admin, backend, seen, mut random) =
         (free(), format!("http://{}", backend()), Seen::default(), Random(SEED));
-    let spool = format!("{}=64MiB", directory.0.join("spool").display());
-    let sinks = ["--spool", &spool, "--sqlite", &database.display().to_string()].map(str::to_owned);
-    let arguments: Vec<_> = NO_SOCKETS.into_iter().chain(sinks.iter().map(String::as_str)).collect();
-    let start = || agent(admin, &directory.0, &arguments);
-    let has_all = || {
-        let told = "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
-        until("all is told", || count(&database, told) == begun(&state));
-    };
+    let start = || keeping_agent(admin, &directory.0, &database);
+    let has_all = || until("all is told", || count(&database, TOLD) == begun(&state));
     let (mut running, mut address) = edge_before(&backend, admin, &directory.0);
     let mut following = Some(start().0);
     following.as_ref().unwrap().said(FOLLOWING);
