@@ -11,8 +11,8 @@
 //! Pure: records, settings, `now` and a seed go in. No clock, no socket, no file.
 //!
 //! **Invariant:** the same state, window, settings and moment make the same decision.
-//! **Invariant:** a window is decided once; the numbers of bundles go up, beyond what edges acknowledge;
-//! a bundle of a decision is valid.
+//! **Invariant:** a window is decided once; the numbers of bundles go up, beyond those that edges acknowledge or
+//! connections went by; a bundle of a decision is valid.
 //! **Invariant:** a prefix that has left does not enter before its cool-off has passed.
 
 mod basis;

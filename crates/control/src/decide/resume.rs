@@ -10,15 +10,22 @@ impl Taken<'_> {
     /// Goes on from the newest bundle that edges have. If that is not the state's, this is an older state, or none, and it is not
     /// known by what rules connections went until the next bundle.
     pub(super) fn follow_edges(&mut self) {
-        let acknowledged = self.moment.acknowledged_bundle;
-        if acknowledged <= self.state.bundle || acknowledged > BUNDLES_MAX {
+        let newest = self.newest_of_edges();
+        if newest <= self.state.bundle {
             return;
         }
-        self.state.bundle = acknowledged;
+        self.state.bundle = newest;
         self.state.rules_digest = None;
         for steered in self.state.entries.iter_mut().filter_map(Entry::steered_mut) {
-            steered.from_bundle = acknowledged + 1;
+            steered.from_bundle = newest + 1;
         }
+    }
+
+    /// The newest bundle that edges acknowledge or connections of the window went by: an acknowledgement may be late.
+    fn newest_of_edges(&self) -> u64 {
+        let outcomes = self.window.prefixes.iter().flat_map(|(_, sample)| &sample.outcomes);
+        let bundles = outcomes.map(|outcome| outcome.bundle).chain([self.moment.acknowledged_bundle]);
+        bundles.filter(|bundle| *bundle <= BUNDLES_MAX).max().unwrap_or(0)
     }
 
     /// Discards what settings that have changed have made void: see [`crate::basis`].

@@ -107,8 +107,9 @@ impl<'a> Taken<'a> {
             let is_quiet = sample.is_none_or(|sample| sample.connections() == 0);
             steered.quiet_windows = if is_quiet { steered.quiet_windows.saturating_add(1) } else { 0 };
             let (Some(sample), true) = (sample, steered.holdout_millionths > 0) else { continue };
-            let (from, holdout) = (steered.from_bundle, steered.holdout());
-            let outcomes = sample.outcomes.iter().filter(move |outcome| outcome.bundle >= from);
+            // Of a bundle that is not the state's it is not known what share it holds out.
+            let (bundles, holdout) = (steered.from_bundle..=self.state.bundle, steered.holdout());
+            let outcomes = sample.outcomes.iter().filter(|outcome| bundles.contains(&outcome.bundle));
             let (sum_before, variance_before) = steered.evidence.sum_and_variance();
             steered.evidence.add(outcomes, holdout);
             let (sum, variance) = steered.evidence.sum_and_variance();

@@ -142,18 +142,26 @@ fn a_lost_state_goes_on_above_what_edges_have_and_says_what_it_steers() {
     for (_, sample) in &mut window.prefixes {
         sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle += 5);
     }
-    let moment = Moment { acknowledged_bundle: old.bundle + 5, ..lab.moment(&window) };
-    let (state, decision) = decide(&lab.settings, &old, &window, moment);
-    let trial = state.entry(prefix(0)).unwrap().steered().unwrap();
-    assert_eq!((trial.evidence.steered, trial.from_bundle), (0, old.bundle + 6));
-    assert_eq!(
-        decision.content.map(|content| (content.number, content.rules.len())),
-        Some((old.bundle + 6, 2))
-    );
+    // Also where connections tell of a bundle before an edge acknowledges it.
+    for acknowledged_bundle in [old.bundle + 5, old.bundle, 0] {
+        let moment = Moment { acknowledged_bundle, ..lab.moment(&window) };
+        let (state, decision) = decide(&lab.settings, &old, &window, moment);
+        let trial = state.entry(prefix(0)).unwrap().steered().unwrap();
+        assert_eq!((trial.evidence.steered, trial.from_bundle), (0, old.bundle + 6));
+        assert_eq!(
+            decision.content.map(|content| (content.number, content.rules.len())),
+            Some((old.bundle + 6, 2))
+        );
+    }
 
-    // A number that no controller makes is not believed.
-    let moment = Moment { acknowledged_bundle: u64::MAX, ..moment };
-    assert_eq!(decide(&lab.settings, &old, &window, moment).0.bundle, old.bundle);
+    // A number that no controller makes is not believed, and its connections do not count.
+    for (_, sample) in &mut window.prefixes {
+        sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle = u64::MAX);
+    }
+    let moment = Moment { acknowledged_bundle: u64::MAX, ..lab.moment(&window) };
+    let state = decide(&lab.settings, &old, &window, moment).0;
+    assert_eq!(state.bundle, old.bundle);
+    assert_eq!(state.entry(prefix(0)).unwrap().steered().unwrap().evidence.steered, 0);
 }
 
 #[test]
