@@ -69,8 +69,10 @@ pub struct CoolingOff {
     pub rounds_min: u32,
     /// Trials that failed one after the other.
     pub failures: u8,
-    /// What the trial had shown.
+    /// What the trial had shown,
     pub estimate: Option<Estimate>,
+    /// and rounds since: of one that was shown to be helped since then, not since it has left.
+    pub estimate_rounds: u32,
 }
 
 /// Where a prefix is.
@@ -178,6 +180,7 @@ impl Entry {
         self.history.advance(windows, history_windows);
         if let Phase::CoolingOff(cooling) = &mut self.phase {
             cooling.rounds = cooling.rounds.saturating_add(1);
+            cooling.estimate_rounds = cooling.estimate_rounds.saturating_add(1);
             if cooling.rounds >= cooling.rounds_min.saturating_add(FAILURES_KEPT_ROUNDS) {
                 self.phase = Phase::Idle;
             }
@@ -217,6 +220,7 @@ impl Entry {
                 .steered()
                 .filter(|_| !matches!(reason, Reason::Skewed | Reason::Changed))
                 .and_then(|steered| steered.estimate(settings)),
+            estimate_rounds: self.steered().and_then(|it| it.proof.as_ref()).map_or(0, |proof| proof.rounds),
         }));
         self.reason = reason;
     }

@@ -101,6 +101,29 @@ fn help_that_turns_to_harm_is_withdrawn_however_long_it_helped() {
 }
 
 #[test]
+fn a_reversal_brings_no_old_proof_back_into_the_pool() {
+    let mut lab = Lab::new(|settings| {
+        (settings.exploring_max, settings.cool_off_windows) = (5, 60);
+    });
+    lab.effect = 0.4;
+    let all = usize::from(lab.prefixes);
+    let proved = |lab: &Lab| lab.state.steered().filter(|(_, it)| it.proof.is_some()).count();
+    let pools = (0..250).filter(|_| lab.round().pool.is_some()).count();
+    assert_eq!(proved(&lab), all);
+    assert!(pools > 60, "{pools}");
+    assert_eq!(lab.round().pool, None, "all that was shown is old");
+    lab.effect = -0.4;
+    let mut left = 0;
+    // Fewer rounds than any cool-off: none is on trial again.
+    for _ in 0..55 {
+        let decision = lab.round();
+        assert_eq!(decision.pool, None, "{left} have left");
+        left += decision.left.len();
+    }
+    assert_eq!(left, all);
+}
+
+#[test]
 fn what_was_shown_long_ago_has_to_be_shown_again() {
     let mut lab = Lab::new(|settings| settings.proof_windows_max = 50);
     lab.effect = 0.4;

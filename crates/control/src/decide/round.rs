@@ -119,13 +119,14 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// What each trial has shown that is under way or has ended not long ago, however it has.
+    /// What each trial has shown that is under way or has ended not long ago, however it has: a proof that is older does not come
+    /// back when the prefix leaves.
     fn estimates(&self) -> Vec<Estimate> {
         let settings = self.settings;
         let is_recent = |rounds: u32| rounds < settings.cool_off_windows;
         let estimate = |entry: &Entry| match &entry.phase {
             Phase::Idle => None,
-            Phase::CoolingOff(it) => it.estimate.filter(|_| is_recent(it.rounds)),
+            Phase::CoolingOff(it) => it.estimate.filter(|_| is_recent(it.estimate_rounds)),
             Phase::Steered(it) if it.proof.as_ref().is_none_or(|proof| is_recent(proof.rounds)) => {
                 it.estimate(settings)
             }
