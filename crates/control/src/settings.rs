@@ -71,7 +71,8 @@ pub struct Settings {
     /// Of those, how many may enter in a round.
     pub exploring_max: usize,
 
-    /// The share of connections held out in a prefix on trial. Zero: no proof, the rule of duty cycles alone.
+    /// The share of connections held out in a prefix on trial. Zero: no proof, the rule of duty cycles alone, also for
+    /// what has entered by another.
     pub holdout_trial: Share,
     /// The share held out where it is shown that steering helps.
     pub holdout: Share,

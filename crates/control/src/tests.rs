@@ -207,6 +207,23 @@ fn without_a_holdout_it_is_the_rule_of_duty_cycles() {
 }
 
 #[test]
+fn once_no_connection_is_held_out_all_go_by_the_rule_of_duty_cycles() {
+    let mut lab = Lab::new(|settings| settings.exploring_max = 5);
+    lab.effect = 0.4;
+    lab.until(Reason::Helped);
+    let explored = lab.state.steered().filter(|(_, it)| it.is_explored).count();
+    assert!(explored >= 5, "{explored}");
+    lab.settings.holdout_trial = Share::default();
+    let left: Vec<_> = lab.round().left.iter().map(|it| it.reason).collect();
+    assert_eq!(left, vec![Reason::NoLongerSlow; explored]);
+    assert_eq!(lab.state.entry(prefix(0)).unwrap().reason, Reason::Renewed);
+    // Also what was shown to be helped once leaves when it is no longer slow.
+    lab.effect = 9.0;
+    lab.until(Reason::CoolingOff);
+    assert_eq!(lab.left().left, Reason::NoLongerSlow);
+}
+
+#[test]
 fn networks_and_short_round_trips_are_left_alone() {
     let mut lab = Lab::new(|settings| {
         settings.left_alone = vec!["203.0.0.0/24".parse().unwrap()];

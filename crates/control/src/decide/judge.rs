@@ -104,7 +104,9 @@ impl Taken<'_> {
         if steered.proof.as_ref().is_some_and(|proof| proof.rounds >= settings.proof_windows_max) {
             return Verdict::TriedAgain;
         }
-        if on_trial == Reason::Slow && !is_proved && is_no_longer_slow(settings, entry) {
+        // Without a holdout a duty cycle is all that speaks for a prefix, however it has entered.
+        let goes_by_duty = on_trial == Reason::Slow || steered.holdout_millionths == 0;
+        if goes_by_duty && !is_proved && is_no_longer_slow(settings, entry) {
             return Verdict::Leaves(Reason::NoLongerSlow);
         }
         if steered.holdout_millionths == 0 || steered.windows < settings.trial_windows_max {
