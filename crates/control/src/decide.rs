@@ -59,7 +59,7 @@ pub struct Moment {
     /// What chance goes by.
     pub seed: u64,
     /// The highest number of a bundle that an edge of the scope acknowledges; 0 if none does. One above
-    /// [`BUNDLES_MAX`] is no controller's, and is not believed.
+    /// half of [`BUNDLES_MAX`] is no controller's, and is not believed.
     pub acknowledged_bundle: u64,
 }
 

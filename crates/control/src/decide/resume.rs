@@ -6,6 +6,9 @@ use crate::evidence::Evidence;
 use crate::reason::Reason;
 use crate::state::BUNDLES_MAX;
 
+/// The highest number of a bundle of edges that is gone on from: so many are left above it that they do not run out.
+const BUNDLES_BELIEVED_MAX: u64 = BUNDLES_MAX / 2;
+
 impl Taken<'_> {
     /// Goes on from the newest bundle that edges have. If that is not the state's, this is an older state, or none, and it is not
     /// known by what rules connections went until the next bundle.
@@ -25,7 +28,7 @@ impl Taken<'_> {
     fn newest_of_edges(&self) -> u64 {
         let outcomes = self.window.prefixes.iter().flat_map(|(_, sample)| &sample.outcomes);
         let bundles = outcomes.map(|outcome| outcome.bundle).chain([self.moment.acknowledged_bundle]);
-        bundles.filter(|bundle| *bundle <= BUNDLES_MAX).max().unwrap_or(0)
+        bundles.filter(|bundle| *bundle <= BUNDLES_BELIEVED_MAX).max().unwrap_or(0)
     }
 
     /// Discards what settings that have changed have made void: see [`crate::basis`].

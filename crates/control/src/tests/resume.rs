@@ -154,14 +154,19 @@ fn a_lost_state_goes_on_above_what_edges_have_and_says_what_it_steers() {
         );
     }
 
-    // A number that no controller makes is not believed, and its connections do not count.
-    for (_, sample) in &mut window.prefixes {
-        sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle = u64::MAX);
+    // A number that no controller makes is not believed, and its connections do not count: none would be left to go on with.
+    for bundle in [BUNDLES_MAX / 2 + 1, BUNDLES_MAX, u64::MAX] {
+        for (_, sample) in &mut window.prefixes {
+            sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle = bundle);
+        }
+        let moment = Moment { acknowledged_bundle: bundle, ..lab.moment(&window) };
+        let state = decide(&lab.settings, &old, &window, moment).0;
+        assert_eq!(state.bundle, old.bundle);
+        assert_eq!(state.entry(prefix(0)).unwrap().steered().unwrap().evidence.steered, 0);
     }
-    let moment = Moment { acknowledged_bundle: u64::MAX, ..lab.moment(&window) };
-    let state = decide(&lab.settings, &old, &window, moment).0;
-    assert_eq!(state.bundle, old.bundle);
-    assert_eq!(state.entry(prefix(0)).unwrap().steered().unwrap().evidence.steered, 0);
+    let moment = Moment { acknowledged_bundle: BUNDLES_MAX / 2, ..lab.moment(&window) };
+    let made = decide(&lab.settings, &old, &window, moment).1.content.map(|content| content.number);
+    assert_eq!(made, Some(BUNDLES_MAX / 2 + 1));
 }
 
 #[test]
