@@ -110,7 +110,7 @@ fuzz:
 	@RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(FUZZ_OUT) $(CARGO) build --release -p thalweg-fuzz \
 		--features guided --target $(FUZZ_HOST)
 	@mkdir -p $(FUZZ_OUT)/$(PARSER)
-	@PARSER=$(PARSER) $(FUZZ_OUT)/$(FUZZ_HOST)/release/guided -max_total_time=$(FOR_S) -max_len=1024 \
+	@PARSER=$(PARSER) $(FUZZ_OUT)/$(FUZZ_HOST)/release/guided -max_total_time=$(FOR_S) -max_len=2048 \
 		-artifact_prefix=$(FUZZ_OUT)/$(PARSER)- $(FUZZ_OUT)/$(PARSER) fuzz/corpus/$(PARSER)
 
 .PHONY: sample

@@ -7,16 +7,15 @@ const ROUNDS: u64 = 3;
 /// Connections of each prefix in a window.
 const CONNECTIONS: u64 = 8;
 
-/// A state as JSON.
+/// A state as JSON. A line feed after it: edges have a newer bundle.
 pub(crate) fn run(input: &[u8]) {
     let Ok(mut state) = State::decode(input) else { return };
     assert_eq!(State::decode(state.encode().as_bytes()).expect("it is a state"), state);
-    let settings =
-        Settings { window_s: 1, evidence_connections_min: 2, connections_min: 1, ..Settings::default() };
+    let settings = settings();
+    let acknowledged_bundle = state.bundle + u64::from(input.ends_with(b"\n"));
     for _ in 0..ROUNDS {
         let window = window(&state);
-        let moment = Moment { now_unix_s: window.number + 1, seed: 1, acknowledged_bundle: state.bundle ^ 1 };
-        let (next, decision) = decide(&settings, &state, &window, moment);
+        let (next, decision) = decide(&settings, &state, &window, moment(&window, acknowledged_bundle));
         if let Some(content) = decision.content {
             thalweg_bundle::Bundle::new(content).expect("edges take it");
         }
@@ -26,6 +25,17 @@ pub(crate) fn run(input: &[u8]) {
         assert_eq!(State::decode(next.encode().as_bytes()).expect("what was decided is a state"), next);
         state = next;
     }
+}
+
+/// Those that the states of the corpus were made under, as far as another would discard what they know.
+fn settings() -> Settings {
+    Settings { evidence_connections_min: 2, connections_min: 1, ..Settings::default() }
+}
+
+/// When a window is over.
+fn moment(window: &Window, acknowledged_bundle: u64) -> Moment {
+    let now_unix_s = (window.number + 1) * settings().window_s;
+    Moment { now_unix_s, seed: 1, acknowledged_bundle }
 }
 
 /// The next window, in which each prefix has a few connections of both arms.
@@ -54,15 +64,27 @@ fn window(state: &State) -> Window {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_control::Entry;
+
     use super::*;
 
-    /// Else a change of the form would leave the target without a state to go on from.
+    /// Else a change of the form would leave the target without a state to go on from, and one of the settings without what the
+    /// state knows.
     #[test]
     fn the_corpus_is_of_states() {
+        let mut counted = 0;
         for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/control-state")).unwrap() {
             let path = file.unwrap().path();
-            State::decode(&std::fs::read(&path).unwrap())
+            let state = State::decode(&std::fs::read(&path).unwrap())
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let window = window(&state);
+            let (next, decision) = decide(&settings(), &state, &window, moment(&window, state.bundle));
+            assert!(decision.changed.is_empty(), "{}: {:?}", path.display(), decision.changed);
+            for (entry, after) in next.steered() {
+                let before = state.entry(entry.prefix).and_then(Entry::steered).unwrap();
+                counted += after.evidence.goodput.count - before.evidence.goodput.count;
+            }
         }
+        assert!(counted >= CONNECTIONS, "a trial goes on");
     }
 }

@@ -9,7 +9,7 @@ const MUTATIONS: u64 = 20_000;
 /// Steps from an input of the corpus to a mutation.
 const STEPS_MAX: usize = 4;
 /// Inputs are kept this small.
-const INPUT_BYTES_MAX: usize = 1024;
+const INPUT_BYTES_MAX: usize = 2048;
 
 /// What the grammars are made of.
 const TOKENS: [&[u8]; 24] = [
