@@ -11,6 +11,7 @@ use thalweg_record::Prefix;
 
 use crate::entry::{CoolingOff, Entry, Phase, Proof, Steered};
 use crate::evidence::Evidence;
+use crate::online::Trials;
 use crate::pool::{Estimate, POOL_MIN};
 use crate::sequential::{Mean, VALUES_MAX};
 use crate::settings::PREFIXES_MAX;
@@ -20,10 +21,12 @@ use crate::state::{BUNDLES_MAX, State};
 const LN_GOODPUT_MAX: f64 = 45.0;
 /// The largest effect of one connection: [`LN_GOODPUT_MAX`] over the least share of an arm, which is 0.01, and more.
 const EFFECT_MAX: f64 = 1e4;
+/// The largest variance of effects: where half are at either end it is above [`EFFECT_MAX`] squared, by what few of them are.
+const POOL_VARIANCE_MAX: f64 = 2.0 * EFFECT_MAX * EFFECT_MAX;
 /// The logarithm of an e-value.
 const LN_E_MAX: f64 = 1e17;
 /// The number of a window: of one second, one in the year 6325.
-const WINDOW_MAX: u64 = 1 << 37;
+pub(crate) const WINDOW_MAX: u64 = 1 << 37;
 /// The share held out, in millionths: one arm has 1 % at least.
 const HOLDOUT_MILLIONTHS_MAX: u32 = 990_000;
 
@@ -57,13 +60,14 @@ fn within(field: &str, checked: Checked) -> Checked {
 pub(crate) fn check(state: &State) -> Checked {
     ensure(state.window.is_none_or(|number| number <= WINDOW_MAX), "window", "at most 2^37")?;
     ensure(state.bundle <= BUNDLES_MAX, "bundle", "at most 2^53")?;
-    let is_count = state.trials.told <= state.trials.begun && state.trials.begun <= VALUES_MAX;
-    ensure(is_count, "trials", "at most 2^53 begun, and at most those told")?;
+    let has_both = state.window.is_some() == state.basis.is_some();
+    ensure(has_both, "basis", "there where a window is, and only there")?;
+    trials(state)?;
     let is_rate = |rate: f64| rate > 0.0 && rate <= LN_GOODPUT_MAX.exp();
     ensure(state.bottom_bytes_per_s.is_none_or(is_rate), "bottom_bytes_per_s", "a rate above zero")?;
     if let Some(pool) = state.pool() {
         ensure(pool.mean.abs() <= EFFECT_MAX, "pool.mean", "an effect on log goodput")?;
-        ensure((0.0..=EFFECT_MAX * EFFECT_MAX).contains(&pool.variance), "pool.variance", "at least 0")?;
+        ensure((0.0..=POOL_VARIANCE_MAX).contains(&pool.variance), "pool.variance", "at least 0")?;
         ensure((POOL_MIN..=PREFIXES_MAX).contains(&pool.prefixes), "pool.prefixes", "from 8 to 200000")?;
         ensure(pool.weight > 0.0, "pool.weight", "above 0")?;
         ensure(pool.variance_own > 0.0, "pool.variance_own", "above 0")?;
@@ -72,6 +76,20 @@ pub(crate) fn check(state: &State) -> Checked {
     let in_order = state.entries.is_sorted_by(|one, next| one.prefix < next.prefix);
     ensure(in_order, "entries", "in the order of their prefixes, each once")?;
     state.entries.iter().try_for_each(|it| within(&format!("entries[{}]", it.prefix), entry(it, state)))
+}
+
+/// Each trial has a number of its own, and is either told or may be yet. Of numbers that have run out the last is given to all.
+fn trials(state: &State) -> Checked {
+    let Trials { begun, told } = state.trials;
+    ensure(told <= begun && begun <= VALUES_MAX, "trials", "at most 2^53 begun, and at most those told")?;
+    if begun == VALUES_MAX {
+        return Ok(());
+    }
+    let untold = state.steered().filter(|(_, steered)| steered.proof.is_none()).count() as u64;
+    ensure(told + untold <= begun, "trials.told", "at most those begun, without those on trial")?;
+    let mut numbers: Vec<_> = state.steered().map(|(_, steered)| steered.trial).collect();
+    numbers.sort_unstable();
+    ensure(numbers.is_sorted_by(|one, next| one < next), "entries", "each of another trial")
 }
 
 fn entry(entry: &Entry, state: &State) -> Checked {

@@ -20,6 +20,7 @@ use thalweg_record::Prefix;
 use twox_hash::XxHash3_64;
 
 use crate::basis::Basis;
+use crate::check::WINDOW_MAX;
 use crate::entry::{Entry, Steered};
 use crate::pool::Pool;
 use crate::reason::Reason;
@@ -38,7 +39,7 @@ pub enum Round {
     Silent,
     /// The window was decided before, or is from before the one that was: all is as it was.
     Repeated,
-    /// The window is not over by the clock: all is as it was.
+    /// The window is not over by the clock, or its number is above those that a state can have: all is as it was.
     Early,
 }
 
@@ -108,7 +109,8 @@ pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Momen
         };
         (state.clone(), decision)
     };
-    if window.number.saturating_add(1).saturating_mul(settings.window_s) > moment.now_unix_s {
+    let over_unix_s = window.number.saturating_add(1).saturating_mul(settings.window_s);
+    if over_unix_s > moment.now_unix_s || window.number > WINDOW_MAX {
         return kept(Round::Early);
     }
     let basis = Basis::of(settings);

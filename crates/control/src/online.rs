@@ -14,6 +14,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::sequential::VALUES_MAX;
+
 /// Trials so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,9 +27,9 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Counts another one, and gives its number, from 1.
+    /// Counts another one, and gives its number, from 1. After so many that numbers have run out it is the last.
     pub(crate) fn begin(&mut self) -> u64 {
-        self.begun = self.begun.saturating_add(1);
+        self.begun = (self.begun + 1).min(VALUES_MAX);
         self.begun
     }
 
@@ -38,7 +40,7 @@ impl Trials {
         all.sort_unstable_by(f64::total_cmp);
         let before = self.told as f64;
         let together = (1..=all.len()).rev().find(|told| all[told - 1] <= before + *told as f64).unwrap_or(0);
-        self.told = self.told.saturating_add(together as u64);
+        self.told = (self.told + together as u64).min(self.begun);
         if together > 0 { self.told as f64 } else { 0.0 }
     }
 }

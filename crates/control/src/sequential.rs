@@ -70,9 +70,9 @@ impl Mean {
         (variance.is_finite() && variance > 0.0).then_some(variance)
     }
 
-    /// The variance of the mean.
+    /// The variance of the mean; absent likewise, and where it is too small for a number.
     pub fn variance_of_mean(&self) -> Option<f64> {
-        Some(self.variance()? / self.count as f64)
+        Some(self.variance()? / self.count as f64).filter(|variance| *variance > 0.0)
     }
 
     /// The mean's interval of error `alpha`.

@@ -3,6 +3,7 @@
 use expect_test::expect;
 
 use super::lab::{Lab, prefix};
+use crate::sequential::VALUES_MAX;
 use crate::*;
 
 #[test]
@@ -90,6 +91,10 @@ fn a_field_out_of_its_range_is_named() {
     let told = [
         fault("/window", u64::MAX.into()),
         fault("/bundle", u64::MAX.into()),
+        fault("/basis", serde_json::Value::Null),
+        fault("/trials/told", 3.into()),
+        fault("/entries/0/phase/Steered/proof", serde_json::Value::Null),
+        fault("/entries/0/phase/Steered/trial", state["entries"][1]["phase"]["Steered"]["trial"].clone()),
         fault("/bottom_bytes_per_s", "-1".into()),
         fault("/entries/3/prefix", "203.0.2.0/24".into()),
         fault("/entries/5/prefix", "203.0.6.0/25".into()),
@@ -108,6 +113,10 @@ fn a_field_out_of_its_range_is_named() {
     expect![[r#"
         window has to be at most 2^37
         bundle has to be at most 2^53
+        basis has to be there where a window is, and only there
+        trials has to be at most 2^53 begun, and at most those told
+        trials.told has to be at most those begun, without those on trial
+        entries has to be each of another trial
         bottom_bytes_per_s has to be a rate above zero
         entries has to be in the order of their prefixes, each once
         entries[203.0.6.0/25].prefix has to be a /24 of IPv4 or a /56 of IPv6
@@ -122,6 +131,35 @@ fn a_field_out_of_its_range_is_named() {
         entries[203.0.0.0/24].phase.Steered.proof.goodput.mean has to be an effect of at most 10000 either way
         entries[203.0.0.0/24].phase.Steered.evidence.baseline_ln_goodput has to be from 0 to 45
         entries[203.0.0.0/24].phase.Steered.evidence.baseline_retransmitted has to be from 0 to 1"#]].assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn what_is_decided_at_the_ends_of_ranges_is_a_state() {
+    let is_state = |state: &State| assert_eq!(State::decode(state.encode().as_bytes()).unwrap(), *state);
+    let mut lab = Lab::new(|_| {});
+    lab.effect = 0.4;
+    lab.round();
+    lab.state.trials = Trials { begun: VALUES_MAX - 1, told: VALUES_MAX - 1 };
+    lab.until(Reason::Slow);
+    assert_eq!(lab.state.trials.begun, VALUES_MAX);
+    is_state(&lab.state);
+    lab.until(Reason::Helped);
+    assert_eq!(lab.state.trials.told, VALUES_MAX);
+    is_state(&lab.state);
+
+    // The largest effects that there can be, either way.
+    let effects = (0..10).map(|at| if at % 2 == 0 { 1e4 } else { -1e4 });
+    let estimates: Vec<_> = effects.map(|effect| Estimate { effect, variance: 1e-3 }).collect();
+    let pool = Pool::of(&estimates).unwrap();
+    assert!(pool.variance > 1e8, "{pool:?}");
+    is_state(&State { pool: Some(pool.into()), ..lab.state.clone() });
+
+    // The last window that has a number.
+    let before = lab.state.clone();
+    let window = Window { number: (1 << 37) + 1, ..lab.window() };
+    assert_eq!((lab.decide(&window).round, &lab.state), (Round::Early, &before));
+    assert_eq!(lab.decide(&Window { number: 1 << 37, ..window }).round, Round::Decided);
+    is_state(&lab.state);
 }
 
 #[test]
