@@ -46,7 +46,7 @@ impl Basis {
             congestion_control: settings.congestion_control.clone(),
             goodput_bytes_min: settings.goodput_bytes_min,
             counts_relayed: settings.counts_relayed,
-            hosts_left_alone_digest: XxHash3_64::oneshot(settings.hosts_left_alone.join("\n").as_bytes()),
+            hosts_left_alone_digest: digest_of(&settings.hosts_left_alone),
             holdout_trial_millionths: settings.holdout_trial.millionths(),
             holdout_millionths: settings.holdout.millionths(),
         }
@@ -84,5 +84,25 @@ impl Basis {
         }
         let over_unix_s = number.saturating_add(1).saturating_mul(self.window_s);
         over_unix_s.div_ceil(now.window_s.max(1)).saturating_sub(1)
+    }
+}
+
+/// Of a set of names, which are the same in upper case.
+fn digest_of(hosts: &[String]) -> u64 {
+    let mut hosts: Vec<_> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    XxHash3_64::oneshot(hosts.join("\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_a_set_of_names() {
+        let digest = |hosts: &[&str]| digest_of(&hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(digest(&["a.example", "b.example"]), digest(&["B.example", "a.example", "A.example"]));
+        assert_ne!(digest(&["a.example", "b.example"]), digest(&["a.example"]));
     }
 }
