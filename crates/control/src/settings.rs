@@ -66,7 +66,7 @@ pub struct Settings {
     pub entering_max: usize,
     /// Rules that a round may add or take back; what leaves for safety comes on top.
     pub changes_max: usize,
-    /// Of [`Settings::steered_max`], how many may be on trial though they are not slow, to find out.
+    /// Of [`Settings::steered_max`], how many may be on trial, to find out, that were not slow and never shown to be helped yet.
     pub explored_max: usize,
     /// Of those, how many may enter in a round.
     pub exploring_max: usize,

@@ -74,7 +74,7 @@ proptest! {
             // Caps and churn.
             let steered: Vec<_> = state.steered().collect();
             prop_assert!(steered.len() <= settings.steered_max && steered.len() == decision.steered);
-            prop_assert!(steered.iter().filter(|(_, it)| it.is_explored && it.proof.is_none()).count() <= settings.explored_max);
+            prop_assert!(steered.iter().filter(|(_, it)| it.is_exploring()).count() <= settings.explored_max);
             prop_assert!(decision.entered.len() <= settings.entering_max);
             let ordinary = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
             prop_assert!(decision.entered.len() + ordinary <= settings.changes_max);
