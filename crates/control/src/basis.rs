@@ -2,7 +2,7 @@
 //!
 //! | changed | what is discarded |
 //! |---|---|
-//! | `congestion_control` | rules and evidence: what was shown is of another one. All leave, and enter again as any do |
+//! | `congestion_control` | rules, evidence and failures: what was shown is of another one. All leave, and enter again as any do; no cool-off is longer than the first |
 //! | the outcome (`goodput_bytes_min`, `counts_relayed`, `hosts_left_alone`) or who is in which arm (`holdout_trial`, `holdout`) | evidence: trials begin anew, and what was shown is on trial again |
 //! | `measure` | histories |
 //! | `window_s` | histories and evidence: an outcome is that of a connection's first window |

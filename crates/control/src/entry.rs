@@ -202,6 +202,18 @@ impl Entry {
         }
     }
 
+    /// Forgets the trials that failed, and by how much longer its cool-off is for them: they were of another congestion control.
+    pub(crate) fn forget_failures(&mut self, cool_off_windows: u32) {
+        match &mut self.phase {
+            Phase::Idle => {}
+            Phase::Steered(steered) => steered.failures = 0,
+            Phase::CoolingOff(cooling) => {
+                cooling.failures = 0;
+                cooling.rounds_min = cooling.rounds_min.min(cool_off_windows);
+            }
+        }
+    }
+
     /// Leaves. What is shown of it stays known, if it is enough to tell and its arms could be compared.
     pub(crate) fn leave(&mut self, reason: Reason, settings: &Settings) {
         let failures = self.failures().saturating_add(u8::from(reason.is_failure()));

@@ -40,6 +40,9 @@ impl Taken<'_> {
         self.state.rules_digest = None;
         let mut entries = std::mem::take(&mut self.state.entries);
         for entry in &mut entries {
+            if self.changes.discards_rules {
+                entry.forget_failures(self.settings.cool_off_windows);
+            }
             match &mut entry.phase {
                 Phase::Idle => {}
                 Phase::CoolingOff(cooling) => cooling.estimate = None,

@@ -273,6 +273,30 @@ fn what_was_shown_under_other_settings_is_on_trial_again() {
 }
 
 #[test]
+fn failures_are_those_of_one_congestion_control() {
+    let mut lab = Lab::new(|settings| settings.cool_off_windows = 20);
+    lab.effect = -0.4;
+    for failures in 1..=3 {
+        lab.until(Reason::CoolingOff);
+        assert_eq!((lab.left().failures, lab.left().rounds_min), (failures, 20 << (failures - 1)));
+        if failures < 3 {
+            lab.until(Reason::Slow);
+        }
+    }
+    lab.settings.congestion_control = "bbr2".into();
+    assert_eq!(lab.round().changed, ["congestion_control"]);
+    assert_eq!((lab.left().failures, lab.left().rounds_min), (0, 20));
+    assert_eq!(lab.until(Reason::Slow), 20 - 1);
+    // Also those of one that is on trial again.
+    lab.until(Reason::CoolingOff);
+    lab.until(Reason::Slow);
+    assert_eq!(lab.state.entry(prefix(0)).unwrap().steered().unwrap().failures, 1);
+    lab.settings.congestion_control = "bbr3".into();
+    lab.round();
+    assert_eq!((lab.left().left, lab.left().failures), (Reason::Changed, 0));
+}
+
+#[test]
 fn limits_that_were_lowered_hold_from_the_next_round_on() {
     let mut lab = Lab::new(|settings| (settings.exploring_max, settings.explored_max) = (3, 3));
     (0..20).for_each(|_| drop(lab.round()));
