@@ -51,7 +51,7 @@ fn lines(text: &mut String, settings: &Settings, state: &State, entry: &Entry) -
     match &entry.phase {
         Phase::Idle => Ok(()),
         Phase::Steered(steered) => trial(text, settings, state, steered),
-        Phase::CoolingOff(cooling) => cooled(text, cooling),
+        Phase::CoolingOff(cooling) => cooled(text, settings, cooling),
     }
 }
 
@@ -108,9 +108,10 @@ fn interval(mean: &Mean, alpha: f64, unit: impl Fn(f64) -> String) -> Option<Str
     ))
 }
 
-fn cooled(text: &mut String, cooling: &CoolingOff) -> std::fmt::Result {
+fn cooled(text: &mut String, settings: &Settings, cooling: &CoolingOff) -> std::fmt::Result {
     let CoolingOff { left, rounds, rounds_min, failures, .. } = cooling;
-    writeln!(text, "  left        {left}, {rounds} rounds ago; may enter again after {rounds_min}")?;
+    writeln!(text, "  left        {left}: {}", about(settings, *left))?;
+    writeln!(text, "  cool-off    left {rounds} rounds ago; may enter again after {rounds_min}")?;
     writeln!(text, "  failed      {failures} trials one after the other")
 }
 

@@ -4,7 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a prefix is steered, or is not: one word, and all that there are.
+/// Why a prefix is steered, is not, or has left: one word, and all that there are. Why one has left is never its [`Entry::reason`], but
+/// [`CoolingOff::left`].
+///
+/// [`Entry::reason`]: crate::Entry::reason
+/// [`CoolingOff::left`]: crate::CoolingOff::left
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
