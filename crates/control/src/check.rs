@@ -65,7 +65,7 @@ pub(crate) fn check(state: &State) -> Checked {
     trials(state)?;
     let is_rate = |rate: f64| rate > 0.0 && rate <= LN_GOODPUT_MAX.exp();
     ensure(state.bottom_bytes_per_s.is_none_or(is_rate), "bottom_bytes_per_s", "a rate above zero")?;
-    if let Some(pool) = state.pool() {
+    if let Some(pool) = &state.pool {
         ensure(pool.mean.abs() <= EFFECT_MAX, "pool.mean", "an effect on log goodput")?;
         ensure((0.0..=POOL_VARIANCE_MAX).contains(&pool.variance), "pool.variance", "at least 0")?;
         ensure((POOL_MIN..=PREFIXES_MAX).contains(&pool.prefixes), "pool.prefixes", "from 8 to 200000")?;

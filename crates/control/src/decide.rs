@@ -104,7 +104,7 @@ pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Momen
             changed: Vec::new(),
             proved: Vec::new(),
             steered: state.steered().count(),
-            pool: state.pool(),
+            pool: state.pool,
             content: None,
         };
         (state.clone(), decision)

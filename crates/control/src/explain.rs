@@ -79,7 +79,7 @@ fn trial(text: &mut String, settings: &Settings, state: &State, steered: &Steere
     if let Some(effect) = interval(&evidence.retransmitted, alpha, points) {
         writeln!(text, "  sent again  {effect}; at most {}", points(settings.retransmitted_rise_max))?;
     }
-    if let Some((pool, own)) = state.pool().zip(steered.estimate(settings)) {
+    if let Some((pool, own)) = state.pool.zip(steered.estimate(settings)) {
         let shrunken = pool.shrink(own);
         writeln!(
             text,

@@ -35,17 +35,22 @@ pub struct Estimate {
 }
 
 /// The distribution of effects over prefixes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Pool {
     /// The mean effect.
+    #[serde(with = "crate::exact")]
     pub mean: f64,
     /// The variance of effects, that of their estimates taken out.
+    #[serde(with = "crate::exact")]
     pub variance: f64,
     /// Prefixes that it is estimated from, at least [`POOL_MIN`].
     pub prefixes: usize,
     /// The inverse of the variance of the mean.
+    #[serde(with = "crate::exact")]
     pub(crate) weight: f64,
     /// The mean variance of the estimates, weighted alike.
+    #[serde(with = "crate::exact")]
     pub(crate) variance_own: f64,
 }
 

@@ -48,29 +48,9 @@ pub struct State {
     /// The largest median of the bottom group in the newest window, bytes per second.
     #[serde(with = "crate::exact::option")]
     pub bottom_bytes_per_s: Option<f64>,
-    /// What all prefixes tell of one.
-    pub(crate) pool: Option<KeptPool>,
+    /// What all prefixes tell of one; absent of too few.
+    pub pool: Option<Pool>,
     pub(crate) entries: Vec<Entry>,
-}
-
-/// [`Pool`] as it is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KeptPool {
-    #[serde(with = "crate::exact")]
-    mean: f64,
-    #[serde(with = "crate::exact")]
-    variance: f64,
-    prefixes: usize,
-    #[serde(with = "crate::exact")]
-    weight: f64,
-    #[serde(with = "crate::exact")]
-    variance_own: f64,
-}
-
-impl From<Pool> for KeptPool {
-    fn from(Pool { mean, variance, prefixes, weight, variance_own }: Pool) -> Self {
-        Self { mean, variance, prefixes, weight, variance_own }
-    }
 }
 
 impl Default for State {
@@ -140,17 +120,6 @@ impl State {
     /// Prefixes that are steered.
     pub fn steered(&self) -> impl Iterator<Item = (&Entry, &Steered)> {
         self.entries.iter().filter_map(|entry| Some((entry, entry.steered()?)))
-    }
-
-    /// What all prefixes tell of one; absent of too few.
-    pub fn pool(&self) -> Option<Pool> {
-        self.pool.map(|KeptPool { mean, variance, prefixes, weight, variance_own }| Pool {
-            mean,
-            variance,
-            prefixes,
-            weight,
-            variance_own,
-        })
     }
 
     /// As JSON on one line.

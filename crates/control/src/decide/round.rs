@@ -81,7 +81,7 @@ impl<'a> Taken<'a> {
         self.discard();
         self.learn();
         let pool = Pool::of(&self.estimates());
-        self.state.pool = pool.map(Into::into);
+        self.state.pool = pool;
         self.decision.pool = pool;
         self.judge(pool);
         self.keep_guard();

@@ -152,7 +152,7 @@ fn what_is_decided_at_the_ends_of_ranges_is_a_state() {
     let estimates: Vec<_> = effects.map(|effect| Estimate { effect, variance: 1e-3 }).collect();
     let pool = Pool::of(&estimates).unwrap();
     assert!(pool.variance > 1e8, "{pool:?}");
-    is_state(&State { pool: Some(pool.into()), ..lab.state.clone() });
+    is_state(&State { pool: Some(pool), ..lab.state.clone() });
 
     // The last window that has a number.
     let before = lab.state.clone();
