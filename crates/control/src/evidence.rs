@@ -16,7 +16,8 @@
 //! are as alike as they may be, since then only the toss is random: with x the value above and σ² its variance over the toss,
 //! which for a given outcome is (outcome − baseline)² / (π(1−π)), exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for every λ
 //! (Delyon, Electronic Journal of Probability 14, 2009; Howard et al., Probability Surveys 17, 2020, Table 3), which is mixed
-//! over λ of one sign. Against "it does nothing on average" it is asymptotic. What the toss does not take out is what the one arm does to the other on a bottleneck that they share.
+//! over λ of one sign. That takes tosses that are independent of all before; one is the same again for an address and port that come
+//! again. Against "it does nothing on average" it is asymptotic. What the toss does not take out is what the one arm does to the other on a bottleneck that they share.
 //!
 //! **Invariant:** a baseline is of windows before the one whose outcomes it is taken from.
 
