@@ -6,10 +6,12 @@ use thalweg_bundle::Share;
 use super::*;
 use lab::{Lab, prefix};
 
+mod changes;
 mod discoveries;
 mod lab;
 mod properties;
 mod resume;
+mod reversals;
 
 #[test]
 fn a_slow_prefix_that_is_helped_enters_is_shown_and_stays() {
@@ -89,62 +91,6 @@ fn the_guardrail_ends_all_trials_and_stops_the_rounds_for_a_while() {
 }
 
 #[test]
-fn help_that_turns_to_harm_is_withdrawn_however_long_it_helped() {
-    let withdrawn_after = |helped: usize| {
-        let mut lab = Lab::new(|_| {});
-        lab.effect = 0.3;
-        lab.until(Reason::Helped);
-        (0..helped).for_each(|_| drop(lab.round()));
-        assert_eq!(lab.state.entry(prefix(0)).unwrap().reason, Reason::Helped);
-        lab.effect = -0.3;
-        let rounds = lab.until(Reason::CoolingOff);
-        assert!(matches!(lab.left().left, Reason::Harmed | Reason::NotHelped), "{:?}", lab.left());
-        rounds
-    };
-    let (soon, late) = (withdrawn_after(1), withdrawn_after(500));
-    assert!(soon < 40 && late < 40, "{soon} {late}");
-}
-
-#[test]
-fn a_reversal_brings_no_old_proof_back_into_the_pool() {
-    let mut lab = Lab::new(|settings| {
-        (settings.exploring_max, settings.cool_off_windows) = (5, 60);
-    });
-    lab.effect = 0.4;
-    let all = usize::from(lab.prefixes);
-    let proved = |lab: &Lab| lab.state.steered().filter(|(_, it)| it.proof.is_some()).count();
-    let pools = (0..250).filter(|_| lab.round().pool.is_some()).count();
-    assert_eq!(proved(&lab), all);
-    assert!(pools > 60, "{pools}");
-    assert_eq!(lab.round().pool, None, "all that was shown is old");
-    lab.effect = -0.4;
-    let mut left = 0;
-    // Fewer rounds than any cool-off: none is on trial again.
-    for _ in 0..55 {
-        let decision = lab.round();
-        assert_eq!(decision.pool, None, "{left} have left");
-        left += decision.left.len();
-    }
-    assert_eq!(left, all);
-}
-
-#[test]
-fn what_was_shown_long_ago_has_to_be_shown_again() {
-    let mut lab = Lab::new(|settings| settings.proof_windows_max = 50);
-    lab.effect = 0.4;
-    lab.until(Reason::Helped);
-    assert_eq!(lab.until(Reason::Renewed), 50);
-    let trials = lab.state.trials.clone();
-    assert_eq!(lab.state.entry(prefix(0)).unwrap().steered().unwrap().holdout_millionths, 500_000);
-    lab.until(Reason::Helped);
-    assert_eq!(lab.state.trials.told, trials.told + 1);
-    // With too few connections to show anything it ends, at the latest, with that trial.
-    (lab.connections, lab.effect) = (4, -0.05);
-    let last = 50 + lab.settings.trial_windows_max as usize;
-    assert!(lab.until(Reason::CoolingOff) <= last);
-}
-
-#[test]
 fn what_has_left_does_not_stop_the_others() {
     let mut lab = Lab::new(|settings| settings.retransmitted_rise_max = settings.guardrail_rise_max);
     (lab.rise, lab.connections) = (0.3, 100);
@@ -209,23 +155,6 @@ fn without_a_holdout_it_is_the_rule_of_duty_cycles() {
     // So fast that it is no longer in the group: then it leaves.
     lab.effect = 9.0;
     lab.until(Reason::CoolingOff);
-}
-
-#[test]
-fn once_no_connection_is_held_out_all_go_by_the_rule_of_duty_cycles() {
-    let mut lab = Lab::new(|settings| settings.exploring_max = 5);
-    lab.effect = 0.4;
-    lab.until(Reason::Helped);
-    let explored = lab.state.steered().filter(|(_, it)| it.is_explored).count();
-    assert!(explored >= 5, "{explored}");
-    lab.settings.holdout_trial = Share::default();
-    let left: Vec<_> = lab.round().left.iter().map(|it| it.reason).collect();
-    assert_eq!(left, vec![Reason::NoLongerSlow; explored]);
-    assert_eq!(lab.state.entry(prefix(0)).unwrap().reason, Reason::Renewed);
-    // Also what was shown to be helped once leaves when it is no longer slow.
-    lab.effect = 9.0;
-    lab.until(Reason::CoolingOff);
-    assert_eq!(lab.left().left, Reason::NoLongerSlow);
 }
 
 #[test]
