@@ -16,6 +16,12 @@ const PLAYED_S = 20;
 const DASH_LATENCY_S_MAX = 3;
 const LATENCY_HELD_S = 15;
 
+/**
+ * How long that may take to come true. A machine that is busy elsewhere slows a player's clock for moments, and the player then
+ * catches up by no more than 40 ms in each second (PlaybackRate of the MPD).
+ */
+const LATENCY_SETTLED_S_MAX = 90;
+
 /** HLS of whole segments: three segments of 2 s behind the live edge, and the one that is being made. */
 const HLS_LATENCY_S_MAX = 10;
 
@@ -65,12 +71,20 @@ function assertPlayed(looks) {
   assert.equal(last.stalls, 0, `${last.stalls} stalls, ${last.stalled_ms} ms: ${told}`);
 }
 
-function assertLatency(looks, latency_s_max) {
+/** Whether the latency was below its limit for all of the last `LATENCY_HELD_S`. */
+function isLatencyHeld(looks, latency_s_max) {
   const end_ms = looks.at(-1).at_ms;
   const held = looks.filter(({ at_ms }) => end_ms - at_ms <= LATENCY_HELD_S * 1000);
   assert.ok(held.length > LATENCY_HELD_S, `only ${held.length} looks`);
-  for (const { latency_s } of held) {
-    assert.ok(latency_s !== null && latency_s > 0 && latency_s < latency_s_max, latencies(looks));
+  return held.every(({ latency_s }) => latency_s !== null && latency_s > 0 && latency_s < latency_s_max);
+}
+
+/** Watches on until the latency is as it has to be. */
+async function settled(page, looks, isAsItHasToBe) {
+  while (!isAsItHasToBe()) {
+    const watched_s = (looks.at(-1).at_ms - looks[0].at_ms) / 1000;
+    assert.ok(watched_s < LATENCY_SETTLED_S_MAX, latencies(looks));
+    looks.push(...(await watch(page, looks[0].format, 1)));
   }
 }
 
@@ -88,10 +102,10 @@ async function playLive(test, channel, format, latency_s_max) {
   const page = await openPage(`?play=live:${channel}&only=${format}`);
   await started(page, format);
   const looks = await watch(page, format, PLAYED_S);
+  await settled(page, looks, () => isLatencyHeld(looks, latency_s_max));
+  assertPlayed(looks);
   await picture(page, `live-${channel}-${format}`);
   test.diagnostic(latencyRange(looks));
-  assertPlayed(looks);
-  assertLatency(looks, latency_s_max);
 }
 
 describe("on demand", () => {
@@ -164,8 +178,8 @@ for (const [away_s, form, push] of [
       await started(page, "dash", 5_000);
       const fresh = await watch(page, "dash", 5);
       assertAdvanced(fresh, 5);
+      await settled(page, fresh, () => fresh.at(-1).latency_s <= DASH_LATENCY_S_MAX);
       assert.equal(fresh.at(-1).stalls, 0);
-      assert.ok(fresh.at(-1).latency_s <= DASH_LATENCY_S_MAX, `${fresh.at(-1).latency_s} s behind live`);
     });
   });
 }
