@@ -28,6 +28,8 @@ pub enum Measure {
 pub struct Settings {
     /// Seconds of a window.
     pub window_s: u64,
+    /// Seconds after its end for which a window takes records: two periods of the agent, and the way here.
+    pub late_s: u64,
     /// By what prefixes are ranked.
     pub measure: Measure,
     /// The least response, in bytes of content, that tells of goodput, and from which on a rule is due.
@@ -105,6 +107,7 @@ impl Default for Settings {
         let share = |millionths| Share::from_millionths(millionths).expect("it is a share");
         Self {
             window_s: 300,
+            late_s: 60,
             measure: Measure::DeliveryRate,
             goodput_bytes_min: 100_000,
             counts_relayed: false,
@@ -173,6 +176,7 @@ impl Settings {
         };
         let to = |from: &dyn fmt::Display, to: &dyn fmt::Display| format!("from {from} to {to}");
         ensure((1..=86_400).contains(&self.window_s), "window_s", to(&1, &86_400));
+        ensure(self.late_s <= 86_400, "late_s", to(&0, &86_400));
         ensure(
             (1..=HISTORY_WINDOWS_MAX).contains(&self.history_windows),
             "history_windows",

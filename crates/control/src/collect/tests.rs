@@ -10,6 +10,7 @@ use thalweg_record::{
 use super::*;
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
+const LATE_S: u64 = 60;
 const NUMBER: u64 = NOW_UNIX_S / 300;
 
 fn source() -> Source {
