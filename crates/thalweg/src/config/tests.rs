@@ -172,7 +172,7 @@ fn sections_must_fit_together() {
     check(
         "",
         expect![
-            "thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent], [consumer] or [[source]]"
+            "thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent], [consumer], [controller] or [[source]]"
         ],
     );
     check(
