@@ -37,6 +37,8 @@ const EDGES_MAX: usize = 10_000;
 pub(crate) enum Message {
     /// To take a batch; tells the number after the last record that it has of the source.
     Records(Batch, oneshot::Sender<u64>),
+    /// To take a batch in which nothing came before.
+    Read(Batch),
     /// Which number is the first that it has not from this host and epoch, if it has any.
     Position { host: String, epoch: u64, tell: oneshot::Sender<Option<u64>> },
     /// Which bundle an edge is to have.
@@ -181,6 +183,7 @@ impl Engine {
             Message::Records(batch, tell) => {
                 let _ = tell.send(self.take(&batch)); // who has gone asks again
             }
+            Message::Read(batch) => self.add(&batch, 0),
             Message::Position { host, epoch, tell } => {
                 let known = self.positions.get(&host).filter(|(of, _)| *of == epoch);
                 let _ = tell.send(known.map(|(_, next)| *next));
@@ -199,19 +202,23 @@ impl Engine {
         let Source { host, epoch, .. } = &batch.source;
         let known = self.positions.get(host).filter(|(of, _)| of == epoch).map_or(0, |(_, next)| *next);
         let repeated = batch.entries.partition_point(|entry| entry.number < known);
-        let now_unix_s = now_unix_s();
-        for entry in &batch.entries[repeated..] {
-            self.collector.add(&batch.source, entry, now_unix_s);
-        }
-        let figures = &self.shared.figures;
-        figures.records.inc_by((batch.entries.len() - repeated) as u64);
-        figures.repeated.inc_by(repeated as u64);
-        self.count();
+        self.shared.figures.repeated.inc_by(repeated as u64);
+        self.add(batch, repeated);
         let next = batch.entries.last().map_or(known, |last| known.max(last.number.saturating_add(1)));
         if self.positions.len() < SOURCES_MAX || self.positions.contains_key(host) {
             self.positions.insert(host.clone(), (*epoch, next));
         }
         next
+    }
+
+    /// Adds the records of a batch from a place on.
+    fn add(&mut self, batch: &Batch, from: usize) {
+        let now_unix_s = now_unix_s();
+        for entry in &batch.entries[from..] {
+            self.collector.add(&batch.source, entry, now_unix_s);
+        }
+        self.shared.figures.records.inc_by((batch.entries.len() - from) as u64);
+        self.count();
     }
 
     fn close(&mut self) {
@@ -281,6 +288,6 @@ impl Engine {
     }
 }
 
-fn now_unix_s() -> u64 {
+pub(crate) fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -11,6 +11,8 @@ use prometheus_client::registry::Registry;
 pub(crate) struct Figures {
     pub(crate) records: Counter,
     pub(crate) repeated: Counter,
+    pub(crate) messages_repeated: Counter,
+    pub(crate) messages_refused: Counter,
     pub(crate) late: Counter,
     pub(crate) early: Counter,
     pub(crate) over_limit: Counter,
@@ -29,6 +31,8 @@ impl Figures {
         for (name, help, counter) in [
             ("records", "Records taken", &self.records),
             ("records_repeated", "Records that came again, dropped", &self.repeated),
+            ("messages_repeated", "Kafka's messages that came again, dropped", &self.messages_repeated),
+            ("messages_refused", "Kafka's messages that hold no records", &self.messages_refused),
             ("records_late", "Records of windows that were closed, left out", &self.late),
             ("records_early", "Records of windows that have not begun, left out", &self.early),
             ("records_over_limit", "Records beyond a limit, left out", &self.over_limit),

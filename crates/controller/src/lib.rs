@@ -18,6 +18,7 @@ mod look;
 mod round;
 mod server;
 mod store;
+mod topic;
 
 use std::fmt;
 use std::io;
@@ -26,6 +27,8 @@ use std::path::PathBuf;
 
 use axum::Router;
 use thalweg_control::Settings;
+use thalweg_telemetry::kafka::Cluster;
+use thalweg_telemetry::tail::Tail;
 use tokio::sync::oneshot;
 
 use engine::Engine;
@@ -37,6 +40,8 @@ pub use store::{ROUNDS_KEPT, StoreError};
 pub struct Config {
     /// Where agents, edges and people connect.
     pub listen: SocketAddr,
+    /// Where records are read from, beside those that agents bring.
+    pub kafka: Option<Cluster>,
     /// The SQLite file in which it keeps what it knows.
     pub database: PathBuf,
     /// How it decides.
@@ -50,6 +55,8 @@ pub enum BindError {
     Listen(SocketAddr, io::Error),
     /// The file cannot be used.
     Store(StoreError),
+    /// Kafka cannot be read as configured.
+    Kafka(thalweg_telemetry::Error),
 }
 
 impl fmt::Display for BindError {
@@ -57,11 +64,19 @@ impl fmt::Display for BindError {
         match self {
             Self::Listen(addr, cause) => write!(f, "cannot listen on {addr}: {cause}"),
             Self::Store(error) => error.fmt(f),
+            Self::Kafka(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for BindError {}
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Kafka(error) => error.source(),
+            Self::Listen(..) | Self::Store(_) => None,
+        }
+    }
+}
 
 /// A controller with everything open that it needs, not begun.
 #[derive(Debug)]
@@ -69,6 +84,7 @@ pub struct Controller {
     listener: TcpListener,
     addr: SocketAddr,
     engine: Engine,
+    tail: Option<Tail>,
     server: Server,
 }
 
@@ -83,8 +99,9 @@ impl Controller {
         listener.set_nonblocking(true).map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let (engine, handle) = Engine::open(config).map_err(BindError::Store)?;
+        let tail = config.kafka.as_ref().map(Tail::open).transpose().map_err(BindError::Kafka)?;
         let server = Server::new(handle, config);
-        Ok(Self { listener, addr, engine, server })
+        Ok(Self { listener, addr, engine, tail, server })
     }
 
     /// Where it listens.
@@ -102,13 +119,18 @@ impl Controller {
     /// # Errors
     /// That of the listener, or when the engine ends by itself.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { listener, engine, server, .. } = self;
+        let Self { listener, engine, tail, server, .. } = self;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let (ended, end) = oneshot::channel::<()>();
         std::thread::Builder::new().name("controller".into()).spawn(move || {
             let _ended = ended; // dropped also by a panic
             engine.run();
         })?;
+        if let Some(tail) = tail {
+            // It ends with the engine, which nobody else asks then.
+            let reads = server.reads(tail);
+            std::thread::Builder::new().name("controller-kafka".into()).spawn(reads)?;
+        }
         tokio::select! {
             served = axum::serve(listener, server.router()) => served,
             _ = end => Err(io::Error::other("its thread has ended")),

@@ -20,14 +20,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_control::Settings;
 use thalweg_record::{Batch, Prefix};
+use thalweg_telemetry::tail::Tail;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Config;
 use crate::document::{Document, Heard};
 use crate::engine::{Handle, Message, View};
-use crate::look;
 use crate::store::Store;
+use crate::{look, topic};
 
 /// Bytes of a batch: what an agent's spool has in one at most, and a bit.
 const BATCH_BYTES_MAX: usize = 33 << 20;
@@ -109,6 +110,12 @@ impl Server {
             database: config.database.clone(),
             reader: Arc::default(),
         }
+    }
+
+    /// What reads Kafka's topic, on a thread of its own.
+    pub(crate) fn reads(&self, tail: Tail) -> impl FnOnce() + Send + 'static {
+        let (settings, handle) = (self.settings.clone(), self.handle.clone());
+        move || topic::read(tail, &settings, &handle.messages, &handle.shared)
     }
 
     /// Everything.

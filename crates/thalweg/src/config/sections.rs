@@ -241,6 +241,13 @@ section! {
     "controller" Controller {
         /// Where agents bring records, and edges ask for their bundle. Keep it within your network.
         listen: SocketAddr = default("127.0.0.1:8083");
+        /// Kafka's brokers to begin with: records that agents write to a topic there are read, too.
+        kafka: Vec<Broker> = unset("agents bring their records");
+        /// The topic.
+        kafka_topic: ChannelName = default("thalweg.telemetry");
+        /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
+        /// a file.
+        kafka_set: Vec<KafkaProperty> = unset("none");
         /// The SQLite file in which it keeps what it knows, every round, and its bundles.
         database: PathBuf = default("thalweg-control.sqlite");
         /// Decisions are made for windows of this length.

@@ -39,7 +39,9 @@ fn an_unknown_section_is_told() {
     );
     check(
         "[kafka]",
-        expect![[r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, controller, source"#]],
+        expect![[
+            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, controller, source"#
+        ]],
     );
     check(
         "edge = 1\nsource = 2\n[origin]",

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use clap::Subcommand;
 use thalweg_controller::{BindError, Config, Controller};
 
+use crate::agent::{cluster, with_causes};
 use crate::config::{self, Fault, Flags};
 use crate::simulate::SimulateFlags;
 pub(crate) use ask::{explain, status};
@@ -75,13 +76,23 @@ What is assumed of networks, and what was seen: docs/control.md")]
 /// # Errors
 /// The setting whose value cannot be used.
 pub(crate) fn bind(settings: &config::Controller) -> Result<Controller, Fault> {
+    let kafka = settings
+        .kafka
+        .as_ref()
+        .map(|brokers| cluster(&brokers.value, &settings.kafka_topic.value, settings.kafka_set.as_ref()));
     let config = Config {
         listen: settings.listen.value,
+        kafka,
         database: settings.database.value.clone(),
         settings: settings.settings(),
     };
-    Controller::bind(&config).map_err(|failure| match failure {
-        BindError::Listen(..) => settings.listen.fault(failure.to_string()),
-        BindError::Store(_) => settings.database.fault(failure.to_string()),
+    Controller::bind(&config).map_err(|failure| {
+        let message = with_causes(&failure);
+        match (&failure, &settings.kafka_set, &settings.kafka) {
+            (BindError::Listen(..), ..) => settings.listen.fault(message),
+            (BindError::Kafka(_), Some(set), _) => set.fault(message),
+            (BindError::Kafka(_), None, Some(set)) => set.fault(message),
+            (BindError::Kafka(_) | BindError::Store(_), ..) => settings.database.fault(message),
+        }
     })
 }
