@@ -30,7 +30,7 @@ pub(crate) fn run(input: &[u8]) {
     assert_eq!(again.as_ref(), Ok(&bundle));
     for rule in &bundle.content().rules {
         for address in [rule.prefix.first(), rule.prefix.last()] {
-            assert_eq!(bundle.rule(address), Some(rule));
+            assert_eq!(bundle.rule(address, ""), Some(rule));
             rule.holds_out(SocketAddr::new(address, 443));
             bundle.content().experiments.iter().for_each(|experiment| {
                 assert!(experiment.arms.contains(experiment.arm(SocketAddr::new(address, 443))));

@@ -19,6 +19,8 @@ pub(crate) struct WireBundle {
     pub(crate) checksum: Option<String>,
     pub(crate) experiments: Vec<WireExperiment>,
     pub(crate) format: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts_left_alone: Option<Vec<String>>,
     pub(crate) made_at: String,
     pub(crate) number: u64,
     pub(crate) reason: String,
@@ -52,6 +54,8 @@ pub(crate) struct WireRule {
     pub(crate) holdout: f64,
     pub(crate) prefix: String,
     pub(crate) reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) salt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size_bytes_min: Option<u64>,
 }
@@ -130,12 +134,18 @@ pub(crate) fn time(unix_s: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(unix_s)).to_string()
 }
 
+/// Names, if there are any: an empty list is left out.
+fn listed(names: &[String]) -> Option<Vec<String>> {
+    (!names.is_empty()).then(|| names.to_vec())
+}
+
 impl From<&Content> for WireBundle {
     fn from(content: &Content) -> Self {
         Self {
             checksum: None,
             experiments: content.experiments.iter().map(WireExperiment::from).collect(),
             format: FORMAT,
+            hosts_left_alone: listed(&content.hosts_left_alone),
             made_at: time(content.made_unix_s),
             number: content.number,
             reason: content.reason.clone(),
@@ -151,6 +161,7 @@ impl From<&Rule> for WireRule {
             holdout: rule.holdout.number(),
             prefix: rule.prefix.to_string(),
             reason: rule.reason.clone(),
+            salt: (!rule.salt.is_empty()).then(|| rule.salt.clone()),
             size_bytes_min: rule.size_bytes_min,
         }
     }
@@ -165,7 +176,7 @@ impl From<&Experiment> for WireExperiment {
         };
         Self {
             arms: experiment.arms.iter().map(arm).collect(),
-            hosts: (!experiment.hosts.is_empty()).then(|| experiment.hosts.clone()),
+            hosts: listed(&experiment.hosts),
             name: experiment.name.clone(),
             salt: experiment.salt.clone(),
             unit: experiment.unit,

@@ -123,7 +123,7 @@ pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Momen
         return kept(Round::Silent);
     }
     let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, moment, basis).run();
-    decision.content = new_bundle(settings, &mut state, &decision, moment.now_unix_s);
+    decision.content = new_bundle(settings, &mut state, &decision, moment);
     (state, decision)
 }
 
@@ -132,10 +132,13 @@ fn new_bundle(
     settings: &Settings,
     state: &mut State,
     decision: &Decision,
-    now_unix_s: u64,
+    moment: Moment,
 ) -> Option<Content> {
-    let rules: Vec<_> = state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect();
-    let digest = Some(XxHash3_64::oneshot(format!("{rules:?}").as_bytes()));
+    let rules: Vec<_> =
+        state.steered().map(|(entry, steered)| rule(settings, moment.seed, entry, steered)).collect();
+    let hosts_left_alone = names(&settings.hosts_left_alone);
+    let said = format!("{hosts_left_alone:?} {rules:?}");
+    let digest = Some(XxHash3_64::oneshot(said.as_bytes()));
     if digest == state.rules_digest || state.bundle == BUNDLES_MAX {
         return None;
     }
@@ -143,8 +146,9 @@ fn new_bundle(
     state.bundle += 1;
     Some(Content {
         number: state.bundle,
-        made_unix_s: now_unix_s,
+        made_unix_s: moment.now_unix_s,
         reason: reason(decision),
+        hosts_left_alone,
         rules,
         experiments: Vec::new(),
     })
@@ -160,8 +164,17 @@ fn reason(decision: &Decision) -> String {
     format!("window {window}: {} enter, {} leave, {steered} steered{changed}", entered.len(), left.len())
 }
 
-/// The rule of a steered prefix. Its reason says nothing that changes while the rule does not.
-fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
+/// Names in lower case, each once.
+pub(crate) fn names(hosts: &[String]) -> Vec<String> {
+    let mut hosts: Vec<_> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+/// The rule of a steered prefix. Its reason says nothing that changes while the rule does not. Each trial has a salt of its own: what
+/// one has shown has nothing to do with who is held out in the next.
+fn rule(settings: &Settings, seed: u64, entry: &Entry, steered: &Steered) -> Rule {
     let entered = if steered.is_explored { "explored" } else { "slow" };
     let stage = match (steered.holdout_millionths, &steered.proof) {
         (0, _) => "by duty cycle alone",
@@ -173,6 +186,7 @@ fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
         congestion_control: settings.congestion_control.clone(),
         size_bytes_min: Some(settings.goodput_bytes_min),
         holdout: Share::from_millionths(steered.holdout_millionths).unwrap_or_default(),
+        salt: format!("{seed:x}-{}", steered.trial),
         reason: format!("{entered}, {stage}"),
     }
 }

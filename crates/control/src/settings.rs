@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use thalweg_bundle::{RULES_MAX, Share};
+use thalweg_bundle::{HOSTS_MAX, RULES_MAX, Share, is_host};
 use thalweg_record::Prefix;
 
 /// Windows of history that a prefix can have: a bit of a `u128` each.
@@ -196,6 +196,12 @@ impl Settings {
             to(&0, &"duty_enter"),
         );
         ensure(is_share(self.flap_max), "flap_max", to(&0, &1));
+        ensure(
+            self.hosts_left_alone.len() <= HOSTS_MAX
+                && self.hosts_left_alone.iter().all(|host| is_host(&host.to_ascii_lowercase())),
+            "hosts_left_alone",
+            format!("at most {HOSTS_MAX} names of hosts, without ports"),
+        );
         ensure(self.left_alone.len() <= LEFT_ALONE_MAX, "left_alone", format!("at most {LEFT_ALONE_MAX}"));
         ensure(
             (1..=thalweg_bundle::CONGESTION_CONTROL_BYTES_MAX).contains(&self.congestion_control.len())

@@ -44,6 +44,7 @@ fn rule(holdout: f64) -> Rule {
         congestion_control: algorithms()[0].into(),
         size_bytes_min: None,
         holdout: Share::from_number(holdout).unwrap(),
+        salt: String::new(),
         reason: "slow".into(),
     }
 }
@@ -274,7 +275,7 @@ async fn the_policy_beats_the_experiment_beats_the_rule() {
 #[tokio::test]
 async fn a_bundle_is_replaced_at_once_and_a_bad_one_keeps_the_last() {
     let [bbr, cubic] = algorithms();
-    let mut it = Bundled::with("{\"format\":1,", None).await;
+    let mut it = Bundled::with("{\"format\":2,", None).await;
     let stats = it.stats().await;
     assert_eq!(stats["number"], Value::Null);
     assert_eq!(stats["refused"]["reason"], "1:12: EOF while parsing a value");
