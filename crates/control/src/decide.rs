@@ -134,8 +134,7 @@ fn new_bundle(
     decision: &Decision,
     moment: Moment,
 ) -> Option<Content> {
-    let rules: Vec<_> =
-        state.steered().map(|(entry, steered)| rule(settings, moment.seed, entry, steered)).collect();
+    let rules: Vec<_> = state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect();
     let hosts_left_alone = names(&settings.hosts_left_alone);
     let said = format!("{hosts_left_alone:?} {rules:?}");
     let digest = Some(XxHash3_64::oneshot(said.as_bytes()));
@@ -172,9 +171,8 @@ pub(crate) fn names(hosts: &[String]) -> Vec<String> {
     hosts
 }
 
-/// The rule of a steered prefix. Its reason says nothing that changes while the rule does not. Each trial has a salt of its own: what
-/// one has shown has nothing to do with who is held out in the next.
-fn rule(settings: &Settings, seed: u64, entry: &Entry, steered: &Steered) -> Rule {
+/// The rule of a steered prefix. Its reason says nothing that changes while the rule does not.
+fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
     let entered = if steered.is_explored { "explored" } else { "slow" };
     let stage = match (steered.holdout_millionths, &steered.proof) {
         (0, _) => "by duty cycle alone",
@@ -186,7 +184,7 @@ fn rule(settings: &Settings, seed: u64, entry: &Entry, steered: &Steered) -> Rul
         congestion_control: settings.congestion_control.clone(),
         size_bytes_min: Some(settings.goodput_bytes_min),
         holdout: Share::from_millionths(steered.holdout_millionths).unwrap_or_default(),
-        salt: format!("{seed:x}-{}", steered.trial),
+        salt: format!("{:x}", steered.salt),
         reason: format!("{entered}, {stage}"),
     }
 }
