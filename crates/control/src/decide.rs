@@ -14,6 +14,7 @@ mod limits;
 mod observe;
 mod resume;
 mod round;
+mod withdraw;
 
 use thalweg_bundle::{Content, Rule, Share};
 use thalweg_record::Prefix;
@@ -134,7 +135,7 @@ fn new_bundle(
     decision: &Decision,
     now_unix_s: u64,
 ) -> Option<Content> {
-    let rules: Vec<_> = state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect();
+    let rules = rules(settings, state);
     let digest = Some(XxHash3_64::oneshot(format!("{rules:?}").as_bytes()));
     if digest == state.rules_digest || state.bundle == BUNDLES_MAX {
         return None;
@@ -148,6 +149,11 @@ fn new_bundle(
         rules,
         experiments: Vec::new(),
     })
+}
+
+/// The rules of a state, in the order of prefixes.
+pub(crate) fn rules(settings: &Settings, state: &State) -> Vec<Rule> {
+    state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect()
 }
 
 /// Why there is a bundle.
