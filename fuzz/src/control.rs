@@ -59,7 +59,7 @@ fn window(state: &State) -> Window {
     };
     let prefixes = state.entries().iter().zip(0..).map(|(entry, at)| (entry.prefix, sample(at))).collect();
     let number = state.window.map_or(0, |last| last + 1);
-    Window { number, records: 1, lost: 0, prefixes }
+    Window { number, records: 1, lost: 0, prefixes, ..Window::default() }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
 use thalweg_record::Prefix;
 
 /// The last second that RFC 3339 can write: of the year 9999.
-const MADE_UNIX_S_MAX: u64 = 253_402_300_799;
+pub const MADE_UNIX_S_MAX: u64 = 253_402_300_799;
 
 /// Checks a document; its checksum as well, if that was `read` with it.
 pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {

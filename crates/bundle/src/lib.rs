@@ -18,7 +18,7 @@ mod wire;
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use check::is_host;
+pub use check::{MADE_UNIX_S_MAX, is_host};
 pub use fault::{FAULTS_MAX, Fault, Faults, Place};
 pub use share::Share;
 pub use thalweg_record::{Prefix, PrefixError};

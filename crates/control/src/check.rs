@@ -45,14 +45,14 @@ impl fmt::Display for FieldFault {
     }
 }
 
-type Checked = Result<(), FieldFault>;
+pub(crate) type Checked = Result<(), FieldFault>;
 
-fn ensure(holds: bool, field: &str, expected: &'static str) -> Checked {
+pub(crate) fn ensure(holds: bool, field: &str, expected: &'static str) -> Checked {
     if holds { Ok(()) } else { Err(FieldFault { field: field.to_owned(), expected }) }
 }
 
 /// Says in which field the one is that a check has found.
-fn within(field: &str, checked: Checked) -> Checked {
+pub(crate) fn within(field: &str, checked: Checked) -> Checked {
     checked.map_err(|fault| FieldFault { field: format!("{field}.{}", fault.field), ..fault })
 }
 
@@ -146,7 +146,7 @@ fn evidence(evidence: &Evidence) -> Checked {
 }
 
 /// A mean of effects.
-fn mean(mean: &Mean) -> Checked {
+pub(crate) fn mean(mean: &Mean) -> Checked {
     ensure(mean.count <= VALUES_MAX, "count", "at most 2^53")?;
     ensure(mean.count > 0 || *mean == Mean::default(), "count", "above 0 where there is a mean")?;
     ensure(mean.mean.abs() <= EFFECT_MAX, "mean", "an effect of at most 10000 either way")?;

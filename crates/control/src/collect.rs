@@ -6,19 +6,22 @@
 //!
 //! **Invariant:** a closed window is not opened again, whatever the clock does: see [`follows`].
 
+mod close;
 mod connection;
 
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
 use twox_hash::XxHash3_64;
 
+use crate::figures::EDGES_MAX;
 use crate::sequential::Mean;
-use crate::settings::{PREFIXES_MAX, Settings};
-use crate::window::{Arm, Sample, Scope, Window, follows};
+use crate::settings::Settings;
+use crate::window::{Arm, Scope, Window, follows};
 pub use connection::SAMPLES_MAX;
-use connection::{Connection, Rule, push, rule_of, tells_of_goodput};
+use connection::{Connection, Rule, has_failed, push, rule_of, tells_of_goodput};
 
 /// PoPs, and scopes of one where tenants are told apart.
 pub const SCOPES_MAX: usize = 1_000;
@@ -61,6 +64,8 @@ struct Open {
     lost: u64,
     connections: HashMap<u64, Connection>,
     hosts: Vec<String>,
+    /// Edges, by their place.
+    edges: HashMap<String, usize>,
 }
 
 impl Collector {
@@ -174,6 +179,8 @@ impl Open {
         let (Some(host), Some(connection)) = (host, self.connection(source, response.client)) else {
             return false;
         };
+        connection.responses = connection.responses.saturating_add(1);
+        connection.failed = connection.failed.saturating_add(has_failed(response).into());
         connection.is_left_alone |= is_left_alone;
         if *connection.host.get_or_insert(host) != host {
             // Another tenant's response on the same connection tells nothing of the first one's.
@@ -196,12 +203,19 @@ impl Open {
     }
 
     fn connection(&mut self, source: &Source, client: SocketAddr) -> Option<&mut Connection> {
-        let key = key(source, client);
-        if self.connections.len() == CONNECTIONS_MAX && !self.connections.contains_key(&key) {
+        let has_room = self.connections.len() < CONNECTIONS_MAX;
+        let slot = match self.connections.entry(key(source, client)) {
+            Slot::Occupied(known) => return Some(known.into_mut()),
+            Slot::Vacant(slot) => slot,
+        };
+        if !has_room {
             return None;
         }
-        Some(self.connections.entry(key).or_insert_with(|| Connection {
+        Some(slot.insert(Connection {
             prefix: Prefix::of_client(client.ip()),
+            edge: place_of(&mut self.edges, &source.host),
+            responses: 0,
+            failed: 0,
             host: None,
             is_left_alone: false,
             rule: None,
@@ -225,55 +239,6 @@ impl Open {
     }
 }
 
-impl Pop {
-    /// The windows of what was open: one, or one for each tenant.
-    fn window(
-        &mut self,
-        settings: &Settings,
-        number: u64,
-        open: Open,
-        counts: &mut Counts,
-    ) -> Vec<(Option<String>, Window)> {
-        self.told.retain(|_, window| number.saturating_sub(*window) <= TOLD_WINDOWS && *window <= number);
-        let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
-        for (key, connection) in open.connections {
-            if connection.is_left_alone {
-                continue;
-            }
-            // Of a connection that no response tells the tenant of, nothing is known that could decide.
-            let scope = match (settings.by_tenant, connection.host) {
-                (false, _) => 0,
-                (true, Some(host)) => host,
-                (true, None) => continue,
-            };
-            if let Some(window) = self.told.get_mut(&key) {
-                *window = number;
-            }
-            let sample = prefixes.entry((scope, connection.prefix)).or_default();
-            if connection.add_to(sample, !self.told.contains_key(&key)) {
-                self.told.insert(key, number);
-            }
-        }
-        let scopes = if settings.by_tenant { open.hosts.len() } else { 1 };
-        let mut windows: Vec<_> = (0..scopes)
-            .map(|scope| {
-                let tenant = settings.by_tenant.then(|| open.hosts[scope].clone());
-                let (records, lost) = (open.records, open.lost);
-                (tenant, Window { number, records, lost, prefixes: Vec::new() })
-            })
-            .collect();
-        for ((scope, prefix), sample) in prefixes {
-            let (_, window) = &mut windows[scope];
-            if window.prefixes.len() < PREFIXES_MAX {
-                window.prefixes.push((prefix, sample));
-            } else {
-                counts.over_limit += u64::from(sample.connections());
-            }
-        }
-        windows
-    }
-}
-
 /// What names a connection to a PoP. Two of one client's ports on two machines are two.
 fn key(source: &Source, client: SocketAddr) -> u64 {
     let ip = match client.ip() {
@@ -285,6 +250,16 @@ fn key(source: &Source, client: SocketAddr) -> u64 {
     key[..16].copy_from_slice(&ip.octets());
     key[16..].copy_from_slice(&client.port().to_be_bytes());
     XxHash3_64::oneshot_with_seed(seed, &key)
+}
+
+/// The place of an edge among the window's, if there is one left.
+fn place_of(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
+    let known = edges.get(name).copied();
+    if known.is_none() && edges.len() < EDGES_MAX {
+        edges.insert(name.to_owned(), edges.len());
+        return Some(edges.len() - 1);
+    }
+    known
 }
 
 /// A host without its port.

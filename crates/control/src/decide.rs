@@ -14,6 +14,7 @@ mod limits;
 mod observe;
 mod resume;
 mod round;
+mod withdraw;
 
 use thalweg_bundle::{Content, Rule, Share};
 use thalweg_record::Prefix;
@@ -134,7 +135,7 @@ fn new_bundle(
     decision: &Decision,
     moment: Moment,
 ) -> Option<Content> {
-    let rules: Vec<_> = state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect();
+    let rules = rules(settings, state);
     let hosts_left_alone = names(&settings.hosts_left_alone);
     let said = format!("{hosts_left_alone:?} {rules:?}");
     let digest = Some(XxHash3_64::oneshot(said.as_bytes()));
@@ -151,6 +152,11 @@ fn new_bundle(
         rules,
         experiments: Vec::new(),
     })
+}
+
+/// The rules of a state, in the order of prefixes.
+pub(crate) fn rules(settings: &Settings, state: &State) -> Vec<Rule> {
+    state.steered().map(|(entry, steered)| rule(settings, entry, steered)).collect()
 }
 
 /// Why there is a bundle.

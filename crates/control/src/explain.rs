@@ -141,6 +141,7 @@ fn about(settings: &Settings, reason: Reason) -> String {
         Reason::Gone => "has left, no connection came from it any more",
         Reason::Changed => "has left, another congestion control is tried now",
         Reason::OverLimit => "has left, fewer may be steered than were",
+        Reason::RolledBack => "has left, the bundle that brought it was rolled back",
     };
     text.to_owned()
 }

@@ -24,11 +24,13 @@ mod entry;
 mod evidence;
 mod exact;
 mod explain;
+mod figures;
 mod history;
 mod left_alone;
 mod online;
 mod pool;
 mod reason;
+mod rollout;
 mod selection;
 mod sequential;
 mod settings;
@@ -43,10 +45,15 @@ pub use detector::Detector;
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
 pub use evidence::Evidence;
 pub use explain::explain;
+pub use figures::{EDGES_MAX, Figures};
 pub use history::History;
 pub use online::Trials;
 pub use pool::{Estimate, Pool};
 pub use reason::Reason;
+pub use rollout::{
+    Canary, Candidate, EDGE_NAME_BYTES_MAX, Edge, Figure, Poll, ROLLOUT_FORMAT, Refusal, Rollout, Stage,
+    Transition, Why,
+};
 pub use sequential::{Interval, Mean};
 pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
 pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State, StateError};

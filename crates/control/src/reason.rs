@@ -59,6 +59,8 @@ pub enum Reason {
     Changed,
     /// Has left: fewer may be steered than were.
     OverLimit,
+    /// Has left: the bundle that brought it was rolled back.
+    RolledBack,
 }
 
 impl Reason {
@@ -88,12 +90,13 @@ impl Reason {
             Self::Gone => "gone",
             Self::Changed => "changed",
             Self::OverLimit => "over_limit",
+            Self::RolledBack => "rolled_back",
         }
     }
 
     /// Whether a prefix that leaves for it has failed: its cool-off doubles.
     pub(crate) fn is_failure(self) -> bool {
-        matches!(self, Self::NotHelped | Self::Harmed | Self::Retransmits)
+        matches!(self, Self::NotHelped | Self::Harmed | Self::Retransmits | Self::RolledBack)
     }
 
     /// Whether a prefix leaves for it at once, however many have left in this round.
@@ -107,6 +110,7 @@ impl Reason {
                 | Self::LeftAlone
                 | Self::Changed
                 | Self::OverLimit
+                | Self::RolledBack
         )
     }
 }

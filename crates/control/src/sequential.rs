@@ -64,6 +64,15 @@ impl Mean {
         self.count = count;
     }
 
+    /// As if every other value had not come.
+    pub(crate) fn halved(&self) -> Self {
+        let count = self.count / 2;
+        if count == 0 {
+            return Self::default();
+        }
+        Self { count, mean: self.mean, squares: self.squares * (count as f64 / self.count as f64) }
+    }
+
     /// The variance of the values; absent of fewer than two, and where all are the same.
     pub fn variance(&self) -> Option<f64> {
         let variance = self.squares / (self.count.checked_sub(1)? as f64);

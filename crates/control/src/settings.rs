@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use thalweg_bundle::{HOSTS_MAX, RULES_MAX, Share, is_host};
 use thalweg_record::Prefix;
 
+use crate::rollout::Canary;
+
 /// Windows of history that a prefix can have: a bit of a `u128` each.
 pub const HISTORY_WINDOWS_MAX: u32 = 128;
 /// Prefixes of one PoP, in a window and in the state; of more, those that come first in the order of addresses.
@@ -100,6 +102,8 @@ pub struct Settings {
     pub guardrail_pause_windows: u32,
     /// How long a prefix that has left may not enter again, in windows that are decided; twice as long each time that it failed again.
     pub cool_off_windows: u32,
+    /// How bundles get to the edges.
+    pub canary: Canary,
 }
 
 impl Default for Settings {
@@ -141,6 +145,7 @@ impl Default for Settings {
             guardrail_rise_max: 0.03,
             guardrail_pause_windows: 12,
             cool_off_windows: 288,
+            canary: Canary::default(),
         }
     }
 }
@@ -249,6 +254,7 @@ impl Settings {
         ensure(self.trial_windows_max > 0, "trial_windows_max", "at least 1".into());
         ensure(self.proof_windows_max > 0, "proof_windows_max", "at least 1".into());
         ensure(self.cool_off_windows > 0, "cool_off_windows", "at least 1".into());
+        faults.extend(self.canary.check());
         faults
     }
 }

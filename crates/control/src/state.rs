@@ -77,8 +77,10 @@ pub enum StateError {
     Json(serde_json::Error),
     /// Of another version.
     Format {
-        /// The version that it states.
+        /// The version that it states,
         found: u32,
+        /// and the one that this program reads.
+        read: u32,
     },
     /// A field is out of its range.
     Field(FieldFault),
@@ -88,8 +90,8 @@ impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Json(_) => f.write_str("not a state of control"),
-            Self::Format { found } => {
-                write!(f, "a state of format {found}, and this program reads format {STATE_FORMAT}")
+            Self::Format { found, read } => {
+                write!(f, "a state of format {found}, and this program reads format {read}")
             }
             Self::Field(fault) => write!(f, "not a state of control: {fault}"),
         }
@@ -138,7 +140,7 @@ impl State {
         }
         let Version { format } = serde_json::from_slice(bytes).map_err(StateError::Json)?;
         if format != STATE_FORMAT {
-            return Err(StateError::Format { found: format });
+            return Err(StateError::Format { found: format, read: STATE_FORMAT });
         }
         let state: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
         check(&state).map_err(StateError::Field)?;

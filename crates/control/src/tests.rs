@@ -12,6 +12,7 @@ mod lab;
 mod properties;
 mod resume;
 mod reversals;
+mod rollout;
 
 #[test]
 fn a_slow_prefix_that_is_helped_enters_is_shown_and_stays() {

@@ -2,8 +2,12 @@
 //!
 //! **Invariant:** prefixes are in order, each once, and at most [`PREFIXES_MAX`](crate::PREFIXES_MAX).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use thalweg_record::{Prefix, Sketch};
 
+use crate::figures::Figures;
 use crate::sequential::Mean;
 
 /// Whose windows: decisions are made for each by itself.
@@ -109,6 +113,8 @@ pub struct Window {
     pub lost: u64,
     /// What there is of each prefix, in order.
     pub prefixes: Vec<(Prefix, Sample)>,
+    /// How each edge of the PoP did, by the name of its machine; of all tenants together.
+    pub edges: Arc<BTreeMap<String, Figures>>,
 }
 
 impl Window {

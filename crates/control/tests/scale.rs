@@ -48,7 +48,7 @@ fn window(number: u64, state: &State) -> Window {
         }
         (prefix, sample)
     };
-    Window { number, records: 1, lost: 0, prefixes: (0..PREFIXES).map(prefix).collect() }
+    Window { number, records: 1, prefixes: (0..PREFIXES).map(prefix).collect(), ..Window::default() }
 }
 
 fn resident_bytes_max() -> u64 {

@@ -2,6 +2,7 @@
 
 use thalweg_record::{CacheResult, Decider, Prefix, ResponseRecord};
 
+use crate::figures::Figures;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::window::{Arm, Outcome, Sample};
@@ -13,6 +14,11 @@ pub const SAMPLES_MAX: usize = 300;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) prefix: Prefix,
+    /// The edge's place among the window's, if there was one left.
+    pub(super) edge: Option<usize>,
+    /// Responses, and those of them that failed.
+    pub(super) responses: u32,
+    pub(super) failed: u32,
     /// The host of its first response, by its place among the window's hosts.
     pub(super) host: Option<usize>,
     /// A response of it was a host's that is left alone.
@@ -38,6 +44,7 @@ impl Connection {
     /// Adds itself to its prefix; whether it told its outcome.
     pub(super) fn add_to(self, sample: &mut Sample, is_new: bool) -> bool {
         let arm = self.rule.map_or(Arm::Other, |rule| rule.arm);
+        let retransmitted_share = self.retransmitted_share();
         let into = sample.arm_mut(arm);
         into.connections = into.connections.saturating_add(1);
         into.sent_bytes = into.sent_bytes.saturating_add(self.sent_bytes);
@@ -56,10 +63,26 @@ impl Connection {
             bundle: rule.bundle,
             is_steered: arm == Arm::Steered,
             ln_goodput: self.ln_goodput.mean,
-            retransmitted_share: (self.sent_bytes > 0)
-                .then(|| (self.retrans_bytes as f64 / self.sent_bytes as f64).min(1.0)),
+            retransmitted_share,
         });
         true
+    }
+
+    /// Adds itself to its edge.
+    pub(super) fn add_to_edge(&self, edge: &mut Figures) {
+        edge.responses = edge.responses.saturating_add(self.responses.into());
+        if self.responses > 0 {
+            edge.failed.add(f64::from(self.failed) / f64::from(self.responses));
+        }
+        self.retransmitted_share().into_iter().for_each(|share| edge.retransmitted.add(share));
+        if self.ln_goodput.count > 0 {
+            edge.ln_goodput.add(self.ln_goodput.mean);
+        }
+    }
+
+    /// The share of its bytes that was sent again, where a sample of its socket tells.
+    fn retransmitted_share(&self) -> Option<f64> {
+        (self.sent_bytes > 0).then(|| (self.retrans_bytes as f64 / self.sent_bytes as f64).min(1.0))
     }
 }
 
@@ -74,6 +97,11 @@ pub(super) fn rule_of(response: &ResponseRecord) -> Option<Rule> {
         _ => Arm::Other,
     };
     Some(Rule { arm, bundle: steered.bundle })
+}
+
+/// Whether a response failed: it was cut short, whoever did it, or the status says so.
+pub(super) fn has_failed(response: &ResponseRecord) -> bool {
+    response.cut.is_some() || response.status >= 500
 }
 
 /// Whether the goodput of a response is that of the path: whole, large enough, and not waiting for a backend.

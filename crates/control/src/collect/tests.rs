@@ -8,6 +8,7 @@ use thalweg_record::{
 };
 
 use super::*;
+use crate::Sample;
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
 const LATE_S: u64 = 60;
@@ -285,4 +286,36 @@ fn limits_hold_and_are_counted() {
     assert_eq!(it.0.counts().over_limit, 5 + 6);
     let closed = it.close();
     assert_eq!(closed.len(), SCOPES_MAX);
+}
+
+#[test]
+fn edges_are_told_apart_by_what_their_connections_had() {
+    let mut it = It::new(|settings| settings.hosts_left_alone = vec!["status.example".into()]);
+    it.respond(response(1, None));
+    it.respond(ResponseRecord { status: 503, bytes: 0, ..response(1, None) });
+    it.respond(ResponseRecord { cut: Some(Cut::ClientClosed), ..response(2, None) });
+    it.dump(socket(2, 500_000, false));
+    // What decides nothing tells of its edge as well.
+    it.respond(ResponseRecord { host: "status.example".into(), ..response(3, None) });
+    let other = Source { host: "edge-2".into(), ..source() };
+    it.0.add(&other, &entry(Record::Response(Arc::new(response(1, None)))), NOW_UNIX_S);
+    let (_, window) = it.close().remove(0);
+    assert_eq!(window.edges.keys().collect::<Vec<_>>(), ["edge-1", "edge-2"]);
+    let edge = &window.edges["edge-1"];
+    assert_eq!((edge.responses, edge.failed.count, edge.failed.mean), (4, 3, 0.5));
+    assert_eq!((edge.retransmitted.count, edge.retransmitted.mean), (1, 0.01));
+    assert_eq!((edge.ln_goodput.count, edge.ln_goodput.mean), (2, 1e6_f64.ln()));
+    assert_eq!((window.edges["edge-2"].responses, window.edges["edge-2"].failed.mean), (1, 0.0));
+}
+
+#[test]
+fn of_too_many_edges_the_first_are_told_apart() {
+    let mut it = It::new(|_| {});
+    for at in 0..=EDGES_MAX {
+        let source = Source { host: format!("edge-{at}"), ..source() };
+        it.0.add(&source, &entry(Record::Response(Arc::new(response(1, None)))), NOW_UNIX_S);
+    }
+    let (_, window) = it.close().remove(0);
+    assert_eq!((window.edges.len(), it.0.counts().over_limit), (EDGES_MAX, 1));
+    assert_eq!(window.prefixes[0].1.connections() as usize, EDGES_MAX + 1);
 }

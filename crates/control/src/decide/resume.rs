@@ -13,15 +13,7 @@ impl Taken<'_> {
     /// Goes on from the newest bundle that edges have. If that is not the state's, this is an older state, or none, and it is not
     /// known by what rules connections went until the next bundle.
     pub(super) fn follow_edges(&mut self) {
-        let newest = self.newest_of_edges();
-        if newest <= self.state.bundle {
-            return;
-        }
-        self.state.bundle = newest;
-        self.state.rules_digest = None;
-        for steered in self.state.entries.iter_mut().filter_map(Entry::steered_mut) {
-            steered.from_bundle = newest + 1;
-        }
+        self.state.go_on_from(self.newest_of_edges());
     }
 
     /// The newest bundle that edges acknowledge or connections of the window went by: an acknowledgement may be late.

@@ -228,7 +228,7 @@ impl World {
             })
             .collect();
         prefixes.sort_unstable_by_key(|(prefix, _)| *prefix);
-        Window { number, records: count, lost: 0, prefixes }
+        Window { number, records: count, lost: 0, prefixes, ..Window::default() }
     }
 
     fn sample(&mut self, at: usize, busyness: f64, holdout: Option<f64>, bundle: u64) -> Sample {

@@ -76,7 +76,7 @@ impl Lab {
             (prefix(at), sample)
         };
         let prefixes = (0..self.prefixes).map(&mut sample).collect();
-        Window { number: self.number, records: 1, lost: 0, prefixes }
+        Window { number: self.number, records: 1, lost: 0, prefixes, ..Window::default() }
     }
 
     /// When a window is over.

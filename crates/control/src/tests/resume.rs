@@ -68,7 +68,7 @@ fn a_state_is_read_as_it_was_written() {
     let written = lab.state.encode();
     assert_eq!(State::decode(written.as_bytes()).unwrap(), lab.state);
     let fails = |from: &str, to: &str| State::decode(written.replace(from, to).as_bytes()).unwrap_err();
-    assert!(matches!(fails("\"format\":1", "\"format\":2"), StateError::Format { found: 2 }));
+    assert!(matches!(fails("\"format\":1", "\"format\":2"), StateError::Format { found: 2, read: 1 }));
     assert!(matches!(fails("\"effect\":\"", "\"effect\":\"inf"), StateError::Json(_)));
     assert!(matches!(fails("\"bundle\"", "\"bundel\""), StateError::Json(_)));
 }

@@ -1,0 +1,67 @@
+//! What has come of a PoP's connections, once their window closes: a window, or one for each tenant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_record::Prefix;
+
+use super::{Counts, Open, Pop, TOLD_WINDOWS};
+use crate::figures::Figures;
+use crate::settings::{PREFIXES_MAX, Settings};
+use crate::window::{Sample, Window};
+
+impl Pop {
+    /// The windows of what was open: one, or one for each tenant.
+    pub(super) fn window(
+        &mut self,
+        settings: &Settings,
+        number: u64,
+        open: Open,
+        counts: &mut Counts,
+    ) -> Vec<(Option<String>, Window)> {
+        self.told.retain(|_, window| number.saturating_sub(*window) <= TOLD_WINDOWS && *window <= number);
+        let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
+        let mut edges = vec![Figures::default(); open.edges.len()];
+        for (key, connection) in open.connections {
+            match connection.edge {
+                Some(edge) => connection.add_to_edge(&mut edges[edge]),
+                None => counts.over_limit += 1,
+            }
+            if connection.is_left_alone {
+                continue;
+            }
+            // Of a connection that no response tells the tenant of, nothing is known that could decide.
+            let scope = match (settings.by_tenant, connection.host) {
+                (false, _) => 0,
+                (true, Some(host)) => host,
+                (true, None) => continue,
+            };
+            if let Some(window) = self.told.get_mut(&key) {
+                *window = number;
+            }
+            let sample = prefixes.entry((scope, connection.prefix)).or_default();
+            if connection.add_to(sample, !self.told.contains_key(&key)) {
+                self.told.insert(key, number);
+            }
+        }
+        let edges = open.edges.into_iter().map(|(name, at)| (name, std::mem::take(&mut edges[at])));
+        let edges = Arc::new(edges.collect::<BTreeMap<_, _>>());
+        let scopes = if settings.by_tenant { open.hosts.len() } else { 1 };
+        let mut windows: Vec<_> = (0..scopes)
+            .map(|scope| {
+                let tenant = settings.by_tenant.then(|| open.hosts[scope].clone());
+                let (records, lost) = (open.records, open.lost);
+                (tenant, Window { number, records, lost, prefixes: Vec::new(), edges: edges.clone() })
+            })
+            .collect();
+        for ((scope, prefix), sample) in prefixes {
+            let (_, window) = &mut windows[scope];
+            if window.prefixes.len() < PREFIXES_MAX {
+                window.prefixes.push((prefix, sample));
+            } else {
+                counts.over_limit += u64::from(sample.connections());
+            }
+        }
+        windows
+    }
+}

@@ -1,0 +1,265 @@
+//! How bundles get to the edges of a PoP: what adds goes to a few edges first, which are watched, then to all; what takes back goes to
+//! all at once.
+//!
+//! ```text
+//! decide → decided: stable, reduced to what the state steers ──────────────────────────→ all edges
+//!                   candidate, where it steers more ──→ canaries ─ acknowledge ─ watched ─ promoted → stable
+//!                                                          refused, silent, worse ─→ rolled back: last good rules, new number
+//! ```
+//!
+//! The state is what waits: while there is a candidate it goes on, and the next candidate is all that it steers then. So only
+//! the newest waits, and none of its rules can be old.
+//!
+//! Pure: polls, windows and `now` come in. Who keeps a rollout keeps it together with the state, whenever a call has told something,
+//! before an edge is answered again.
+//!
+//! **Invariant:** an edge is given the stable bundle or the candidate, none that it refuses, and never a lower number than before.
+//! **Invariant:** after a decision no bundle has a prefix that the state does not steer.
+//! **Invariant:** what was rolled back is not given again, and what it added has left the state.
+//! **Invariant:** spans are told on a clock of its own, which goes on while events come: neither a clock that is set nor the time that a
+//! controller was down has a part in them.
+
+mod check;
+mod edges;
+mod follow;
+mod rules;
+mod settings;
+mod transition;
+mod watch;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thalweg_bundle::Bundle;
+
+use crate::figures::Figures;
+use crate::state::StateError;
+pub use edges::{EDGE_NAME_BYTES_MAX, Poll};
+pub(crate) use rules::steers_alike;
+pub use settings::Canary;
+pub use transition::{Figure, Transition, Why};
+
+/// The version of the form that [`Rollout::encode`] writes.
+pub const ROLLOUT_FORMAT: u32 = 1;
+/// What an event may add to a rollout's own clock, seconds: it has to be told the time twice as often.
+const STEP_S_MAX: u64 = 60;
+
+/// What is known of a PoP's bundles and of who has them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rollout {
+    format: u32,
+    /// The highest number of a bundle that was made.
+    newest: u64,
+    /// What edges get that are no canaries; absent before the first decision.
+    #[serde(with = "document::option")]
+    stable: Option<Bundle>,
+    candidate: Option<Candidate>,
+    /// Hosts for which no bundle steers.
+    hosts_left_alone: Vec<String>,
+    /// Decisions that are in no bundle yet.
+    rounds: u32,
+    edges: BTreeMap<String, Edge>,
+    clock: Clock,
+}
+
+/// A bundle that is tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Candidate {
+    /// The bundle; its number is above that of the stable one.
+    #[serde(with = "document")]
+    pub bundle: Bundle,
+    /// When it was made, or its canaries were chosen: seconds since the Unix epoch.
+    pub since_unix_s: u64,
+    /// The edges that get it, and whether they have acknowledged it.
+    pub canaries: BTreeMap<String, bool>,
+    /// How far it is.
+    pub stage: Stage,
+    /// Decisions that are in it, and not in the stable one.
+    rounds: u32,
+}
+
+/// How far a candidate is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Stage {
+    /// No edge is heard: the first one becomes its canary.
+    Unheard,
+    /// Canaries have it, and are to acknowledge it.
+    Handed {
+        /// Since when, on the rollout's clock.
+        since_s: u64,
+        /// How many have to.
+        wanted: usize,
+        /// Whether others were chosen already for those that do not.
+        is_second: bool,
+    },
+    /// Canaries go by it.
+    Watched {
+        /// Since when, on the rollout's clock,
+        since_s: u64,
+        /// and by the clock: windows that began before are not whole.
+        since_unix_s: u64,
+        /// Windows since.
+        windows: u32,
+        /// How the canaries did in them,
+        own: Figures,
+        /// and how the others did.
+        others: Figures,
+    },
+}
+
+/// What is known of an edge.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edge {
+    /// The checksum of the bundle that it goes by; absent if it has none.
+    pub in_force: Option<String>,
+    /// Its number, where the bundle is one of those that were out then.
+    pub number: Option<u64>,
+    /// When it was heard, seconds since the Unix epoch,
+    pub heard_unix_s: u64,
+    /// and on the rollout's clock.
+    heard_s: u64,
+    /// What it refuses, the newest.
+    pub refused: Option<Refusal>,
+    /// Whether it was told to be heard no more.
+    pub is_silent: bool,
+    /// How it did in windows without a candidate.
+    before: Option<Figures>,
+}
+
+/// What an edge refuses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// The bundle's checksum.
+    pub checksum: String,
+    /// Why, in the edge's words.
+    pub reason: String,
+}
+
+/// Goes on while events come.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Clock {
+    own_s: u64,
+    /// The clock at the last event; absent before the first.
+    last_unix_s: Option<u64>,
+}
+
+impl Clock {
+    fn advance(&mut self, now_unix_s: u64) {
+        let passed_s = now_unix_s.saturating_sub(self.last_unix_s.unwrap_or(now_unix_s));
+        self.own_s = self.own_s.saturating_add(passed_s.min(STEP_S_MAX));
+        self.last_unix_s = Some(now_unix_s);
+    }
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            format: ROLLOUT_FORMAT,
+            newest: 0,
+            stable: None,
+            candidate: None,
+            hosts_left_alone: Vec::new(),
+            rounds: 0,
+            edges: BTreeMap::new(),
+            clock: Clock::default(),
+        }
+    }
+}
+
+impl Rollout {
+    /// The bundle for an edge; nothing before the first, and where the edge refuses it.
+    pub fn document(&self, edge: &str) -> Option<&Bundle> {
+        let bundle = self.given(edge)?;
+        let refused = self.edges.get(edge).and_then(|it| it.refused.as_ref());
+        refused.is_none_or(|refusal| refusal.checksum != bundle.checksum()).then_some(bundle)
+    }
+
+    /// The bundle for an edge, whether or not it refuses it.
+    fn given(&self, edge: &str) -> Option<&Bundle> {
+        let candidate = self.candidate.as_ref().filter(|it| it.canaries.contains_key(edge));
+        candidate.map(|it| &it.bundle).or(self.stable.as_ref())
+    }
+
+    /// What edges get that are no canaries; absent before the first decision.
+    pub fn stable(&self) -> Option<&Bundle> {
+        self.stable.as_ref()
+    }
+
+    /// What is tried.
+    pub fn candidate(&self) -> Option<&Candidate> {
+        self.candidate.as_ref()
+    }
+
+    /// What is known of each edge, by its name.
+    pub fn edges(&self) -> &BTreeMap<String, Edge> {
+        &self.edges
+    }
+
+    /// The highest number of a bundle that was made: what [`Moment::acknowledged_bundle`](crate::Moment) is at least.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// As JSON on one line.
+    pub fn encode(&self) -> String {
+        serde_json::to_string(self).expect("the keys of its maps are texts")
+    }
+
+    /// Reads [`Rollout::encode`]'s form.
+    ///
+    /// # Errors
+    /// When it is not of that form and version, or a field is out of its range.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+        if format != ROLLOUT_FORMAT {
+            return Err(StateError::Format { found: format, read: ROLLOUT_FORMAT });
+        }
+        let rollout: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
+        check::check(&rollout).map_err(StateError::Field)?;
+        Ok(rollout)
+    }
+}
+
+/// Bundles in JSON, as the texts of their documents: what is read was checked as edges check it.
+mod document {
+    use super::{Bundle, Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bundle: &Bundle, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&bundle.encode())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bundle, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Bundle::decode(text.as_bytes()).map_err(serde::de::Error::custom)
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Document(#[serde(with = "self")] Bundle);
+
+    /// A bundle, or null.
+    pub(super) mod option {
+        use super::{Bundle, Deserialize, Deserializer, Document, Serialize, Serializer};
+
+        pub(in super::super) fn serialize<S: Serializer>(
+            bundle: &Option<Bundle>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            bundle.as_ref().map(Bundle::encode).serialize(serializer)
+        }
+
+        pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Bundle>, D::Error> {
+            Ok(Option::<Document>::deserialize(deserializer)?.map(|Document(bundle)| bundle))
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Bundles follow the state: what it has taken back is taken back everywhere at once, what it adds becomes a candidate; and what
+//! becomes of candidates.
+
+use thalweg_bundle::{Bundle, Content, Faults, MADE_UNIX_S_MAX, REASON_BYTES_MAX, Rule};
+use thalweg_record::Prefix;
+
+use super::rules::{added, by_prefix, reduced};
+use super::{Candidate, Rollout, Stage, Transition, Why};
+use crate::decide::{names, rules};
+use crate::settings::Settings;
+use crate::state::{BUNDLES_MAX, State};
+
+/// Bundles that one event makes at most.
+const BUNDLES_AT_ONCE: u64 = 4;
+
+impl Rollout {
+    /// Follows a state after each of its decisions, also of one that changes nothing.
+    ///
+    /// The state takes numbers of bundles over; what may not become a bundle leaves it.
+    pub fn decided(&mut self, settings: &Settings, state: &mut State, now_unix_s: u64) -> Vec<Transition> {
+        self.clock.advance(now_unix_s);
+        self.rounds = self.rounds.saturating_add(1);
+        if self.is_at_end(state) {
+            return Vec::new();
+        }
+        self.hosts_left_alone = names(&settings.hosts_left_alone);
+        // An older state: it is not known what connections went by since.
+        state.go_on_from(self.newest);
+        let target = rules(settings, state);
+        self.drop_unheard(&target);
+        let is_first = self.stable.is_none();
+        let mut told = self.reduce(state, &target, now_unix_s);
+        told.extend(self.propose(settings, state, &target, is_first, now_unix_s));
+        told.extend(self.choose(settings, now_unix_s));
+        told
+    }
+
+    /// Numbers have run out, of a state that no controller has made: all stays as it is.
+    fn is_at_end(&self, state: &State) -> bool {
+        state.bundle.max(self.newest) > BUNDLES_MAX - BUNDLES_AT_ONCE
+    }
+
+    fn stable_rules(&self) -> &[Rule] {
+        self.stable.as_ref().map_or(&[], |bundle| &bundle.content().rules)
+    }
+
+    /// A candidate that no edge has yet makes room for a newer one.
+    fn drop_unheard(&mut self, target: &[Rule]) {
+        let is_old = |it: &Candidate| it.stage == Stage::Unheard && it.bundle.content().rules != target;
+        if let Some(candidate) = self.candidate.take_if(|it| is_old(it)) {
+            self.rounds = self.rounds.saturating_add(candidate.rounds);
+        }
+    }
+
+    /// Takes back what the target has no more. Canaries get numbers above those of all others, so that nobody's goes down when a
+    /// candidate ends.
+    fn reduce(&mut self, state: &mut State, target: &[Rule], now_unix_s: u64) -> Vec<Transition> {
+        let stable = reduced(self.stable_rules(), target);
+        let candidate = self.candidate.as_ref().map(|it| reduced(&it.bundle.content().rules, target));
+        let ended = candidate.as_ref().is_some_and(|rules| added(&stable, rules).is_empty());
+        let candidate = candidate.filter(|_| !ended);
+        let hosts = self.stable.as_ref().map(|bundle| &bundle.content().hosts_left_alone);
+        let is_reduced = stable != self.stable_rules() || hosts != Some(&self.hosts_left_alone);
+        let mut told = Vec::new();
+        if ended && let Some(candidate) = self.candidate.take() {
+            told.push(Transition::Ended { number: candidate.bundle.content().number });
+        }
+        if ended || is_reduced {
+            let (left, steered) = (self.stable_rules().len() - stable.len(), stable.len());
+            let reason = format!("window {}: {left} leave, {steered} steered", window(state));
+            let bundle = self.fewer(state, stable, target, reason, now_unix_s);
+            told.push(Transition::Reduced { number: bundle.content().number });
+            self.stable = Some(bundle);
+        }
+        if let (Some(before), Some(rules)) = (&self.candidate, candidate)
+            && (is_reduced || rules != before.bundle.content().rules)
+        {
+            let reason = before.bundle.content().reason.clone();
+            let bundle = self.fewer(state, rules, target, reason, now_unix_s);
+            told.push(Transition::CandidateReduced { number: bundle.content().number });
+            self.candidate.iter_mut().for_each(|it| it.bundle = bundle.clone());
+        }
+        told
+    }
+
+    /// Tries what the target adds, unless something is tried already.
+    fn propose(
+        &mut self,
+        settings: &Settings,
+        state: &mut State,
+        target: &[Rule],
+        is_first: bool,
+        now_unix_s: u64,
+    ) -> Vec<Transition> {
+        if self.candidate.is_some() {
+            return Vec::new();
+        }
+        let rounds = std::mem::take(&mut self.rounds);
+        let stable = by_prefix(self.stable_rules());
+        let added = added(self.stable_rules(), target);
+        if added.is_empty() {
+            return Vec::new();
+        }
+        let entering = added.iter().filter(|rule| !stable.contains_key(&rule.prefix)).count();
+        let entering_max = settings.changes_max.saturating_mul(rounds as usize);
+        let fault = if target.len() > settings.steered_max {
+            Some(format!("{} are steered, and {} are the most", target.len(), settings.steered_max))
+        } else if entering > entering_max && !is_first {
+            Some(format!("{entering} enter, and {entering_max} are the most in {rounds} rounds"))
+        } else {
+            None
+        };
+        let prefixes: Vec<_> = added.iter().map(|rule| rule.prefix).collect();
+        let (changing, steered) = (added.len() - entering, target.len());
+        let reason = format!(
+            "window {}: {entering} enter, {changing} are held out less, {steered} steered",
+            window(state)
+        );
+        let bundle = match fault {
+            Some(fault) => Err(fault),
+            None => self
+                .make(state, target.to_vec(), target, reason, now_unix_s)
+                .map_err(|faults| faults.to_string()),
+        };
+        match bundle {
+            Ok(bundle) => {
+                let number = bundle.content().number;
+                self.candidate = Some(Candidate {
+                    bundle,
+                    since_unix_s: now_unix_s,
+                    canaries: Default::default(),
+                    stage: Stage::Unheard,
+                    rounds,
+                });
+                vec![Transition::Proposed { number }]
+            }
+            Err(reason) => {
+                state.withdraw(settings, &prefixes);
+                let mut told = self.reduce(state, &rules(settings, state), now_unix_s);
+                told.push(Transition::Rejected { reason, withdrawn: prefixes });
+                told
+            }
+        }
+    }
+
+    /// Gives all edges the candidate.
+    pub(super) fn promote(&mut self, is_shown: bool) -> Vec<Transition> {
+        let Some(candidate) = self.candidate.take() else { return Vec::new() };
+        let number = candidate.bundle.content().number;
+        self.stable = Some(candidate.bundle);
+        vec![Transition::Promoted { number, is_shown }]
+    }
+
+    /// Takes the candidate back: what it adds leaves the state, and all edges get the last good rules by a new bundle.
+    pub(super) fn roll_back(
+        &mut self,
+        settings: &Settings,
+        state: &mut State,
+        why: Why,
+        now_unix_s: u64,
+    ) -> Vec<Transition> {
+        if self.is_at_end(state) {
+            return Vec::new();
+        }
+        let Some(candidate) = self.candidate.take() else { return Vec::new() };
+        self.rounds = self.rounds.saturating_add(candidate.rounds);
+        let Content { number, rules: tried, .. } = candidate.bundle.content();
+        let withdrawn: Vec<Prefix> =
+            added(self.stable_rules(), tried).iter().map(|rule| rule.prefix).collect();
+        state.withdraw(settings, &withdrawn);
+        let target = rules(settings, state);
+        let last_good = reduced(self.stable_rules(), &target);
+        let reason = format!("bundle {number} is rolled back: {why}");
+        let bundle = self.fewer(state, last_good, &target, reason, now_unix_s);
+        let by = bundle.content().number;
+        self.stable = Some(bundle);
+        vec![Transition::RolledBack { number: *number, by, why, withdrawn }]
+    }
+
+    /// A bundle of some of the rules of one before.
+    fn fewer(
+        &mut self,
+        state: &mut State,
+        rules: Vec<Rule>,
+        target: &[Rule],
+        reason: String,
+        now_unix_s: u64,
+    ) -> Bundle {
+        let bundle = self.make(state, rules, target, reason, now_unix_s);
+        bundle.expect("rules of a valid bundle, some with another share held out")
+    }
+
+    /// A bundle with the next number. Connections of a prefix whose rule there is another one than the state's do not count.
+    fn make(
+        &mut self,
+        state: &mut State,
+        rules: Vec<Rule>,
+        target: &[Rule],
+        reason: String,
+        now_unix_s: u64,
+    ) -> Result<Bundle, Faults> {
+        // What the state steers has the number that the decision gave it, unless a bundle was made since.
+        if rules != target || state.bundle <= self.newest {
+            state.bundle = state.bundle.max(self.newest) + 1;
+        }
+        self.newest = state.bundle;
+        state.discount(&rules, target);
+        Bundle::new(Content {
+            number: state.bundle,
+            made_unix_s: now_unix_s.min(MADE_UNIX_S_MAX),
+            reason: one_line(&reason, REASON_BYTES_MAX),
+            hosts_left_alone: self.hosts_left_alone.clone(),
+            rules,
+            experiments: Vec::new(),
+        })
+    }
+}
+
+/// The window that was decided last.
+fn window(state: &State) -> u64 {
+    state.window.unwrap_or_default()
+}
+
+/// A text without control characters, of so many bytes at most.
+pub(super) fn one_line(text: &str, bytes_max: usize) -> String {
+    let mut line: String =
+        text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(bytes_max).collect();
+    line.truncate(line.floor_char_boundary(bytes_max));
+    line
+}

@@ -1,0 +1,145 @@
+//! Rollouts as they are kept.
+
+use expect_test::expect;
+use thalweg_bundle::Bundle;
+
+use super::site::Site;
+use crate::*;
+
+#[test]
+fn a_rollout_is_read_as_it_was_written_and_goes_on() {
+    let mut site = Site::new(5, |_| {});
+    let number = site.until_watched();
+    for _ in 0..2 {
+        let text = site.rollout.encode();
+        let read = Rollout::decode(text.as_bytes()).unwrap();
+        assert_eq!((&read, read.encode()), (&site.rollout, text));
+        site.rollout = read;
+        if site.rollout.candidate().is_some() {
+            assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true });
+        }
+    }
+    let text = site.rollout.encode();
+    let fails = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from} in {text}");
+        Rollout::decode(text.replacen(from, to, 1).as_bytes()).unwrap_err()
+    };
+    assert_eq!(
+        fails("\"format\":1", "\"format\":9").to_string(),
+        "a state of format 9, and this program reads format 1"
+    );
+    assert!(matches!(fails("\"newest\"", "\"newesd\""), StateError::Json(_)));
+    assert!(
+        matches!(fails("203.0.0.0/24", "203.0.9.0/24"), StateError::Json(_)),
+        "not what its checksum says"
+    );
+}
+
+#[test]
+fn a_field_out_of_its_range_is_named() {
+    let mut site = Site::new(2, |_| {});
+    site.until_watched();
+    site.lab.settings.canary.windows = 3;
+    site.round();
+    let canary = site.canary();
+    site.edges[canary].refused = Some(("sha256:00".into(), "no".into()));
+    let rollout = serde_json::to_value(&site.rollout).unwrap();
+    let own = format!("/edges/edge-{canary}");
+    let fault = |pointer: &str, value: serde_json::Value| {
+        let mut rollout = rollout.clone();
+        *rollout.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        match Rollout::decode(rollout.to_string().as_bytes()) {
+            Err(StateError::Field(fault)) => fault.to_string().replace(&format!("edge-{canary}"), "edge"),
+            other => panic!("{pointer}: {other:?}"),
+        }
+    };
+    let names: serde_json::Map<_, _> =
+        (0..=EDGES_MAX).map(|at| (at.to_string(), rollout["edges"]["edge-0"].clone())).collect();
+    let told = [
+        fault("/newest", u64::MAX.into()),
+        fault("/newest", 0.into()),
+        fault("/newest", 1.into()),
+        fault("/stable", serde_json::Value::Null),
+        fault("/candidate/canaries", serde_json::json!({})),
+        fault("/candidate/canaries", serde_json::json!({"": true})),
+        fault("/candidate/stage", serde_json::json!("Unheard")),
+        fault(
+            "/candidate/stage",
+            serde_json::json!({"Handed": {"since_s": 1, "wanted": 2, "is_second": false}}),
+        ),
+        fault("/candidate/stage/Watched/own/failed/mean", "2".into()),
+        fault("/candidate/stage/Watched/others/ln_goodput/squares", "-1".into()),
+        fault("/edges", names.into()),
+        fault("/edges", serde_json::json!({"": rollout["edges"]["edge-0"]})),
+        fault(&format!("{own}/in_force"), "x".repeat(72).into()),
+        fault(&format!("{own}/number"), u64::MAX.into()),
+        fault(&format!("{own}/refused"), serde_json::json!({"checksum": "", "reason": "x".repeat(1025)})),
+        fault(&format!("{own}/before/retransmitted/mean"), "-0.1".into()),
+    ];
+    expect![[r#"
+        newest has to be at most 2^53
+        stable has to be at most the newest
+        candidate.bundle has to be above the stable one, at most the newest
+        candidate.bundle has to be above the stable one, at most the newest
+        candidate.canaries has to be there where the stage is not Unheard, and only there
+        candidate.canaries has to be at most 1000 names of 1 to 253 bytes
+        candidate.canaries has to be there where the stage is not Unheard, and only there
+        candidate.stage.wanted has to be from 1 to the number of canaries
+        candidate.stage.own.failed.mean has to be from 0 to 1
+        candidate.stage.others.ln_goodput.squares has to be at least 0, and what so many values can have
+        edges has to be at most 1000
+        edges[].name has to be of 1 to 253 bytes
+        edges[edge].in_force has to be a checksum
+        edges[edge].number has to be at most 2^53
+        edges[edge].refused.reason has to be of at most 1024 bytes
+        edges[edge].before.retransmitted.mean has to be from 0 to 1"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn a_state_older_than_its_rollout_goes_on_above_it() {
+    let mut site = Site::new(5, |_| {});
+    site.until_watched();
+    let old = site.lab.state.clone();
+    site.round();
+    site.lab.settings.left_alone = vec!["203.0.0.0/24".parse().unwrap()];
+    (0..3).for_each(|_| drop(site.round()));
+    let newest = site.rollout.newest();
+    assert!(newest > old.bundle);
+    // It is decided as if no edge had said anything, and brings back the prefix that has left since.
+    site.lab.settings.left_alone.clear();
+    let window = Window { number: old.window.unwrap() + 5, ..site.window() };
+    site.lab.state = old;
+    let mut state = decide(
+        &site.lab.settings,
+        &site.lab.state,
+        &window,
+        Moment { acknowledged_bundle: 0, ..site.lab.moment(&window) },
+    )
+    .0;
+    site.rollout.decided(&site.lab.settings, &mut state, site.now_unix_s);
+    let tried = site.rollout.candidate().unwrap().bundle.content();
+    assert_eq!((tried.rules.len(), tried.number), (2, newest + 1));
+    let from = state.steered().map(|(_, steered)| steered.from_bundle).collect::<Vec<_>>();
+    assert_eq!(from, [newest + 1; 2]);
+}
+
+#[test]
+fn a_candidate_is_above_the_stable_bundle_whatever_was_read() {
+    let mut site = Site::new(5, |_| {});
+    site.until_watched();
+    site.round();
+    site.lab.settings.exploring_max = 1;
+    site.until_tried();
+    // A candidate without one of the prefixes that all have, as this rollout makes none.
+    let mut content = site.rollout.candidate().unwrap().bundle.content().clone();
+    content.rules.remove(0);
+    let mut rollout = serde_json::to_value(&site.rollout).unwrap();
+    rollout["candidate"]["bundle"] = Bundle::new(content).unwrap().encode().into();
+    site.rollout = Rollout::decode(rollout.to_string().as_bytes()).unwrap();
+    site.lab.settings.left_alone = vec!["203.0.0.0/24".parse().unwrap()];
+    site.round();
+    let (stable, tried) = (site.rollout.stable().unwrap(), site.rollout.candidate().unwrap());
+    assert_eq!(stable.content().rules.len(), 1);
+    assert!(tried.bundle.content().number > stable.content().number);
+}

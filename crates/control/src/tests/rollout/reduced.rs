@@ -1,0 +1,112 @@
+//! What is taken back is taken back everywhere at once, also while a candidate is out.
+
+use super::site::Site;
+use super::told;
+use crate::tests::lab::prefix;
+use crate::*;
+
+fn prefixes(site: &Site, at: usize) -> Vec<String> {
+    let bundle = site.rollout.document(&site.edges[at].name);
+    bundle.unwrap().content().rules.iter().map(|rule| rule.prefix.to_string()).collect()
+}
+
+/// A network is to be left alone from now on: its prefixes leave at once, as for safety.
+fn leave_alone(site: &mut Site, network: &str) {
+    site.lab.settings.left_alone.push(network.parse().unwrap());
+}
+
+#[test]
+fn what_leaves_while_a_candidate_is_out_leaves_all_edges_and_the_candidate_is_watched_on() {
+    let mut site = Site::new(5, |_| {});
+    let first = site.until_watched();
+    assert_eq!(told(&site.round())[0], format!("bundle {first} goes to all edges"));
+    // Two are in the stable bundle; one more is tried.
+    site.lab.settings.exploring_max = 1;
+    let number = site.until_watched();
+    let canary = site.canary();
+    let other = (canary + 1) % 5;
+    assert_eq!((prefixes(&site, canary).len(), prefixes(&site, other).len()), (3, 2));
+    site.lab.settings.exploring_max = 0;
+    leave_alone(&mut site, "203.0.0.0/24");
+    // Canaries are watched one window longer, so that it is still out.
+    site.lab.settings.canary.windows = 2;
+    let transitions = site.round();
+    let [Transition::Reduced { number: all }, Transition::CandidateReduced { number: tried }] =
+        transitions[..]
+    else {
+        panic!("{transitions:?}")
+    };
+    assert_eq!((site.given(other), site.given(canary), tried), (Some(all), Some(tried), all + 1));
+    assert!(all > number);
+    assert_eq!(prefixes(&site, other), [prefix(1).to_string()]);
+    assert_eq!(prefixes(&site, canary)[0], prefix(1).to_string());
+    assert_eq!(prefixes(&site, canary).len(), 2);
+    site.poll_all();
+    // It is not begun anew.
+    let transitions = site.round();
+    assert_eq!(transitions[0], Transition::Promoted { number: tried, is_shown: true });
+}
+
+#[test]
+fn a_candidate_of_which_nothing_is_left_ends() {
+    let mut site = Site::new(5, |_| {});
+    let number = site.until_watched();
+    leave_alone(&mut site, "203.0.0.0/16");
+    site.lab.settings.canary.windows = 2;
+    let transitions = site.round();
+    assert_eq!(transitions[0], Transition::Ended { number });
+    let canary = (0..5).map(|at| (prefixes(&site, at).len(), site.given(at).unwrap() > number));
+    assert_eq!(canary.collect::<Vec<_>>(), [(0, true); 5]);
+    assert_eq!(site.rollout.candidate(), None);
+}
+
+#[test]
+fn more_than_may_change_is_no_candidate_and_leaves() {
+    let mut site = Site::new(5, |_| {});
+    site.poll_all();
+    site.round();
+    site.lab.settings.changes_max = 0;
+    for _ in 0..11 {
+        site.poll_all();
+        site.round();
+    }
+    // As if a decision had let in more than it may.
+    let window = site.window();
+    site.lab.settings.changes_max = 50;
+    let moment = site.lab.moment(&window);
+    let (mut state, decision) = decide(&site.lab.settings, &site.lab.state, &window, moment);
+    assert_eq!(decision.entered.len(), 2);
+    site.lab.settings.changes_max = 1;
+    let transitions = site.rollout.decided(&site.lab.settings, &mut state, moment.now_unix_s);
+    let Transition::Rejected { reason, withdrawn } = &transitions[0] else { panic!("{transitions:?}") };
+    assert_eq!((reason.as_str(), withdrawn.len()), ("2 enter, and 1 are the most in 1 rounds", 2));
+    assert_eq!((state.steered().count(), site.rollout.candidate()), (0, None));
+}
+
+#[test]
+fn of_a_bundle_with_another_rule_than_the_states_connections_do_not_count() {
+    let mut site = Site::new(5, |_| {});
+    (site.lab.effect, site.lab.connections) = (0.4, 12);
+    site.until_watched();
+    while site.rollout.candidate().is_some() {
+        site.poll_all();
+        site.round();
+    }
+    let on_trial = site.rollout.stable().unwrap().content().number;
+    while site.lab.state.entry(prefix(0)).unwrap().reason != Reason::Helped {
+        site.poll_all();
+        site.round();
+    }
+    let entry = |site: &Site| site.lab.state.entry(prefix(0)).unwrap().steered().unwrap().clone();
+    let shown = entry(&site);
+    assert_eq!((shown.holdout_millionths, shown.from_bundle), (100_000, site.rollout.newest()));
+    // The other prefix leaves: all edges get a newer bundle, by which half is still held out.
+    leave_alone(&mut site, "203.0.1.0/24");
+    site.round();
+    let stable = site.rollout.stable().unwrap().content();
+    assert!(stable.number > on_trial);
+    assert_eq!((stable.rules.len(), stable.rules[0].holdout.millionths()), (1, 500_000));
+    let candidate = site.rollout.candidate().unwrap().bundle.content();
+    assert_eq!(candidate.rules[0].holdout.millionths(), 100_000);
+    assert_eq!((stable.number + 1, entry(&site).from_bundle), (candidate.number, candidate.number));
+}
