@@ -1,57 +1,81 @@
-//! The bundle in force: read from a file, looked at again and again, replaced at once.
+//! The bundle in force: from a file that is looked at or a server that is asked, replaced at once, kept over restarts.
+//!
+//! - [`source`]: where it comes from, as it is configured. [`file`]: a file, looked at again and again.
+//! - [`poll`] and [`http`]: a server, asked by long polling, and told what is in force here and what was refused.
+//! - [`kept`]: the last good one, in the state directory. [`status`]: refusals, and whether the source is heard.
 //!
 //! **Invariant:** a bundle that is refused changes nothing: the last good one stays in force, and why is told.
-//! **Invariant:** a worker reads the bundle without a lock.
+//! **Invariant:** a worker reads the bundle without a lock; sockets and files are for the runtime beside the workers.
+//! **Invariant:** a bundle is in force before it is kept, and kept before the server is told of it.
 
 use std::convert::Infallible;
-use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use serde_json::{Value, json};
-use thalweg_bundle::{BYTES_MAX, Bundle};
+use thalweg_bundle::{Bundle, declared_checksum};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::now_ms;
 
-/// How often it is looked whether there is another.
+mod file;
+mod http;
+mod kept;
+mod poll;
+mod source;
+mod status;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+mod tests;
+
+pub(crate) use kept::Kept;
+pub use source::{BundleSource, BundleSourceError, BundleUrl};
+
+use file::{Look, Watched};
+use status::{Refused, Status};
+
+/// How often it is looked whether there is another file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Where a bundle came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    File,
+    Http,
+    /// From the state directory, as the edge started.
+    Kept,
+}
+
+impl Came {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Http => "http",
+            Self::Kept => "kept",
+        }
+    }
+}
 
 /// A bundle that was taken.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) bundle: Bundle,
+    came: Came,
     at_ms: u64,
 }
 
-/// A file that was refused.
+/// Where the next one comes from.
 #[derive(Debug)]
-struct Refused {
-    reason: String,
-    at_ms: u64,
+enum Source {
+    File(Watched),
+    Http(BundleUrl),
 }
 
-/// What a file was when it was last looked at: one that is replaced, or written to, has another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    inode: (u64, u64),
-    modified: (i64, i64),
-    /// Also of who may read it.
-    changed: (i64, i64),
-    bytes: u64,
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            inode: (metadata.dev(), metadata.ino()),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            bytes: metadata.len(),
+impl Source {
+    fn told(&self) -> String {
+        match self {
+            Self::File(file) => file.path().display().to_string(),
+            Self::Http(url) => url.to_string(),
         }
     }
 }
@@ -59,17 +83,23 @@ impl Stamp {
 /// Which bundle is in force, and where the next one comes from.
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
-    path: Option<PathBuf>,
+    source: Option<Source>,
     active: ArcSwapOption<Taken>,
-    refused: Mutex<Option<Refused>>,
-    seen: Mutex<Option<Result<Stamp, io::ErrorKind>>>,
+    status: Mutex<Status>,
+    kept: Mutex<Option<Kept>>,
 }
 
 impl Bundles {
-    /// With what lies at `path` now. There may be nothing yet.
-    pub(crate) fn new(path: Option<PathBuf>) -> Self {
-        let bundles = Self { path, ..Self::default() };
+    /// With what lies in the file now, else with what was kept. There may be nothing yet. Without a source nothing is in
+    /// force.
+    pub(crate) fn new(source: Option<&BundleSource>, kept: Option<Kept>) -> Self {
+        let source = source.map(|source| match source {
+            BundleSource::File(path) => Source::File(Watched::new(path.clone())),
+            BundleSource::Http(url) => Source::Http(url.clone()),
+        });
+        let bundles = Self { source, kept: Mutex::new(kept), ..Self::default() };
         bundles.look();
+        bundles.begin_with_kept();
         bundles
     }
 
@@ -80,9 +110,19 @@ impl Bundles {
 
     /// Takes each new bundle, for as long as it is polled.
     pub(crate) async fn watch(self: Arc<Self>) -> Infallible {
-        if self.path.is_none() {
-            return std::future::pending().await;
+        match &self.source {
+            None => std::future::pending().await,
+            Some(Source::File(_)) => self.watch_file().await,
+            Some(Source::Http(url)) => poll::run(self.clone(), url.clone().of_this_machine()).await,
         }
+    }
+
+    /// Keeps nothing from now on; what is being kept has been once this returns. The state directory may go to another.
+    pub(crate) fn end(&self) {
+        *lock(&self.kept) = None;
+    }
+
+    async fn watch_file(self: Arc<Self>) -> Infallible {
         let mut tick = interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -90,178 +130,159 @@ impl Bundles {
             let bundles = self.clone();
             let looked = tokio::task::spawn_blocking(move || bundles.look()).await;
             if let Err(error) = looked {
-                self.refuse(format!("not looked at: {error}"));
+                self.refuse(format!("not looked at: {error}"), None);
             }
         }
     }
 
-    /// Takes what lies there, if it has changed since the last look.
+    /// Takes what lies in the file, if it has changed since the last look.
     fn look(&self) {
-        let Some(path) = &self.path else { return };
-        let found =
-            std::fs::metadata(path).map(|metadata| Stamp::of(&metadata)).map_err(|error| error.kind());
-        if lock(&self.seen).replace(found) == Some(found) {
+        let Some(Source::File(file)) = &self.source else { return };
+        match file.look() {
+            Look::Same => self.hear(),
+            Look::StillNone => {}
+            Look::Gone => {
+                tracing::info!(path = %file.path().display(), "no bundle there; what there was stays in force");
+            }
+            Look::Unreadable(reason) => {
+                self.refuse(reason, None);
+            }
+            Look::Document(document) => {
+                self.hear();
+                let _ = self.offer(&document, None, Came::File);
+            }
+        }
+    }
+
+    fn begin_with_kept(&self) {
+        if self.source.is_none() || self.active().is_some() {
             return;
         }
-        match found {
-            Err(io::ErrorKind::NotFound) => {
-                tracing::info!(path = %path.display(), "no bundle there; what there was stays in force");
+        let kept = lock(&self.kept);
+        let Some(kept) = kept.as_ref() else { return };
+        match kept.read().map(|document| document.map(|document| Bundle::decode(&document))) {
+            Ok(None) => {}
+            Ok(Some(Ok(bundle))) => self.activate(bundle, Came::Kept),
+            Ok(Some(Err(faults))) => {
+                let (path, fault) = (kept.path(), &faults.all()[0]);
+                tracing::warn!(path = %path.display(), %fault, "the kept bundle is damaged, and ignored");
             }
-            Err(kind) => self.refuse(kind.to_string()),
-            Ok(_) => match read_file(path) {
-                Ok(bytes) => match Bundle::decode(&bytes) {
-                    Ok(bundle) => self.take(bundle),
-                    Err(faults) => self.refuse(faults.to_string()),
-                },
-                Err(error) => {
-                    // The file may be right: it is tried again.
-                    *lock(&self.seen) = None;
-                    self.refuse(format!("cannot read it: {error}"));
-                }
-            },
+            Err(error) => {
+                tracing::warn!(path = %kept.path().display(), %error, "the kept bundle cannot be read");
+            }
         }
     }
 
-    fn take(&self, bundle: Bundle) {
+    /// Takes a document, unless it is the bundle in force; its checksum. `stated` is the checksum by which it came.
+    fn offer(&self, document: &[u8], stated: Option<String>, came: Came) -> Result<String, Refused> {
+        let bundle = Bundle::decode(document)
+            .map_err(|faults| self.refuse(faults.to_string(), declared_checksum(document).or(stated)))?;
+        let checksum = bundle.checksum().to_owned();
+        if self.checksum().as_ref() != Some(&checksum) {
+            let document = bundle.encode();
+            self.activate(bundle, came);
+            self.keep(&document);
+        }
+        Ok(checksum)
+    }
+
+    fn activate(&self, bundle: Bundle, came: Came) {
         let content = bundle.content();
         let (number, rules, experiments) = (content.number, content.rules.len(), content.experiments.len());
-        tracing::info!(number, rules, experiments, reason = content.reason, "bundle taken");
-        self.active.store(Some(Arc::new(Taken { bundle, at_ms: now_ms() })));
+        let (source, reason) = (came.as_str(), &content.reason);
+        tracing::info!(source, number, rules, experiments, reason, "bundle taken");
+        self.active.store(Some(Arc::new(Taken { bundle, came, at_ms: now_ms() })));
     }
 
-    fn refuse(&self, reason: String) {
-        let in_force = self.active().as_ref().map(|taken| taken.bundle.content().number);
-        let mut refused = lock(&self.refused);
-        if refused.as_ref().is_none_or(|last| last.reason != reason) {
-            let path = self.path.as_deref().map(|path| tracing::field::display(path.display()));
-            tracing::warn!(path, reason, in_force, "bundle refused");
+    fn keep(&self, document: &str) {
+        if let Some(kept) = lock(&self.kept).as_ref()
+            && let Err(error) = kept.write(document)
+        {
+            let path = kept.path();
+            tracing::warn!(path = %path.display(), %error, "bundle not kept; the next start begins with one before it");
         }
-        *refused = Some(Refused { reason, at_ms: now_ms() });
+    }
+
+    fn refuse(&self, reason: String, checksum: Option<String>) -> Refused {
+        let (refused, is_new) = lock(&self.status).refuse(reason, checksum, now_ms());
+        if is_new {
+            let Refused { reason, checksum, .. } = &refused;
+            tracing::warn!(
+                source = self.source(),
+                reason,
+                checksum,
+                in_force = self.number(),
+                "bundle refused"
+            );
+        }
+        refused
+    }
+
+    /// The source has had an answer.
+    fn hear(&self) {
+        if lock(&self.status).hear(now_ms()) {
+            tracing::info!(source = self.source(), "the bundle's server is heard again");
+        }
+    }
+
+    /// The source has had none. Told once, until there is one.
+    fn miss(&self, reason: String) {
+        if lock(&self.status).miss(reason.clone(), now_ms()) {
+            let (source, in_force) = (self.source(), self.number());
+            tracing::warn!(
+                source,
+                reason,
+                in_force,
+                "the bundle's server is not heard; asked again and again"
+            );
+        }
+    }
+
+    fn source(&self) -> Option<String> {
+        self.source.as_ref().map(Source::told)
+    }
+
+    fn checksum(&self) -> Option<String> {
+        self.active().as_ref().map(|taken| taken.bundle.checksum().to_owned())
+    }
+
+    fn number(&self) -> Option<u64> {
+        self.active().as_ref().map(|taken| taken.bundle.content().number)
     }
 
     /// What the admin interface tells; null where no bundle is configured.
     pub(crate) fn told(&self) -> Value {
-        if self.path.is_none() {
+        if self.source.is_none() {
             return Value::Null;
         }
-        let refused = lock(&self.refused)
-            .as_ref()
-            .map(|refused| json!({"reason": refused.reason, "unix_ms": refused.at_ms}));
         let active = self.active();
         let content = active.as_ref().map(|taken| taken.bundle.content());
-        json!({
+        let mut told = json!({
             "number": content.map(|content| content.number),
             "reason": content.map(|content| &content.reason),
             "rules": content.map(|content| content.rules.len()),
             "experiments": content.map(|content| content.experiments.len()),
             "checksum": active.as_ref().map(|taken| taken.bundle.checksum()),
+            "source": active.as_ref().map(|taken| taken.came.as_str()),
             "taken_unix_ms": active.as_ref().map(|taken| taken.at_ms),
-            "refused": refused,
-        })
+        });
+        lock(&self.status).tell(&mut told);
+        told
     }
 }
 
-/// A regular file, and no more of it than shows that it is too long.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    // Not to wait for a writer, should it be a pipe.
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(nonblock).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// A text of at most so many bytes.
+fn cut(mut text: String, bytes_max: usize) -> String {
+    text.truncate(text.floor_char_boundary(bytes_max));
+    text
+}
+
+/// `text` with each byte that is not `kept` percent-encoded (RFC 3986 §2.1).
+fn escape(text: &str, kept: impl Fn(u8) -> bool) -> String {
+    let byte = |byte: u8| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(byte).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
-mod tests {
-    use thalweg_bundle::Content;
-
-    use super::*;
-
-    /// A file that is gone with the test.
-    struct Place(PathBuf);
-
-    impl Place {
-        fn new(name: &str) -> Self {
-            let directory =
-                std::env::temp_dir().join(format!("thalweg-bundle-{}-{name}", std::process::id()));
-            std::fs::create_dir_all(&directory).unwrap();
-            Self(directory.join("bundle.json"))
-        }
-
-        /// Replaces the file as one ought to: by another.
-        fn put(&self, document: &str) {
-            let next = self.0.with_extension("next");
-            std::fs::write(&next, document).unwrap();
-            std::fs::rename(&next, &self.0).unwrap();
-        }
-    }
-
-    impl Drop for Place {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
-        }
-    }
-
-    fn document(number: u64) -> String {
-        Bundle::new(Content { number, ..Content::default() }).unwrap().encode()
-    }
-
-    fn told(bundles: &Bundles) -> (Value, String) {
-        let told = bundles.told();
-        (told["number"].clone(), told["refused"]["reason"].as_str().unwrap_or_default().to_owned())
-    }
-
-    #[test]
-    fn the_last_good_one_stays_in_force() {
-        let place = Place::new("last");
-        let bundles = Bundles::new(Some(place.0.clone()));
-        assert_eq!(told(&bundles), (Value::Null, String::new()));
-        place.put(&document(7));
-        bundles.look();
-        assert_eq!(told(&bundles), (7.into(), String::new()));
-        place.put(&document(8).replace(":8,", ":9,"));
-        bundles.look();
-        let (number, reason) = told(&bundles);
-        assert_eq!(number, 7);
-        assert!(reason.starts_with("/checksum: not that of the content, which is sha256:"), "{reason}");
-        std::fs::remove_file(&place.0).unwrap();
-        bundles.look();
-        assert_eq!(told(&bundles).0, 7);
-        std::fs::create_dir(&place.0).unwrap();
-        bundles.look();
-        assert_eq!(told(&bundles), (7.into(), "cannot read it: not a regular file".into()));
-        std::fs::remove_dir(&place.0).unwrap();
-        place.put(&document(6));
-        bundles.look();
-        assert_eq!(told(&bundles).0, 6);
-    }
-
-    #[test]
-    fn a_file_is_read_once() {
-        let place = Place::new("once");
-        place.put(&document(1));
-        let bundles = Bundles::new(Some(place.0.clone()));
-        let first = bundles.active.load_full().unwrap();
-        bundles.look();
-        assert!(Arc::ptr_eq(&first, &bundles.active.load_full().unwrap()));
-        place.put(&document(1));
-        bundles.look();
-        assert!(!Arc::ptr_eq(&first, &bundles.active.load_full().unwrap()));
-    }
-
-    #[test]
-    fn what_is_too_long_is_not_read_to_its_end() {
-        let place = Place::new("long");
-        File::create(&place.0).unwrap().set_len(1 << 40).unwrap();
-        let bundles = Bundles::new(Some(place.0.clone()));
-        assert_eq!(told(&bundles), (Value::Null, format!("longer than {BYTES_MAX} bytes")));
-    }
 }
