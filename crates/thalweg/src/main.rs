@@ -20,6 +20,7 @@ mod policy;
 mod purge;
 mod query;
 mod roles;
+mod routes;
 mod schema;
 mod shutdown;
 mod simulate;
@@ -124,6 +125,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             query::run(&query::Question { name: &name, by: &by, since, until, sqlite, clickhouse, json })
         }
         Command::Controller(ControllerCommand::Simulate(flags)) => simulate::run(&flags),
+        Command::Routes(command) => routes::run(command),
+        Command::Bundle(command) => bundle::run(&command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);

@@ -12,8 +12,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
 
+use super::message::{MESSAGE_BYTES, RTM_GETROUTE, RTM_NEWROUTE, header, with_length};
 use super::plan::Change;
-use super::route::{MESSAGE_BYTES, RTM_GETROUTE, RTM_NEWROUTE, header, with_length};
 use super::{Error, Route};
 use crate::diag::dump::retried;
 use crate::diag::netlink::{Body, Frame, Frames, HEADER_BYTES, split_attribute};

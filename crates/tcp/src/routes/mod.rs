@@ -1,7 +1,7 @@
 //! Kernel routes that name a congestion control (`ip route … congctl`): for connections of servers that choose none themselves.
 //!
-//! - [`route`] is one route as rtnetlink has it, [`plan`] what is to change; both pure. [`kernel`] reads and changes them, [`watch`]
-//!   hears that they changed, [`shown`] writes one for people.
+//! - [`route`] is one route as rtnetlink has it, `message` its bytes, [`plan`] what is to change; all pure. [`kernel`] reads and
+//!   changes them, [`watch`] hears that they changed, [`shown`] writes one for people.
 //! - A route of ours goes as the kernel's present one to that prefix does, with all its settings but the algorithm.
 //!
 //! **Not locked** (`congctl lock`): the kernel gives a connection the route's algorithm when it is made (`tcp_ca_openreq_child`,
@@ -12,6 +12,7 @@
 //! **Invariant:** where any change fails, those before it are undone.
 
 pub mod kernel;
+mod message;
 pub mod plan;
 pub mod route;
 pub mod shown;
@@ -92,7 +93,7 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "a route of the kernel has {} bytes or more, here are {bytes}",
-                    route::MESSAGE_BYTES
+                    message::MESSAGE_BYTES
                 )
             }
         }

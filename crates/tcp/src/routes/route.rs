@@ -1,4 +1,4 @@
-//! One route as rtnetlink has it: `struct rtmsg` and its attributes (`include/uapi/linux/rtnetlink.h`). Pure.
+//! One route as rtnetlink has it. Pure.
 //!
 //! By hand: `netlink-packet-route` takes the value of RTAX_CC_ALGO for a number, and it is a name. What a path has beside its next
 //! hops (encapsulation, realm, metrics) is copied as bytes: it need not be understood to be kept.
@@ -8,19 +8,14 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::message::{
+    MESSAGE_BYTES, NEXTHOP_BYTES, RTM_DELROUTE, RTM_NEWROUTE, address, header, kind, nexthops, put, short,
+    with_length,
+};
 use super::{Error, PRIORITY, PROTOCOL};
 use crate::CongestionControl;
-use crate::diag::netlink::{ATTRIBUTE_HEADER_BYTES, HEADER_BYTES, aligned, split_attribute, u16_at, u32_at};
+use crate::diag::netlink::{aligned, split_attribute, u32_at};
 use crate::diag::{Malformed, Prefix};
-
-/// Bytes of a `struct rtmsg`.
-pub(super) const MESSAGE_BYTES: usize = 12;
-/// Bytes of a `struct rtnexthop`.
-const NEXTHOP_BYTES: usize = 8;
-
-pub(super) const RTM_NEWROUTE: u16 = 24;
-pub(super) const RTM_DELROUTE: u16 = 25;
-pub(super) const RTM_GETROUTE: u16 = 26;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -34,23 +29,6 @@ const NEXTHOP_DEAD: u32 = 1;
 const NEXTHOP_ONLINK: u32 = 4;
 /// `RTAX_CC_ALGO`.
 const METRIC_CC_ALGO: u16 = 16;
-
-/// Attributes, `RTA_*`.
-pub(super) mod kind {
-    pub(super) const DST: u16 = 1;
-    pub(super) const OIF: u16 = 4;
-    pub(super) const GATEWAY: u16 = 5;
-    pub(super) const PRIORITY: u16 = 6;
-    pub(super) const PREFSRC: u16 = 7;
-    pub(super) const METRICS: u16 = 8;
-    pub(super) const MULTIPATH: u16 = 9;
-    pub(super) const FLOW: u16 = 11;
-    pub(super) const TABLE: u16 = 15;
-    pub(super) const VIA: u16 = 18;
-    pub(super) const ENCAP_TYPE: u16 = 21;
-    pub(super) const ENCAP: u16 = 22;
-    pub(super) const NH_ID: u16 = 30;
-}
 
 /// Attributes of a path, which a route by the same path has too.
 const OF_PATH: [u16; 9] = [
@@ -330,58 +308,8 @@ impl Route {
     }
 }
 
-/// A netlink header whose length is written at last.
-pub(super) fn header(kind: u16, flags: u16, sequence: u32) -> Vec<u8> {
-    let mut message = vec![0; HEADER_BYTES];
-    message[4..6].copy_from_slice(&kind.to_ne_bytes());
-    message[6..8].copy_from_slice(&flags.to_ne_bytes());
-    message[8..12].copy_from_slice(&sequence.to_ne_bytes());
-    message
-}
-
-pub(super) fn with_length(mut message: Vec<u8>) -> Vec<u8> {
-    let length = u32::try_from(message.len()).expect("a route is a few KiB");
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message
-}
-
-fn put(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let length = u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("an attribute came as one");
-    message.extend(length.to_ne_bytes());
-    message.extend(kind.to_ne_bytes());
-    message.extend(value);
-    message.resize(aligned(message.len()), 0);
-}
-
-/// The next hops of a list, each a `struct rtnexthop` and its attributes.
-fn nexthops(mut rest: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
-    std::iter::from_fn(move || {
-        let left = std::mem::take(&mut rest);
-        if left.is_empty() {
-            return None;
-        }
-        let length_bytes = u16_at(left, 0).map_or(0, usize::from);
-        let bytes = left.get(..length_bytes).filter(|bytes| bytes.len() >= NEXTHOP_BYTES);
-        rest = left.get(aligned(length_bytes)..).unwrap_or_default();
-        let left_bytes = left.len();
-        Some(bytes.ok_or(Malformed::AttributeLength { length_bytes, left_bytes }).inspect_err(|_| rest = &[]))
-    })
-}
-
 /// `RTA_VIA` is a gateway of the other family: two bytes of family, then the address.
 fn nexthop(gateway: Option<&[u8]>, via: Option<&[u8]>, interface: Option<&[u8]>) -> Nexthop {
     let gateway = gateway.or_else(|| via?.get(2..)).and_then(address);
     Nexthop { gateway, interface: interface.and_then(|bytes| u32_at(bytes, 0)) }
-}
-
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    match bytes.len() {
-        4 => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
-        16 => Some(<[u8; 16]>::try_from(bytes).ok()?.into()),
-        _ => None,
-    }
-}
-
-fn short(kind: u16, value: &[u8], bytes_min: usize) -> Malformed {
-    Malformed::ValueShort { kind, bytes: value.len(), bytes_min }
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, recv};
 
 use super::kernel::{failed, open};
-use super::route::{RTM_DELROUTE, RTM_NEWROUTE};
+use super::message::{RTM_DELROUTE, RTM_NEWROUTE};
 use super::{Error, Route};
 use crate::diag::dump::retried;
 use crate::diag::netlink::{Body, Frames};
