@@ -88,7 +88,7 @@ fn connections_of_a_bundles_prefixes_run_its_algorithm() {
     }
     assert_eq!(network.algorithms("198.51.100.7"), elsewhere);
 
-    let (accepted, _client) = network.accepted("203.0.113.7");
+    let (accepted, _client) = network.accepted("203.0.113.7", &default);
     assert_eq!(congestion::get(accepted.as_fd()).unwrap().to_string(), other);
     congestion::choose(accepted.as_fd(), default.parse().unwrap()).expect("a server may choose itself");
 

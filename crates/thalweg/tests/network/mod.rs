@@ -4,7 +4,7 @@
 //! addresses of several prefixes behind these.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
@@ -129,12 +129,11 @@ impl Network {
         [accepted, made].map(|socket| congestion::get(socket.as_fd()).unwrap().to_string())
     }
 
-    /// A connection from this client, as the server has accepted it.
-    pub(crate) fn accepted(&self, client: &str) -> (TcpStream, TcpStream) {
+    /// A connection from this client, as a server has accepted it whose listening socket has this algorithm; and the client's end.
+    pub(crate) fn accepted(&self, client: &str, algorithm: &str) -> (TcpStream, TcpStream) {
         let listener = self.server.listen("10.9.0.1".parse().unwrap());
+        congestion::set(listener.as_fd(), algorithm.parse().unwrap()).unwrap();
         let from = self.clients.connect(client.parse().unwrap(), listener.local_addr().unwrap());
-        let mut accepted = listener.accept().unwrap().0;
-        accepted.write_all(b"hello").unwrap();
-        (accepted, from)
+        (listener.accept().unwrap().0, from)
     }
 }
