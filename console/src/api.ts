@@ -10,6 +10,8 @@ export interface Config {
   version: string;
   /** Whether an agent of the same process keeps sockets and responses in SQLite, which can be asked. */
   telemetry: boolean;
+  /** Whether a controller runs in the same process, which can be asked; absent: no. */
+  control?: boolean;
 }
 
 /** A presentation on demand; `hls` and `dash` are absolute paths on the edge. */

@@ -10,13 +10,13 @@ const CATALOGUE = {
 };
 
 it("reads what it writes in the page's address", () => {
-  for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=live:demo&show=networks", "?show=sockets", "?show=responses&by=path&group=a%26b", "?play=vod:a:b%26c", ""]) {
+  for (const address of ["?play=live:demo&only=dash", "?play=vod:sample", "?only=hls", "?play=live:demo&show=networks", "?show=sockets", "?show=responses&by=path&group=a%26b", "?show=control", "?show=control&pop=fra1&tenant=video.example&prefix=2001:db8:0:100::/56", "?play=vod:a:b%26c", ""]) {
     expect(writeAddress(readAddress(address))).toBe(address);
   }
 });
 
 it("leaves out of an address what it does not understand", () => {
-  const nothing = { choice: null, only: null, show: "requests", responses: FIRST_CHOICE };
+  const nothing = { choice: null, only: null, show: "requests", responses: FIRST_CHOICE, control: { scope: null, prefix: null } };
   expect(readAddress("?play=demo&only=mss&show=all")).toEqual(nothing);
   expect(readAddress("?play=vod:")).toEqual(nothing);
 });

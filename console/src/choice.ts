@@ -2,6 +2,7 @@
 // address says it. Pure.
 
 import type { Catalogue } from "./api";
+import { type ControlChoice, readControl, writeControl } from "./control/choice";
 import { readResponses, type ResponsesChoice, writeResponses } from "./responses/choice";
 
 export type Kind = "live" | "vod";
@@ -21,10 +22,11 @@ export interface Address {
   /** Which panel is below the players. */
   show: Below;
   responses: ResponsesChoice;
+  control: ControlChoice;
 }
 
-/** What can be below the players: requests as they happen, who suffers, and what the agent has kept. */
-export const BELOW = ["requests", "networks", "sockets", "responses"] as const;
+/** What can be below the players: requests as they happen, who suffers, what the agent has kept, and what is decided of it. */
+export const BELOW = ["requests", "networks", "sockets", "responses", "control"] as const;
 export type Below = (typeof BELOW)[number];
 
 /** A choice that the catalogue has. */
@@ -45,18 +47,20 @@ export function readAddress(search: string): Address {
     only: only === "hls" || only === "dash" ? only : null,
     show: BELOW.find((below) => below === parameters.get("show")) ?? "requests",
     responses: readResponses(parameters),
+    control: readControl(parameters),
   };
 }
 
-/** The query that `readAddress` reads back. What is chosen among the responses is part of it while they are shown. */
-export function writeAddress({ choice, only, show, responses }: Address): string {
+/** The query that `readAddress` reads back. What is chosen among the responses, or of control, is part of it while that is shown. */
+export function writeAddress({ choice, only, show, responses, control }: Address): string {
   const parameters = new URLSearchParams();
   if (choice) parameters.set("play", choiceKey(choice));
   if (only) parameters.set("only", only);
   if (show !== "requests") parameters.set("show", show);
   if (show === "responses") writeResponses(parameters, responses);
-  // A colon needs no escape in a query, RFC 3986 section 3.4, and reads better without.
-  return parameters.size > 0 ? `?${parameters.toString().replaceAll("%3A", ":")}` : "";
+  if (show === "control") writeControl(parameters, control);
+  // Colon and slash need no escape in a query, RFC 3986 section 3.4, and it reads better without.
+  return parameters.size > 0 ? `?${parameters.toString().replaceAll("%3A", ":").replaceAll("%2F", "/")}` : "";
 }
 
 export function choiceKey(choice: Choice): string {

@@ -3,15 +3,14 @@
 import type { Fault } from "./api";
 import { type Choice, choiceKey, type Presentation } from "./choice";
 import * as format from "./format";
-import { el, setAttribute, setText } from "./ui/element";
+import { copyButton } from "./ui/copy";
+import { el, setText } from "./ui/element";
+import { svg } from "./ui/svg";
 
 const GROUPS = [
   ["live", "Live"],
   ["vod", "On demand"],
 ] as const;
-
-/** How long a copied address is confirmed. */
-const COPIED_SHOWN_MS = 1200;
 
 export class Header {
   readonly element: HTMLElement;
@@ -95,31 +94,13 @@ function option(item: Presentation): HTMLOptionElement {
 
 /** An address to open or to copy. */
 function link(label: string, url: string, testid: string): HTMLElement {
-  const copy = el("button", { type: "button", title: `copy ${url}` }, "Copy");
-  copy.onclick = async () => {
-    // Refused on pages that are neither secure nor local; the link itself can still be copied.
-    const copied = await navigator.clipboard?.writeText(url).then(
-      () => true,
-      () => false,
-    );
-    setText(copy, copied ? "Copied" : "Refused");
-    setTimeout(() => setText(copy, "Copy"), COPIED_SHOWN_MS);
-  };
   const anchor = el("a", { href: url, target: "_blank", rel: "noreferrer", "data-testid": testid, title: url });
   anchor.append(el("b", {}, label), ` ${new URL(url).pathname}`);
-  return el("span", {}, anchor, copy);
+  return el("span", {}, anchor, copyButton(() => url, `copy ${url}`));
 }
 
 /** The mark: two lines of flow. */
 function wave(): SVGElement {
-  const ns = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(ns, "svg");
-  setAttribute(svg, "viewBox", "0 0 32 32");
-  setAttribute(svg, "aria-hidden", "true");
-  for (const y of [12, 20]) {
-    const path = document.createElementNS(ns, "path");
-    setAttribute(path, "d", `M3 ${y}c5-5 9-5 13 0s8 5 13 0`);
-    svg.append(path);
-  }
-  return svg;
+  const line = (y: number) => svg("path", { d: `M3 ${y}c5-5 9-5 13 0s8 5 13 0` });
+  return svg("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, line(12), line(20));
 }

@@ -1,10 +1,12 @@
-// The page: what can be played, two players of it, and below them the requests of all clients, their networks, or
-// the sockets and responses that the agent has kept.
+// The page: what can be played, two players of it, and below them the requests of all clients, their networks, the
+// sockets and responses that the agent has kept, or what the controller has decided.
 
 import "./style.css";
 
 import { type Catalogue, type Config, edgeUrl, fetchCatalogue, fetchClockOffsetMs, fetchConfig, followRecords } from "./api";
 import { type Address, BELOW, type Below, choiceKey, type Format, parseChoice, type Presentation, presentations, readAddress, resolve, writeAddress } from "./choice";
+import type { ControlChoice } from "./control/choice";
+import { ControlPanel } from "./control/panel";
 import { Header } from "./header";
 import { NetworksPanel } from "./networks/panel";
 import { HISTORY_STEP_MS, PlayerPanel } from "./player/panel";
@@ -20,6 +22,7 @@ const TITLES: Record<Below, string> = {
   networks: "Networks",
   sockets: "Sockets",
   responses: "Responses",
+  control: "Control",
 };
 
 /** How often the figures are shown anew. */
@@ -46,8 +49,11 @@ class Page {
   readonly #networks = new NetworksPanel(this.#below.head("networks"));
   readonly #sockets = new SocketsPanel(this.#below.head("sockets"));
   readonly #responses = new ResponsesPanel(this.#below.head("responses"), (choice) => this.#chooseResponses(choice));
+  readonly #control = new ControlPanel(this.#below.head("control"), (choice) => this.#chooseControl(choice));
   readonly #main = el("main");
   #edge = "";
+  /** Null: not known yet. */
+  #has_control: boolean | null = null;
   #clock_offset_ms = 0;
   #clock_read_ms = Number.NEGATIVE_INFINITY;
   #catalogue: Catalogue | null = null;
@@ -59,7 +65,7 @@ class Page {
   }
 
   start(): void {
-    const panels = { requests: this.#requests, networks: this.#networks, sockets: this.#sockets, responses: this.#responses };
+    const panels = { requests: this.#requests, networks: this.#networks, sockets: this.#sockets, responses: this.#responses, control: this.#control };
     for (const name of BELOW) this.#below.add(name, panels[name].element);
     this.#main.append(this.#players.hls.element, this.#players.dash.element, ...BELOW.map((name) => panels[name].element));
     document.body.append(this.#header.element, this.#main);
@@ -95,6 +101,8 @@ class Page {
       this.#header.showVersion(config.version);
       this.#sockets.setAgent(config.telemetry);
       this.#responses.setAgent(config.telemetry);
+      this.#has_control = config.control ?? false;
+      this.#settleBelow();
     }
     this.#catalogue = await fetchCatalogue(this.#edge).catch(() => {
       throw new Error(`the edge at ${this.#edge} does not give its catalogue; trying again`);
@@ -144,21 +152,32 @@ class Page {
     this.#writeAddress(true);
   }
 
+  #chooseControl(choice: ControlChoice): void {
+    this.#address.control = choice;
+    this.#control.choose(choice);
+    this.#writeAddress(true);
+  }
+
   /** Brings what is below the players in line with the address. */
   #settleBelow(): void {
-    const { show, responses } = this.#address;
+    const { responses, control } = this.#address;
+    // There is nothing to show where nobody decides.
+    const show = this.#address.show === "control" && this.#has_control === false ? "requests" : this.#address.show;
+    this.#below.offer("control", this.#has_control === true);
     this.#main.dataset.below = show;
     this.#below.show(show);
     this.#networks.draw();
     this.#responses.choose(responses);
     this.#sockets.show(show === "sockets");
     this.#responses.show(show === "responses");
+    this.#control.choose(control);
+    this.#control.show(show === "control" && this.#has_control === true);
   }
 
   /** Back and forward go through what was looked at below; what is played stays. */
   #goBack(): void {
-    const { show, responses } = readAddress(location.search);
-    Object.assign(this.#address, { show, responses });
+    const { show, responses, control } = readAddress(location.search);
+    Object.assign(this.#address, { show, responses, control });
     this.#settleBelow();
     this.#writeAddress();
   }

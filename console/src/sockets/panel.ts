@@ -5,6 +5,7 @@ import { fetchSockets, NO_AGENT, type Socket, SOCKETS_MAX, type SocketsAnswer } 
 import { Poller } from "../telemetry/poller";
 import { QueryDisclosure } from "../telemetry/query";
 import { el, setAttribute, setText } from "../ui/element";
+import { svg } from "../ui/svg";
 import { CURVE, curve, matching, RATE, resort, RTT, type Sort, sorted, type SortKey, summary } from "./table";
 
 const ASK_EVERY_MS = 2000;
@@ -201,13 +202,6 @@ function count(value: number | null): string {
 }
 
 function sparkline(path: string): SVGElement {
-  const ns = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(ns, "svg");
-  setAttribute(svg, "viewBox", `0 0 ${CURVE.width} ${CURVE.height}`);
-  setAttribute(svg, "preserveAspectRatio", "none");
-  setAttribute(svg, "aria-hidden", "true");
-  const line = document.createElementNS(ns, "path");
-  setAttribute(line, "d", path);
-  svg.append(line);
-  return svg;
+  const viewBox = `0 0 ${CURVE.width} ${CURVE.height}`;
+  return svg("svg", { viewBox, preserveAspectRatio: "none", "aria-hidden": "true" }, svg("path", { d: path }));
 }

@@ -10,8 +10,9 @@ export class QueryDisclosure {
     this.element = el("details", { class: "query", "data-testid": "query", hidden: "" }, el("summary", {}, "query"), this.#text);
   }
 
-  show(sql: string): void {
-    setText(this.#text, sql);
-    this.element.hidden = false;
+  /** Null: there is none. */
+  show(query: string | null): void {
+    setText(this.#text, query ?? "");
+    this.element.hidden = query === null;
   }
 }

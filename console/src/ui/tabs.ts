@@ -6,6 +6,7 @@ export class Tabs<Name extends string> {
   readonly #names: readonly (readonly [Name, string])[];
   readonly #chosen: (name: Name) => void;
   readonly #panels = new Map<Name, HTMLElement>();
+  readonly #buttons: (readonly [Name, HTMLElement])[] = [];
 
   /** Names of the panels, and as they are written; `chosen` is told which is shown from now on. */
   constructor(names: readonly (readonly [Name, string])[], chosen: (name: Name) => void) {
@@ -24,6 +25,7 @@ export class Tabs<Name extends string> {
         // The button that was used goes with its panel.
         this.#panels.get(other)?.querySelector<HTMLElement>(".tabs [aria-pressed=true]")?.focus();
       };
+      this.#buttons.push([other, button]);
       return button;
     });
     return el("h2", { class: "tabs" }, ...buttons);
@@ -33,6 +35,11 @@ export class Tabs<Name extends string> {
   add(name: Name, panel: HTMLElement): void {
     panel.hidden = true;
     this.#panels.set(name, panel);
+  }
+
+  /** Whether the panel `name` can be chosen, from whichever is shown. */
+  offer(name: Name, offered: boolean): void {
+    for (const [other, button] of this.#buttons) if (other === name) button.hidden = !offered;
   }
 
   show(name: Name): void {

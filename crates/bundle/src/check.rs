@@ -28,6 +28,10 @@ pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
         let found = wire.checksum.as_deref().map_or("there is none", |_| "not that of the content");
         faults.add("/checksum", format!("{found}, which is {checksum}"));
     }
+    let left_alone = wire.hosts_left_alone.as_deref();
+    hosts("/hosts_left_alone", left_alone, "leave it out if there is none", &mut faults);
+    let named = left_alone.unwrap_or_default().iter().enumerate();
+    unique(named.map(|(at, host)| (format!("/hosts_left_alone/{at}"), host.as_str())), &mut faults);
     count("/rules", wire.rules.len(), RULES_MAX, &mut faults);
     let rules: Vec<_> =
         wire.rules.iter().take(RULES_MAX).enumerate().map(|it| rule(it, &mut faults)).collect();
@@ -54,8 +58,14 @@ pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
     let rules: Option<Vec<_>> = rules.into_iter().map(|rule| rule.1).collect();
     match (rules, experiments.into_iter().collect(), made_unix_s) {
         (Some(rules), Some(experiments), Some(made_unix_s)) if faults.is_empty() => {
-            let content =
-                Content { number: wire.number, made_unix_s, reason: wire.reason.clone(), rules, experiments };
+            let content = Content {
+                number: wire.number,
+                made_unix_s,
+                reason: wire.reason.clone(),
+                hosts_left_alone: wire.hosts_left_alone.clone().unwrap_or_default(),
+                rules,
+                experiments,
+            };
             Ok(Bundle { content, table, checksum })
         }
         _ => Err(faults),
@@ -86,12 +96,16 @@ fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefi
         faults.add(format!("{at}/size_bytes_min"), format!("more than {SIZE_BYTES_MAX}"));
     }
     let holdout = share(&format!("{at}/holdout"), wire.holdout, faults);
+    if let Some(salt) = &wire.salt {
+        name(&format!("{at}/salt"), salt, faults);
+    }
     reason(&format!("{at}/reason"), &wire.reason, faults);
     let rule = prefix.zip(holdout).map(|(prefix, holdout)| Rule {
         prefix,
         congestion_control: wire.congestion_control.clone(),
         size_bytes_min: wire.size_bytes_min,
         holdout,
+        salt: wire.salt.clone().unwrap_or_default(),
         reason: wire.reason.clone(),
     });
     (prefix, rule)
@@ -101,20 +115,8 @@ fn experiment((index, wire): (usize, &WireExperiment), faults: &mut Faults) -> O
     let at = format!("/experiments/{index}");
     name(&format!("{at}/name"), &wire.name, faults);
     name(&format!("{at}/salt"), &wire.salt, faults);
-    if let Some(hosts) = &wire.hosts {
-        count(&format!("{at}/hosts"), hosts.len(), HOSTS_MAX, faults);
-        if hosts.is_empty() {
-            faults.add(format!("{at}/hosts"), "leave it out if it is about any host");
-        }
-        for (host_at, host) in hosts.iter().enumerate() {
-            if !is_host(host) {
-                faults.add(
-                    format!("{at}/hosts/{host_at}"),
-                    "not a host's name, in lower case and without a port",
-                );
-            }
-        }
-    }
+    let any = "leave it out if it is about any host";
+    hosts(&format!("{at}/hosts"), wire.hosts.as_deref(), any, faults);
     count(&format!("{at}/arms"), wire.arms.len(), ARMS_MAX, faults);
     let arms = arms(&at, &wire.arms, faults)?;
     Some(Experiment {
@@ -124,6 +126,20 @@ fn experiment((index, wire): (usize, &WireExperiment), faults: &mut Faults) -> O
         unit: wire.unit,
         arms,
     })
+}
+
+/// A list of hosts, if there is one; `absent` says what to do instead of an empty one.
+fn hosts(at: &str, hosts: Option<&[String]>, absent: &str, faults: &mut Faults) {
+    let Some(hosts) = hosts else { return };
+    count(at, hosts.len(), HOSTS_MAX, faults);
+    if hosts.is_empty() {
+        faults.add(at, absent);
+    }
+    for (index, host) in hosts.iter().enumerate() {
+        if !is_host(host) {
+            faults.add(format!("{at}/{index}"), "not a host's name, in lower case and without a port");
+        }
+    }
 }
 
 fn arms(at: &str, wire: &[WireArm], faults: &mut Faults) -> Option<Vec<Arm>> {
@@ -222,7 +238,8 @@ fn is_word(text: &str, bytes_max: usize) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// A name of RFC 1123 §2.1 with `_`, which hosts have though they should not.
-fn is_host(text: &str) -> bool {
+/// Whether a text is a host's name as bundles have them: of RFC 1123 §2.1, in lower case and without a port, with `_`, which hosts have
+/// though they should not.
+pub fn is_host(text: &str) -> bool {
     is_word(text, HOST_BYTES_MAX) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }

@@ -18,17 +18,19 @@ mod wire;
 
 use std::net::{IpAddr, SocketAddr};
 
-pub use check::MADE_UNIX_S_MAX;
+pub use check::{MADE_UNIX_S_MAX, is_host};
 pub use fault::{FAULTS_MAX, Fault, Faults, Place};
 pub use share::Share;
 pub use thalweg_record::{Prefix, PrefixError};
 pub use wire::Unit;
 
+pub use wire::{declared_checksum, is_checksum};
+
 use table::Table;
 
 /// The version of the document that this crate reads and writes, its member `format`. It changes with every change of
 /// the document: an edge that ignored what it does not know might steer whom it should not.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// Bytes of a document.
 pub const BYTES_MAX: usize = 8 << 20;
 /// Rules of a bundle.
@@ -37,7 +39,7 @@ pub const RULES_MAX: usize = 10_000;
 pub const EXPERIMENTS_MAX: usize = 64;
 /// Arms of an experiment.
 pub const ARMS_MAX: usize = 16;
-/// Hosts of an experiment.
+/// Hosts of an experiment, and those that rules leave alone.
 pub const HOSTS_MAX: usize = 256;
 /// Bytes of a reason.
 pub const REASON_BYTES_MAX: usize = 1024;
@@ -59,6 +61,8 @@ pub struct Content {
     pub made_unix_s: u64,
     /// Why it was made, for people.
     pub reason: String,
+    /// Hosts, in lower case and without ports, for whose responses no rule is ever due.
+    pub hosts_left_alone: Vec<String>,
     /// Who is steered. No two prefixes overlap.
     pub rules: Vec<Rule>,
     /// What is tried on whom. No two are about the same host.
@@ -76,6 +80,8 @@ pub struct Rule {
     pub size_bytes_min: Option<u64>,
     /// The share of connections that stay as they are, for comparison.
     pub holdout: Share,
+    /// Changes who is held out; may be empty.
+    pub salt: String,
     /// Why, for people.
     pub reason: String,
 }
@@ -146,10 +152,12 @@ impl Bundle {
         &self.checksum
     }
 
-    /// The rule for a client; an IPv4 address in IPv6 form counts as IPv4.
-    pub fn rule(&self, client: IpAddr) -> Option<&Rule> {
+    /// The rule for a client's requests for `host`, a name without a port; an IPv4 address in IPv6 form counts as IPv4.
+    pub fn rule(&self, client: IpAddr, host: &str) -> Option<&Rule> {
         let rule = self.table.find(client.to_canonical())?;
-        self.content.rules.get(rule)
+        let is_left_alone =
+            self.content.hosts_left_alone.iter().any(|alone| alone.eq_ignore_ascii_case(host));
+        if is_left_alone { None } else { self.content.rules.get(rule) }
     }
 
     /// The experiment about requests for `host`, a name without a port.
@@ -161,7 +169,9 @@ impl Bundle {
 impl Rule {
     /// Whether the connection from this address and port stays as it is.
     pub fn holds_out(&self, client: SocketAddr) -> bool {
-        let place = place::of(&self.prefix.to_string(), &place::connection(client));
+        let prefix = self.prefix;
+        let salt = if self.salt.is_empty() { prefix.to_string() } else { format!("{prefix} {}", self.salt) };
+        let place = place::of(&salt, &place::connection(client));
         place < self.holdout.millionths()
     }
 }

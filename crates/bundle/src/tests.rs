@@ -14,6 +14,7 @@ fn rule(prefix: &str) -> Rule {
         congestion_control: "bbr".into(),
         size_bytes_min: Some(100_000),
         holdout: Share::from_number(0.1).unwrap(),
+        salt: String::new(),
         reason: "slow: p20 of 1.2 Mbit/s".into(),
     }
 }
@@ -28,7 +29,11 @@ fn sample() -> Content {
         number: 42,
         made_unix_s: 1_795_215_600,
         reason: "round of 23:00".into(),
-        rules: vec![rule("203.0.113.0/24"), Rule { size_bytes_min: None, ..rule("2001:db8::/32") }],
+        hosts_left_alone: vec!["audio.example".into()],
+        rules: vec![
+            Rule { salt: "7f-12".into(), ..rule("203.0.113.0/24") },
+            Rule { size_bytes_min: None, ..rule("2001:db8::/32") },
+        ],
         experiments: vec![Experiment {
             name: "live-bbr".into(),
             hosts: vec!["live.example".into()],
@@ -44,7 +49,7 @@ fn the_document() {
     let bundle = Bundle::new(sample()).unwrap();
     // The checksum is what Python says: hashlib.sha256 of json.dumps(…, sort_keys=True, separators=(",", ":")).
     expect![[r#"
-        {"checksum":"sha256:979ea59e301626e163b121d0f21cf52680341e1533f0b206188165ef2fd6a990","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":1,"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"}]}
+        {"checksum":"sha256:6056a4ddca301742aefd813f271af7b858bcdb31d0730cc1c4544bc1001db2b5","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":2,"hosts_left_alone":["audio.example"],"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","salt":"7f-12","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"}]}
     "#]]
     .assert_eq(&bundle.encode());
     assert_eq!(Bundle::decode(bundle.encode().as_bytes()).unwrap(), bundle);
@@ -59,11 +64,19 @@ fn canonical_is_in_the_order_of_names() {
 }
 
 #[test]
+fn no_rule_is_about_a_host_that_is_left_alone() {
+    let bundle = Bundle::new(sample()).unwrap();
+    let rule = |host| bundle.rule("203.0.113.7".parse().unwrap(), host);
+    assert!(rule("live.example").is_some());
+    assert_eq!([rule("audio.example"), rule("Audio.Example")], [None; 2]);
+}
+
+#[test]
 fn the_example_of_the_documentation_is_one() {
     let page = include_str!("../../../docs/steering.md");
     let example = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
     let bundle = Bundle::decode(example.as_bytes()).unwrap_or_else(|faults| panic!("{faults}"));
-    assert_eq!(bundle.rule("203.0.113.7".parse().unwrap()).unwrap().congestion_control, "bbr");
+    assert_eq!(bundle.rule("203.0.113.7".parse().unwrap(), "any.example").unwrap().congestion_control, "bbr");
 }
 
 /// What is told of a document.
@@ -78,7 +91,7 @@ fn check(document: &str, expected: Expect) {
 #[test]
 fn every_fault_is_told_with_its_place() {
     check(
-        r#"{"format":1,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
+        r#"{"format":2,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
         "rules":[
           {"prefix":"203.0.113.0/24","congestion_control":"bbr","holdout":0.1,"reason":""},
           {"prefix":"203.0.113.128/25","congestion_control":"b b","holdout":1.1,"reason":""},
@@ -99,7 +112,7 @@ fn every_fault_is_told_with_its_place() {
             /number: bundles count from 1
             /made_at: not a time in UTC to the second such as 2026-11-20T23:00:00Z (RFC 3339)
             /reason: not a text of one line and at most 1024 bytes
-            /checksum: not that of the content, which is sha256:b45462687f6dfd24614fb69131abba106249d7cd9b3846f3c071199006dbe0f6
+            /checksum: not that of the content, which is sha256:c4df2daa1a39ee178d4fd0540426a3445c4d861a07f92c0c23803b7c323e7035
             /rules/1/congestion_control: not the name of a congestion control such as bbr
             /rules/1/holdout: not a share: 0 to 1, with at most six decimals
             /rules/2/prefix: bits after the prefix are set: write 203.0.113.0/24
@@ -133,15 +146,15 @@ fn every_fault_is_told_with_its_place() {
 fn what_is_no_document() {
     check("", expect!["1:0: EOF while parsing a value"]);
     check(
-        "{\"format\":1,\n \"number\": 1.5}",
+        "{\"format\":2,\n \"number\": 1.5}",
         expect!["2:14: invalid type: floating point `1.5`, expected u64"],
     );
-    check(r#"{"format":2,"colour":"red"}"#, expect!["/format: format 2, and this program reads format 1"]);
+    check(r#"{"format":3,"colour":"red"}"#, expect!["/format: format 3, and this program reads format 2"]);
     let document = Bundle::new(sample()).unwrap().encode();
     check(
         &document.replace("\"reason\"", "\"raeson\""),
         expect![
-            "1:337: unknown field `raeson`, expected one of `checksum`, `experiments`, `format`, `made_at`, `number`, `reason`, `rules`"
+            "1:374: unknown field `raeson`, expected one of `checksum`, `experiments`, `format`, `hosts_left_alone`, `made_at`, `number`, `reason`, `rules`"
         ],
     );
     check(
@@ -150,23 +163,52 @@ fn what_is_no_document() {
     );
     check(
         &document.replacen("\"number\":42", "\"number\":42,\"number\":42", 1),
-        expect!["1:337: duplicate field `number`"],
+        expect!["1:374: duplicate field `number`"],
     );
     check(
         &document.replacen("\"checksum\":", "\"checksum\":null,\"checksum\":", 1),
         expect!["1:27: duplicate field `checksum`"],
     );
     check(
-        &document.replace("\"format\":1", "\"format\":2"),
-        expect!["/format: format 2, and this program reads format 1"],
+        &document.replace("\"format\":2", "\"format\":1"),
+        expect!["/format: format 1, and this program reads format 2"],
     );
     check(
         &document.replace("203.0.113", "203.0.114"),
         expect![
-            "/checksum: not that of the content, which is sha256:fd7dc76667a17757f1a46309dc0c0478eb2d9c43f26a6c9530693782e68d9546"
+            "/checksum: not that of the content, which is sha256:a7d3eff381b53743c607f2c3ac68c4f93e1758213214d5a26279d0d92438a1a0"
         ],
     );
     check(&" ".repeat(BYTES_MAX + 1), expect!["longer than 8388608 bytes"]);
+}
+
+#[test]
+fn a_document_declares_its_checksum() {
+    let bundle = Bundle::new(sample()).unwrap();
+    let checksum = Some(bundle.checksum().to_owned());
+    let document = bundle.encode();
+    assert_eq!(declared_checksum(document.as_bytes()), checksum);
+    // Whatever else is wrong with it.
+    for wrong in
+        [document.replace("\"format\":1", "\"format\":2"), document.replace("\"number\":", "\"count\":")]
+    {
+        assert!(Bundle::decode(wrong.as_bytes()).is_err());
+        assert_eq!(declared_checksum(wrong.as_bytes()), checksum);
+    }
+    let sum = bundle.checksum();
+    for none in [
+        document[..document.len() / 2].to_owned(),
+        document.replace(sum, &sum.to_uppercase()),
+        document.replace(sum, &sum[..sum.len() - 1]),
+        document.replace(sum, &format!("{sum}0")),
+        document.replace(sum, &format!("{} ", &sum[..sum.len() - 1])),
+        document + &" ".repeat(BYTES_MAX),
+        "{}".into(),
+        "[]".into(),
+        r#"{"checksum": 1}"#.into(),
+    ] {
+        assert_eq!(declared_checksum(none.as_bytes()), None);
+    }
 }
 
 #[test]
@@ -262,7 +304,8 @@ prop_compose! {
             if !kept.iter().any(|rule| rule.prefix.contains(prefix.first()) || prefix.contains(rule.prefix.first())) {
                 let holdout = Share::from_millionths(holdout * 10_000).unwrap();
                 let size_bytes_min = size.map(u64::from);
-                kept.push(Rule { prefix, holdout, size_bytes_min, congestion_control, reason: reason.clone() });
+                let salt = if prefix.bits() % 2 == 0 { String::new() } else { format!("s{}", prefix.bits()) };
+                kept.push(Rule { prefix, holdout, salt, size_bytes_min, congestion_control, reason: reason.clone() });
             }
         }
         let mut left = Share::ALL.millionths();
@@ -274,7 +317,8 @@ prop_compose! {
         }
         arms.push(arm("rest", f64::from(left) / 1e6, Some("reno")));
         let experiment = Experiment { arms, unit, ..sample().experiments.remove(0) };
-        Content { number, made_unix_s, reason, rules: kept, experiments: vec![experiment] }
+        let hosts_left_alone = if number % 2 == 0 { Vec::new() } else { sample().hosts_left_alone };
+        Content { number, made_unix_s, reason, hosts_left_alone, rules: kept, experiments: vec![experiment] }
     }
 }
 
@@ -288,7 +332,7 @@ proptest! {
         let ends = rules.iter().flat_map(|rule| [rule.prefix.first(), rule.prefix.last()]);
         for address in addresses.into_iter().chain(ends) {
             let scanned = rules.iter().find(|rule| rule.prefix.contains(address));
-            prop_assert_eq!(bundle.rule(address), scanned, "{}", address);
+            prop_assert_eq!(bundle.rule(address, ""), scanned, "{}", address);
         }
     }
 
@@ -328,6 +372,10 @@ proptest! {
         let client = |at: u32| SocketAddr::from((Ipv4Addr::from_bits(from.wrapping_add(at / 8)), 40_000 + (at % 8) as u16));
         let held = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at))).count();
         assert_binomial(held as u32, CONNECTIONS, share);
+        // With another salt it is another toss.
+        let other = Rule { salt: salt.clone(), ..rule.clone() };
+        let both = (0..CONNECTIONS).filter(|at| rule.holds_out(client(*at)) && other.holds_out(client(*at))).count();
+        assert_binomial(both as u32, CONNECTIONS, share * share);
 
         let arms = vec![arm("a", share, None), arm("b", 1.0 - share, None)];
         let experiment = Experiment { arms, salt, ..sample().experiments.remove(0) };

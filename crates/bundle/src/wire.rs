@@ -12,6 +12,10 @@ use sha2::{Digest, Sha256};
 use crate::fault::{Faults, Place};
 use crate::{BYTES_MAX, Bundle, Content, Experiment, FORMAT, Rule, check};
 
+/// What a checksum begins with, and how many hexadecimal digits follow.
+const CHECKSUM: &str = "sha256:";
+const CHECKSUM_DIGITS: usize = 64;
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WireBundle {
@@ -19,6 +23,8 @@ pub(crate) struct WireBundle {
     pub(crate) checksum: Option<String>,
     pub(crate) experiments: Vec<WireExperiment>,
     pub(crate) format: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts_left_alone: Option<Vec<String>>,
     pub(crate) made_at: String,
     pub(crate) number: u64,
     pub(crate) reason: String,
@@ -52,6 +58,8 @@ pub(crate) struct WireRule {
     pub(crate) holdout: f64,
     pub(crate) prefix: String,
     pub(crate) reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) salt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size_bytes_min: Option<u64>,
 }
@@ -115,10 +123,31 @@ fn json(wire: &WireBundle) -> String {
     serde_json::to_string(wire).expect("a bundle has no map, and its shares are numbers")
 }
 
+/// The checksum that a document says it has, if that has the form of one; nothing else of the document is checked. By it a
+/// refusal says what was refused.
+pub fn declared_checksum(document: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Declared {
+        checksum: String,
+    }
+    if document.len() > BYTES_MAX {
+        return None;
+    }
+    let declared: Declared = serde_json::from_slice(document).ok()?;
+    is_checksum(&declared.checksum).then_some(declared.checksum)
+}
+
+/// Whether a text has the form of [`Bundle::checksum`].
+pub fn is_checksum(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.strip_prefix(CHECKSUM)
+        .is_some_and(|digits| digits.len() == CHECKSUM_DIGITS && digits.bytes().all(is_digit))
+}
+
 /// The checksum that a document ought to have.
 pub(crate) fn checksum(wire: &WireBundle) -> String {
     let canonical = json(&WireBundle { checksum: None, ..wire.clone() });
-    let mut text = String::from("sha256:");
+    let mut text = String::from(CHECKSUM);
     for byte in Sha256::digest(canonical.as_bytes()) {
         write!(text, "{byte:02x}").expect("a String takes every write");
     }
@@ -130,12 +159,18 @@ pub(crate) fn time(unix_s: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(unix_s)).to_string()
 }
 
+/// Names, if there are any: an empty list is left out.
+fn listed(names: &[String]) -> Option<Vec<String>> {
+    (!names.is_empty()).then(|| names.to_vec())
+}
+
 impl From<&Content> for WireBundle {
     fn from(content: &Content) -> Self {
         Self {
             checksum: None,
             experiments: content.experiments.iter().map(WireExperiment::from).collect(),
             format: FORMAT,
+            hosts_left_alone: listed(&content.hosts_left_alone),
             made_at: time(content.made_unix_s),
             number: content.number,
             reason: content.reason.clone(),
@@ -151,6 +186,7 @@ impl From<&Rule> for WireRule {
             holdout: rule.holdout.number(),
             prefix: rule.prefix.to_string(),
             reason: rule.reason.clone(),
+            salt: (!rule.salt.is_empty()).then(|| rule.salt.clone()),
             size_bytes_min: rule.size_bytes_min,
         }
     }
@@ -165,7 +201,7 @@ impl From<&Experiment> for WireExperiment {
         };
         Self {
             arms: experiment.arms.iter().map(arm).collect(),
-            hosts: (!experiment.hosts.is_empty()).then(|| experiment.hosts.clone()),
+            hosts: listed(&experiment.hosts),
             name: experiment.name.clone(),
             salt: experiment.salt.clone(),
             unit: experiment.unit,

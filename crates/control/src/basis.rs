@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
+use crate::decide::names;
 use crate::settings::{Measure, Settings};
 
 /// The settings that a state was made under.
@@ -89,10 +90,7 @@ impl Basis {
 
 /// Of a set of names, which are the same in upper case.
 fn digest_of(hosts: &[String]) -> u64 {
-    let mut hosts: Vec<_> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    XxHash3_64::oneshot(hosts.join("\n").as_bytes())
+    XxHash3_64::oneshot(names(hosts).join("\n").as_bytes())
 }
 
 #[cfg(test)]

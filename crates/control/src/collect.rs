@@ -1,7 +1,7 @@
 //! From records to windows. Whatever comes of a connection is gathered until its window closes: only then is it known whose it
 //! was, and what a rule has done with it.
 //!
-//! A window closes [`LATE_S`] after its end; what comes later is counted and left out, so a window is made once. A connection's
+//! A window closes [`Settings::late_s`] after its end; what comes later is counted and left out, so a window is made once. A connection's
 //! outcome is told once, in the first window in which it has one.
 //!
 //! **Invariant:** a closed window is not opened again, whatever the clock does: see [`follows`].
@@ -27,8 +27,6 @@ use connection::{Connection, Rule, has_failed, push, rule_of, tells_of_goodput};
 pub const SCOPES_MAX: usize = 1_000;
 /// Connections of a PoP in a window.
 pub const CONNECTIONS_MAX: usize = 2_000_000;
-/// How long after its end a window takes records: two periods of the agent and the way here.
-pub(crate) const LATE_S: u64 = 60;
 /// Windows after its last one for which a connection is known to have been told.
 const TOLD_WINDOWS: u64 = 12;
 
@@ -102,7 +100,7 @@ impl Collector {
             self.counts.over_limit += 1;
             return;
         };
-        let is_over = now_unix_s >= closes_at(number, self.settings.window_s);
+        let is_over = now_unix_s >= closes_at(number, &self.settings);
         if is_over || follows(pop.closed, number, self.settings.history_windows).is_none() {
             self.counts.late += 1;
             return;
@@ -123,14 +121,13 @@ impl Collector {
     /// Closes each window whose time has passed, in order.
     pub fn close(&mut self, now_unix_s: u64) -> Vec<(Scope, Window)> {
         let mut closed = Vec::new();
-        let window_s = self.settings.window_s;
         for (name, pop) in &mut self.pops {
             // A clock that was set back leaves windows of a future that is not over: they wait for it, or go below.
             let over: Vec<_> = pop
                 .open
                 .keys()
                 .copied()
-                .filter(|number| now_unix_s >= closes_at(*number, window_s))
+                .filter(|number| now_unix_s >= closes_at(*number, &self.settings))
                 .collect();
             for number in over {
                 let Some(open) = pop.open.remove(&number) else { continue };
@@ -150,8 +147,8 @@ impl Collector {
 }
 
 /// When a window takes no more records.
-fn closes_at(number: u64, window_s: u64) -> u64 {
-    number.saturating_add(1).saturating_mul(window_s).saturating_add(LATE_S)
+fn closes_at(number: u64, settings: &Settings) -> u64 {
+    number.saturating_add(1).saturating_mul(settings.window_s).saturating_add(settings.late_s)
 }
 
 impl Open {

@@ -124,7 +124,7 @@ pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Momen
         return kept(Round::Silent);
     }
     let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, moment, basis).run();
-    decision.content = new_bundle(settings, &mut state, &decision, moment.now_unix_s);
+    decision.content = new_bundle(settings, &mut state, &decision, moment);
     (state, decision)
 }
 
@@ -133,10 +133,12 @@ fn new_bundle(
     settings: &Settings,
     state: &mut State,
     decision: &Decision,
-    now_unix_s: u64,
+    moment: Moment,
 ) -> Option<Content> {
     let rules = rules(settings, state);
-    let digest = Some(XxHash3_64::oneshot(format!("{rules:?}").as_bytes()));
+    let hosts_left_alone = names(&settings.hosts_left_alone);
+    let said = format!("{hosts_left_alone:?} {rules:?}");
+    let digest = Some(XxHash3_64::oneshot(said.as_bytes()));
     if digest == state.rules_digest || state.bundle == BUNDLES_MAX {
         return None;
     }
@@ -144,8 +146,9 @@ fn new_bundle(
     state.bundle += 1;
     Some(Content {
         number: state.bundle,
-        made_unix_s: now_unix_s,
+        made_unix_s: moment.now_unix_s,
         reason: reason(decision),
+        hosts_left_alone,
         rules,
         experiments: Vec::new(),
     })
@@ -166,6 +169,14 @@ fn reason(decision: &Decision) -> String {
     format!("window {window}: {} enter, {} leave, {steered} steered{changed}", entered.len(), left.len())
 }
 
+/// Names in lower case, each once.
+pub(crate) fn names(hosts: &[String]) -> Vec<String> {
+    let mut hosts: Vec<_> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
 /// The rule of a steered prefix. Its reason says nothing that changes while the rule does not.
 fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
     let entered = if steered.is_explored { "explored" } else { "slow" };
@@ -179,6 +190,7 @@ fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
         congestion_control: settings.congestion_control.clone(),
         size_bytes_min: Some(settings.goodput_bytes_min),
         holdout: Share::from_millionths(steered.holdout_millionths).unwrap_or_default(),
+        salt: format!("{:x}", steered.salt),
         reason: format!("{entered}, {stage}"),
     }
 }

@@ -37,6 +37,8 @@ pub struct Proof {
 pub struct Steered {
     /// The number of its trial: see [`Trials`](crate::Trials).
     pub trial: u64,
+    /// What tells its tosses apart from those of other trials.
+    pub salt: u64,
     /// Whether it has entered though it was not slow.
     pub is_explored: bool,
     /// Whether it was shown to be helped before this trial.

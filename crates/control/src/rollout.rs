@@ -55,6 +55,8 @@ pub struct Rollout {
     #[serde(with = "document::option")]
     stable: Option<Bundle>,
     candidate: Option<Candidate>,
+    /// Hosts for which no bundle steers.
+    hosts_left_alone: Vec<String>,
     /// Decisions that are in no bundle yet.
     rounds: u32,
     edges: BTreeMap<String, Edge>,
@@ -161,6 +163,7 @@ impl Default for Rollout {
             newest: 0,
             stable: None,
             candidate: None,
+            hosts_left_alone: Vec::new(),
             rounds: 0,
             edges: BTreeMap::new(),
             clock: Clock::default(),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use thalweg_bundle::{RULES_MAX, Share};
+use thalweg_bundle::{HOSTS_MAX, RULES_MAX, Share, is_host};
 use thalweg_record::Prefix;
 
 use crate::rollout::Canary;
@@ -30,6 +30,8 @@ pub enum Measure {
 pub struct Settings {
     /// Seconds of a window.
     pub window_s: u64,
+    /// Seconds after its end for which a window takes records: two periods of the agent, and the way here.
+    pub late_s: u64,
     /// By what prefixes are ranked.
     pub measure: Measure,
     /// The least response, in bytes of content, that tells of goodput, and from which on a rule is due.
@@ -109,6 +111,7 @@ impl Default for Settings {
         let share = |millionths| Share::from_millionths(millionths).expect("it is a share");
         Self {
             window_s: 300,
+            late_s: 60,
             measure: Measure::DeliveryRate,
             goodput_bytes_min: 100_000,
             counts_relayed: false,
@@ -178,6 +181,7 @@ impl Settings {
         };
         let to = |from: &dyn fmt::Display, to: &dyn fmt::Display| format!("from {from} to {to}");
         ensure((1..=86_400).contains(&self.window_s), "window_s", to(&1, &86_400));
+        ensure(self.late_s <= 86_400, "late_s", to(&0, &86_400));
         ensure(
             (1..=HISTORY_WINDOWS_MAX).contains(&self.history_windows),
             "history_windows",
@@ -197,6 +201,12 @@ impl Settings {
             to(&0, &"duty_enter"),
         );
         ensure(is_share(self.flap_max), "flap_max", to(&0, &1));
+        ensure(
+            self.hosts_left_alone.len() <= HOSTS_MAX
+                && self.hosts_left_alone.iter().all(|host| is_host(&host.to_ascii_lowercase())),
+            "hosts_left_alone",
+            format!("at most {HOSTS_MAX} names of hosts, without ports"),
+        );
         ensure(self.left_alone.len() <= LEFT_ALONE_MAX, "left_alone", format!("at most {LEFT_ALONE_MAX}"));
         ensure(
             (1..=thalweg_bundle::CONGESTION_CONTROL_BYTES_MAX).contains(&self.congestion_control.len())

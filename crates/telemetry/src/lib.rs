@@ -25,6 +25,7 @@ pub mod runner;
 pub mod schema;
 pub mod sink;
 pub mod spool;
+pub mod tail;
 #[cfg(test)]
 mod testing;
 

@@ -2,6 +2,7 @@
 //! block as long as it takes: what comes meanwhile waits in the spool.
 
 mod clickhouse;
+mod controller;
 mod files;
 pub mod json;
 mod kafka;
@@ -13,11 +14,12 @@ use std::fmt;
 use thalweg_record::{Batch, Source};
 
 pub use clickhouse::ClickHouseSink;
+pub use controller::ControllerSink;
 pub use kafka::KafkaSink;
 
 /// A place where records are kept.
 pub trait Sink: Send {
-    /// Its name in logs, metrics and the spool's positions: `sqlite`, `kafka`, `clickhouse`, `file`.
+    /// Its name in logs, metrics and the spool's positions: `sqlite`, `kafka`, `clickhouse`, `controller`, `json`.
     fn name(&self) -> &'static str;
 
     /// The number of the first record of `source` (host and epoch) that it has not kept yet, by what it has written itself;

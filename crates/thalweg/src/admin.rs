@@ -1,4 +1,4 @@
-//! The admin interface of a running edge, as its client.
+//! The admin interface of a running edge, and that of a controller, as their client.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -42,24 +42,49 @@ pub(crate) async fn send(
     Ok(client.send_request(request).await?)
 }
 
+/// Whom to ask: what it is, and the flag that says where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) what: &'static str,
+    pub(crate) flag: &'static str,
+}
+
+/// An edge's admin interface.
+const EDGE: Asked = Asked { what: "edge", flag: "--admin" };
+
 /// Asks the edge at `addr` and gives its answer, a JSON object.
 ///
 /// # Errors
 /// When no edge answers, or it refuses.
 pub(crate) fn ask(addr: SocketAddr, request: request::Builder, content: String) -> anyhow::Result<Value> {
+    ask_of(EDGE, addr, request, content)
+}
+
+/// Asks whoever is at `addr` and gives the answer, a JSON object.
+///
+/// # Errors
+/// When nobody answers, or it is a refusal.
+pub(crate) fn ask_of(
+    asked: Asked,
+    addr: SocketAddr,
+    request: request::Builder,
+    content: String,
+) -> anyhow::Result<Value> {
+    let Asked { what, flag } = asked;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (status, content) = runtime.block_on(async {
         let response = send(addr, request, content).await;
-        let response = response.with_context(|| format!("no edge answers at {addr}; --admin says where"))?;
+        let response = response.with_context(|| format!("no {what} answers at {addr}; {flag} says where"))?;
         let status = response.status();
         let content = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let content = content.map_err(|cause| anyhow::anyhow!("the answer of {addr} broke off: {cause}"))?;
         anyhow::Ok((status, content.to_bytes()))
     })?;
     let answer: Value = serde_json::from_slice(&content)
-        .with_context(|| format!("{addr} answered {status}: it is not an edge's admin address"))?;
+        .with_context(|| format!("{addr} answered {status}: that is no {what}'s interface"))?;
     if !status.is_success() {
-        bail!("{}", answer["reason"].as_str().unwrap_or("the edge refuses"));
+        let reason = answer["reason"].as_str().or(answer["error"].as_str());
+        bail!("{}", reason.map_or_else(|| format!("the {what} refuses"), str::to_owned));
     }
     Ok(answer)
 }

@@ -9,9 +9,9 @@ use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
 use thalweg_telemetry::query::{By, QUERIES};
 
 use crate::config::{self, Agent, ClickHouseUrl, Consumer, Edge, Flags, IngestUrl, Origin, Value};
+use crate::controller::ControllerCommand;
 use crate::log::{Query, reference};
 use crate::query::When;
-use crate::simulate::SimulateFlags;
 use crate::sockets::SocketsArgs;
 
 /// Everything after the program's name.
@@ -283,7 +283,7 @@ count; the newest one is still being added to. Rates are bytes per second.")]
         json: bool,
     },
 
-    /// Simulate the controller's decision; it does not run on real records yet
+    /// Decide which client networks get another congestion control, and whether that has helped them
     #[command(subcommand)]
     Controller(ControllerCommand),
 
@@ -387,20 +387,6 @@ pub(crate) enum SchemaCommand {
     },
     /// Print the statements
     Print,
-}
-
-/// What is done with the controller's decision.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ControllerCommand {
-    /// A synthetic day whose truth is known: what the decision finds of it, beside other ways to decide
-    #[command(after_help = "\
-Examples:
-  thalweg controller simulate                                  seconds
-  thalweg controller simulate --pops 10 --prefixes 50000       minutes
-  thalweg controller simulate --holdout-trial 0.1 --seed 2 --json
-
-What is assumed of networks, and what was seen: docs/control.md")]
-    Simulate(SimulateFlags),
 }
 
 /// What an operator says of a backend.

@@ -13,6 +13,7 @@ mod cli;
 mod config;
 mod console;
 mod consumer;
+mod controller;
 mod log;
 mod metrics;
 mod policies;
@@ -34,8 +35,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Command, ControllerCommand};
+use cli::{Cli, Command};
 use config::{Config, Faults};
+use controller::ControllerCommand;
 
 /// Exit status of wrong use, the same as clap's.
 const WRONG_USE: u8 = 2;
@@ -122,6 +124,16 @@ fn run(command: Command) -> anyhow::Result<()> {
             let clickhouse = clickhouse.as_ref().map(|url| url.0.as_str());
             let sqlite = &sqlite;
             query::run(&query::Question { name: &name, by: &by, since, until, sqlite, clickhouse, json })
+        }
+        Command::Controller(ControllerCommand::Run(flags)) => {
+            start_logging();
+            roles::run(&Config::from_controller_flags(&flags)?, false)
+        }
+        Command::Controller(ControllerCommand::Explain { prefix, pop, controller, json }) => {
+            controller::explain(controller, pop.as_deref(), &prefix, json)
+        }
+        Command::Controller(ControllerCommand::Status { controller, json }) => {
+            controller::status(controller, json)
         }
         Command::Controller(ControllerCommand::Simulate(flags)) => simulate::run(&flags),
         Command::Completions { shell } => {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use hyper::Uri;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thalweg_controller::Controller;
 use thalweg_edge::{BackendUrl, BindError, DiskPlace, Edge, LogTo, Rules, Timeouts};
 use thalweg_origin::Origin;
 use tokio::net::TcpListener;
@@ -21,6 +22,7 @@ use crate::agent::Agent;
 use crate::config::{self, Config, Congestion, Fault, Faults, LogTarget, Place, Set, StateDirectory};
 use crate::console::{self, EdgeAddress};
 use crate::consumer::Consumer;
+use crate::controller;
 use crate::shutdown::{self, Signals};
 use crate::source::Source;
 use thalweg_record::Prefix;
@@ -70,6 +72,7 @@ struct Roles {
     console: Option<Console>,
     agent: Option<Agent>,
     consumer: Option<Consumer>,
+    controller: Option<Controller>,
     sources: Vec<(Source, Uri)>,
 }
 
@@ -89,11 +92,14 @@ impl Roles {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
             _ => None,
         };
-        let agent = config.agent.as_ref().map(Agent::bind).transpose()?;
+        let controller = config.controller.as_ref().map(controller::bind).transpose()?;
+        let controller_addr =
+            controller.as_ref().map(|controller| console::reachable(controller.local_addr()));
+        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, controller_addr)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
         let sources = sources.into_iter().zip(targets).collect();
-        Ok(Self { origin, edge, console, agent, consumer, sources })
+        Ok(Self { origin, edge, console, agent, consumer, controller, sources })
     }
 
     /// One line on standard error for each socket.
@@ -106,6 +112,7 @@ impl Roles {
             ("console", self.console.as_ref().map(|console| console.addr)),
             ("agent", self.agent.as_ref().and_then(Agent::metrics_addr)),
             ("consumer", self.consumer.as_ref().and_then(Consumer::metrics_addr)),
+            ("controller", self.controller.as_ref().map(Controller::local_addr)),
         ];
         for (role, addr) in listening {
             if let Some(addr) = addr {
@@ -160,13 +167,19 @@ impl Roles {
             let stop = asked();
             running.spawn(async { ("edge", edge.run(stop).await) });
         }
+        let looks = self.controller.as_ref().map(Controller::looks);
         if let (Some(console), Some(records)) = (self.console, records) {
-            let served = console::serve(console.listener, console.edge, records, database, asked());
+            let kept = console::Kept { database, controller: looks };
+            let served = console::serve(console.listener, console.edge, records, kept, asked());
             running.spawn(async { ("console", served.await) });
         }
         if let Some(consumer) = self.consumer {
             let stop = asked();
             running.spawn(async { ("consumer", consumer.run(stop).await) });
+        }
+        if let Some(controller) = self.controller {
+            let stop = asked();
+            running.spawn(async { ("controller", controller.run(stop).await) });
         }
         for (source, to) in self.sources {
             let pushed = source.run(to, shutdown.clone());

@@ -11,6 +11,7 @@ use super::*;
 use crate::Sample;
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
+const LATE_S: u64 = 60;
 const NUMBER: u64 = NOW_UNIX_S / 300;
 
 fn source() -> Source {

@@ -68,14 +68,21 @@ impl Taken<'_> {
         waiting.iter().for_each(|at| self.state.entries[*at].reason = why);
     }
 
-    fn enter(&mut self, at: usize, is_explored: bool) {
+    /// The number of a trial that begins, and its salt: what one trial has shown says nothing of who is held out in the next.
+    pub(super) fn begin_trial(&mut self) -> (u64, u64) {
         let trial = self.state.trials.begin();
+        (trial, XxHash3_64::oneshot_with_seed(self.moment.seed, &trial.to_be_bytes()))
+    }
+
+    fn enter(&mut self, at: usize, is_explored: bool) {
+        let (trial, salt) = self.begin_trial();
         let entry = &mut self.state.entries[at];
         let has_proof = self.settings.has_proof();
         entry.reason = if is_explored { Reason::Explored } else { Reason::Slow };
         let holdout = self.settings.holdout_trial.millionths();
         entry.phase = Phase::Steered(Box::new(Steered {
             trial,
+            salt,
             is_explored,
             is_renewed: false,
             proof: None,

@@ -50,7 +50,7 @@ impl Taken<'_> {
         let baseline = entry.ln_goodput.map(f64::from);
         let Phase::Steered(steered) = &mut entry.phase else { return };
         steered.is_renewed |= steered.proof.is_some();
-        steered.trial = self.state.trials.begin();
+        (steered.trial, steered.salt) = self.begin_trial();
         steered.proof = None;
         steered.holdout_millionths = self.settings.holdout_trial.millionths();
         steered.from_bundle = self.state.bundle + 1;

@@ -5,7 +5,6 @@ use twox_hash::XxHash3_64;
 
 use super::follow::one_line;
 use super::{Candidate, Edge, Refusal, Rollout, Stage, Transition, Why};
-use crate::collect::LATE_S;
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 use crate::state::State;
@@ -126,7 +125,9 @@ impl Rollout {
             Stage::Watched { since_s, .. } => {
                 // The window that was open, those that are waited for, and one more.
                 let windows = u64::from(settings.canary.windows_max).saturating_add(2);
-                let span_s = windows.saturating_mul(settings.window_s).saturating_add(2 * LATE_S);
+                let span_s = windows
+                    .saturating_mul(settings.window_s)
+                    .saturating_add(settings.late_s.saturating_mul(2));
                 if now_s.saturating_sub(since_s) <= span_s {
                     Vec::new()
                 } else {

@@ -6,7 +6,7 @@ use thalweg_record::Prefix;
 
 use super::rules::{added, by_prefix, reduced};
 use super::{Candidate, Rollout, Stage, Transition, Why};
-use crate::decide::rules;
+use crate::decide::{names, rules};
 use crate::settings::Settings;
 use crate::state::{BUNDLES_MAX, State};
 
@@ -23,6 +23,7 @@ impl Rollout {
         if self.is_at_end(state) {
             return Vec::new();
         }
+        self.hosts_left_alone = names(&settings.hosts_left_alone);
         // An older state: it is not known what connections went by since.
         state.go_on_from(self.newest);
         let target = rules(settings, state);
@@ -58,7 +59,8 @@ impl Rollout {
         let candidate = self.candidate.as_ref().map(|it| reduced(&it.bundle.content().rules, target));
         let ended = candidate.as_ref().is_some_and(|rules| added(&stable, rules).is_empty());
         let candidate = candidate.filter(|_| !ended);
-        let is_reduced = self.stable.is_none() || stable != self.stable_rules();
+        let hosts = self.stable.as_ref().map(|bundle| &bundle.content().hosts_left_alone);
+        let is_reduced = stable != self.stable_rules() || hosts != Some(&self.hosts_left_alone);
         let mut told = Vec::new();
         if ended && let Some(candidate) = self.candidate.take() {
             told.push(Transition::Ended { number: candidate.bundle.content().number });
@@ -207,6 +209,7 @@ impl Rollout {
             number: state.bundle,
             made_unix_s: now_unix_s.min(MADE_UNIX_S_MAX),
             reason: one_line(&reason, REASON_BYTES_MAX),
+            hosts_left_alone: self.hosts_left_alone.clone(),
             rules,
             experiments: Vec::new(),
         })

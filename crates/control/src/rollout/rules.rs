@@ -1,6 +1,6 @@
 //! Rules beside rules: what one bundle steers that another does not.
 //!
-//! The toss holds out those below the share, so that a larger share holds out whom a smaller one does, and others.
+//! The toss holds out those below the share, so that under the same salt a larger share holds out whom a smaller one does, and others.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,7 @@ fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
     than.is_none_or(|than| {
         rule.congestion_control != than.congestion_control
             || rule.size_bytes_min != than.size_bytes_min
+            || rule.salt != than.salt
             || rule.holdout < than.holdout
     })
 }
@@ -57,6 +58,7 @@ mod tests {
                 congestion_control: if is_bbr { "bbr" } else { "reno" }.into(),
                 size_bytes_min: None,
                 holdout: Share::from_millionths(holdout * 100_000).unwrap(),
+                salt: (holdout / 2).to_string(),
                 reason: String::new(),
             };
             of.into_iter().map(rule).collect()

@@ -30,7 +30,7 @@ fn a_reversal_brings_no_old_proof_back_into_the_pool() {
     let proved = |lab: &Lab| lab.state.steered().filter(|(_, it)| it.proof.is_some()).count();
     let pools = (0..250).filter(|_| lab.round().pool.is_some()).count();
     assert_eq!(proved(&lab), all);
-    assert!(pools > 60, "{pools}");
+    assert!(pools >= 60, "{pools}");
     assert_eq!(lab.round().pool, None, "all that was shown is old");
     lab.effect = -0.4;
     let mut left = 0;

@@ -93,12 +93,12 @@ impl Host for Process<'_> {
         self.in_bundle(|bundle| Some(bundle.content().number))
     }
 
-    fn rule_algorithm(&self, address: IpAddr) -> Option<String> {
-        self.in_bundle(|bundle| Some(bundle.rule(address)?.congestion_control.clone()))
+    fn rule_algorithm(&self, address: IpAddr, host: &str) -> Option<String> {
+        self.in_bundle(|bundle| Some(bundle.rule(address, host)?.congestion_control.clone()))
     }
 
-    fn is_holdout(&self, client: SocketAddr) -> bool {
-        self.in_bundle(|bundle| Some(bundle.rule(client.ip())?.holds_out(client))).unwrap_or(false)
+    fn is_holdout(&self, client: SocketAddr, host: &str) -> bool {
+        self.in_bundle(|bundle| Some(bundle.rule(client.ip(), host)?.holds_out(client))).unwrap_or(false)
     }
 
     fn arm(&self, experiment: &str, host: &str, client: SocketAddr) -> Option<String> {

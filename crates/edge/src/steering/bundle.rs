@@ -62,7 +62,7 @@ impl Steering {
     }
 
     fn follow_rule(&mut self, fd: BorrowedFd<'_>, bundle: &Bundle, response: Response<'_>, common: &Common) {
-        let Some(rule) = bundle.rule(response.client.ip()) else { return };
+        let Some(rule) = bundle.rule(response.client.ip(), response.host) else { return };
         if !self.is_due(Decider::Rule, response.bytes, rule.size_bytes_min.unwrap_or(common.size_bytes_min)) {
             return;
         }

@@ -46,10 +46,7 @@ macro_rules! word {
 
 const FUNCTIONS: &[Function] = &[
     function("arm", &[needs("experiment", Type::String)], Type::String, Subs::CLIENT, |call| {
-        // That which the client asked for, as for the edge itself.
-        let req = call.task.original.map_or_else(|| call.task.request(Message::Req), Ok)?;
-        let host = req.authority.host();
-        let arm = call.task.host.arm(&call.str(0), host, call.task.session.client);
+        let arm = call.task.host.arm(&call.str(0), host(call)?, call.task.session.client);
         Ok(or_empty(arm))
     }),
     function("bundle_number", &[], Type::Int, Subs::CLIENT, |call| {
@@ -86,13 +83,19 @@ const FUNCTIONS: &[Function] = &[
         Ok(Value::Int(pace::of_cmcd(&cmcd(call)?).map_or(0, pace::to_kb_per_s)))
     }),
     function("is_holdout", &[], Type::Bool, Subs::CLIENT, |call| {
-        Ok(Value::Bool(call.task.host.is_holdout(call.task.session.client)))
+        Ok(Value::Bool(call.task.host.is_holdout(call.task.session.client, host(call)?)))
     }),
     function("rule_algorithm", &[may("ip", Type::Ip)], Type::String, Subs::CLIENT, |call| {
         let address = call.ip(0).unwrap_or(call.task.session.client).ip();
-        Ok(or_empty(call.task.host.rule_algorithm(address)))
+        Ok(or_empty(call.task.host.rule_algorithm(address, host(call)?)))
     }),
 ];
+
+/// The host that the client asked for, as for the edge itself.
+fn host<'a>(call: &'a Call<'_, '_>) -> Result<&'a str, Failure> {
+    let request = call.task.original.map_or_else(|| call.task.request(Message::Req), Ok)?;
+    Ok(request.authority.host())
+}
 
 /// A text that is empty where there is none.
 fn or_empty(text: Option<String>) -> Value<'static> {

@@ -134,12 +134,12 @@ pub trait Host {
     fn bundle_number(&self) -> Option<u64> {
         None
     }
-    /// The congestion control of the bundle's rule about an address.
-    fn rule_algorithm(&self, _address: IpAddr) -> Option<String> {
+    /// The congestion control of the bundle's rule about an address that asks for something of this host.
+    fn rule_algorithm(&self, _address: IpAddr, _host: &str) -> Option<String> {
         None
     }
-    /// Whether the bundle's rule about a client is not for this connection of it.
-    fn is_holdout(&self, _client: SocketAddr) -> bool {
+    /// Whether the bundle's rule about a client that asks for something of this host is not for this connection of it.
+    fn is_holdout(&self, _client: SocketAddr, _host: &str) -> bool {
         false
     }
     /// The arm of the bundle's experiment that a connection has when it asks for something of this host.

@@ -133,10 +133,10 @@ impl Host for Box1 {
     fn bundle_number(&self) -> Option<u64> {
         Some(42)
     }
-    fn rule_algorithm(&self, address: IpAddr) -> Option<String> {
+    fn rule_algorithm(&self, address: IpAddr, _: &str) -> Option<String> {
         address.to_string().starts_with("192.0.2.").then(|| "bbr".to_owned())
     }
-    fn is_holdout(&self, client: SocketAddr) -> bool {
+    fn is_holdout(&self, client: SocketAddr, _: &str) -> bool {
         client.port() == 4711
     }
     fn arm(&self, experiment: &str, host: &str, client: SocketAddr) -> Option<String> {

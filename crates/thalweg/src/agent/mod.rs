@@ -16,7 +16,7 @@ use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::json::{JsonSink, Rotation};
 use thalweg_telemetry::sink::parquet::{Gathering, ParquetSink};
 use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
-use thalweg_telemetry::sink::{ClickHouseSink, KafkaSink};
+use thalweg_telemetry::sink::{ClickHouseSink, ControllerSink, KafkaSink};
 use thalweg_telemetry::{Sink, agent};
 use tokio::task::JoinSet;
 
@@ -47,11 +47,11 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Opens what the settings name.
+    /// Opens what the settings name; records go to the controller of the same process, too, if they name no other.
     ///
     /// # Errors
     /// The setting whose value cannot be used.
-    pub(crate) fn bind(settings: &config::Agent) -> Result<Self, Fault> {
+    pub(crate) fn bind(settings: &config::Agent, controller: Option<SocketAddr>) -> Result<Self, Fault> {
         let fault = |error: &dyn std::error::Error| settings.spool.fault(with_causes(error));
         let agent = agent::Agent::open(agent_config(settings)).map_err(|error| fault(&error))?;
         let listener = settings.listen.as_ref().map(|listen| {
@@ -61,7 +61,8 @@ impl Agent {
         });
         let edges = settings.edges.iter().flat_map(|edges| edges.value.clone()).collect();
         let database = database(settings);
-        let sinks = sinks(settings, database.as_deref())?;
+        let mut sinks = sinks(settings, database.as_deref())?;
+        sinks.extend(controller_sink(settings, controller)?);
         Ok(Self { agent, sinks, database, edges, listener: listener.transpose()? })
     }
 
@@ -189,6 +190,23 @@ fn sinks(settings: &config::Agent, database: Option<&Path>) -> Result<Vec<Box<dy
         sinks.push(Box::new(sink?));
     }
     Ok(sinks)
+}
+
+/// The controller that is named, or that of the same process.
+fn controller_sink(
+    settings: &config::Agent,
+    own: Option<SocketAddr>,
+) -> Result<Option<Box<dyn Sink>>, Fault> {
+    let (url, place) = match (&settings.controller, own) {
+        (Some(set), _) => (set.value.0.clone(), Some(set)),
+        (None, Some(addr)) => (format!("http://{addr}"), None),
+        (None, None) => return Ok(None),
+    };
+    let sink = ControllerSink::at(&url).map_err(|error| {
+        let message = with_causes(&error);
+        place.map_or_else(|| settings.spool.fault(message.clone()), |set| set.fault(message.clone()))
+    });
+    Ok(Some(Box::new(sink?)))
 }
 
 /// A cluster as the settings of a role name it.

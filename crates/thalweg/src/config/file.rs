@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::declare::{Reader, Section, Setting};
 use super::place::{Fault, Place};
-use super::sections::{Agent, Console, Consumer, Edge, Origin, Source};
+use super::sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source};
 use super::value::{Raw, Written};
 
 /// The sections of a file, as far as they are right.
@@ -18,6 +18,7 @@ pub(super) struct File {
     pub(super) console: Option<(Place, Console)>,
     pub(super) agent: Option<(Place, Agent)>,
     pub(super) consumer: Option<(Place, Consumer)>,
+    pub(super) controller: Option<(Place, Controller)>,
     pub(super) sources: Vec<(Place, Source)>,
 }
 
@@ -32,6 +33,7 @@ const SECTIONS: &[(&str, &[Setting])] = &[
     (Console::NAME, Console::SETTINGS),
     (Agent::NAME, Agent::SETTINGS),
     (Consumer::NAME, Consumer::SETTINGS),
+    (Controller::NAME, Controller::SETTINGS),
     (Source::NAME, Source::SETTINGS),
 ];
 
@@ -51,6 +53,7 @@ pub(super) fn read(text: &str, base: &Path, faults: &mut Vec<Fault>) -> File {
             Console::NAME => file.console = walk.section(key, value),
             Agent::NAME => file.agent = walk.section(key, value),
             Consumer::NAME => file.consumer = walk.section(key, value),
+            Controller::NAME => file.controller = walk.section(key, value),
             Source::NAME => file.sources = walk.sections(key, value),
             unknown => {
                 let message = unknown_section(unknown);

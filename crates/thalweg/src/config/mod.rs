@@ -7,6 +7,7 @@
 //! once, each with its line and column.
 
 mod agent_value;
+mod controller_value;
 mod declare;
 mod file;
 mod flags;
@@ -21,8 +22,8 @@ pub(crate) use flags::Flags;
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
 pub(crate) use secret::reveal;
-pub(crate) use sections::{Agent, Console, Consumer, Edge, Origin, Source};
-pub(crate) use value::{ChannelName, Congestion, IngestUrl, LogTarget, StateDirectory, Value};
+pub(crate) use sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source};
+pub(crate) use value::{ChannelName, Congestion, Count, IngestUrl, LogTarget, StateDirectory, Value};
 
 use declare::Section;
 pub(crate) use declare::Set;
@@ -43,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) console: Option<Console>,
     pub(crate) agent: Option<Agent>,
     pub(crate) consumer: Option<Consumer>,
+    pub(crate) controller: Option<Controller>,
     pub(crate) sources: Vec<Source>,
 }
 
@@ -79,6 +81,7 @@ impl Config {
             console: file.console.map(|(_, console)| console),
             agent: file.agent.map(|(_, agent)| agent),
             consumer: file.consumer.map(|(_, consumer)| consumer),
+            controller: file.controller.map(|(_, controller)| controller),
             sources: file.sources.into_iter().map(|(_, source)| source).collect(),
         })
     }
@@ -132,6 +135,19 @@ impl Config {
         Self::alone(faults, Self { consumer, ..Self::none() })
     }
 
+    /// A controller alone, by its flags.
+    ///
+    /// # Errors
+    /// Every fault there is, as [`Faults`].
+    pub(crate) fn from_controller_flags(flags: &Flags<Controller>) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let controller = flags.read(&mut faults);
+        if let Some(controller) = &controller {
+            check_controller(controller, Place::Command, &mut faults);
+        }
+        Self::alone(faults, Self { controller, ..Self::none() })
+    }
+
     /// A source alone.
     pub(crate) fn from_source(media: PathBuf, to: IngestUrl) -> Self {
         let declared =
@@ -153,6 +169,7 @@ impl Config {
             console: None,
             agent: None,
             consumer: None,
+            controller: None,
             sources: Vec::new(),
         }
     }
@@ -161,10 +178,11 @@ impl Config {
 /// What must hold between the sections of a file.
 fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
     let has_server = file.edge.is_some() || file.origin.is_some() || file.console.is_some();
-    if !has_server && file.agent.is_none() && file.consumer.is_none() && file.sources.is_empty() {
-        let message =
-            "the file names no role: write [edge], [origin], [console], [agent], [consumer] or [[source]]"
-                .to_owned();
+    let has_other = file.agent.is_some() || file.consumer.is_some() || file.controller.is_some();
+    if !has_server && !has_other && file.sources.is_empty() {
+        let message = "the file names no role: write [edge], [origin], [console], [agent], [consumer], [controller] or \
+                       [[source]]"
+            .to_owned();
         faults.push(Fault { place: Place::File { line: 1, column: 1 }, setting: None, message });
     }
     if let Some((place, edge)) = &file.edge {
@@ -182,6 +200,9 @@ fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
     if let Some((_, agent)) = &file.agent {
         check_agent(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
     }
+    if let Some((place, controller)) = &file.controller {
+        check_controller(controller, *place, faults);
+    }
     check_sources(file, faults);
     check_listeners(file, faults);
 }
@@ -198,6 +219,17 @@ fn check_agent(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
     if let Some((_, address)) = twice {
         faults.push(edges.fault(format!("the edge at {address} is followed already")));
     }
+}
+
+/// What must hold between settings of a decision.
+fn check_controller(controller: &Controller, place: Place, faults: &mut Vec<Fault>) {
+    for span in [&controller.window, &controller.late] {
+        if span.value.duration.subsec_nanos() > 0 {
+            faults.push(span.fault("not whole seconds".to_owned()));
+        }
+    }
+    let found = controller.settings().check();
+    faults.extend(found.iter().map(|fault| Fault { place, setting: None, message: fault.to_string() }));
 }
 
 fn check_edge(edge: &Edge, place: Place, has_origin: bool, faults: &mut Vec<Fault>) {
@@ -247,8 +279,9 @@ fn check_listeners(file: &file::File, faults: &mut Vec<Fault>) {
     let console = file.console.iter().map(|(_, console)| &console.listen);
     let agent = file.agent.iter().filter_map(|(_, agent)| agent.listen.as_ref());
     let consumer = file.consumer.iter().filter_map(|(_, consumer)| consumer.listen.as_ref());
+    let controller = file.controller.iter().map(|(_, controller)| &controller.listen);
     let mut seen: Vec<&Set<SocketAddr>> = Vec::new();
-    for listener in edge.chain(origin).chain(console).chain(agent).chain(consumer) {
+    for listener in edge.chain(origin).chain(console).chain(agent).chain(consumer).chain(controller) {
         if let Some(before) = seen.iter().find(|before| collide(before.value, listener.value)) {
             // The one that stands in the file is the one to change.
             let by_default = listener.place == Place::Default;

@@ -6,9 +6,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use thalweg_edge::BackendUrl;
+use thalweg_edge::{BackendUrl, BundleSource};
 
 use super::agent_value::{Broker, ClickHouseUrl, KafkaProperty, Namespace, SocketFilter};
+use super::controller_value::{ClientNetwork, ControllerUrl, Part, RankedBy, TriedControl};
 use super::declare::section;
 use super::value::{
     Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
@@ -37,7 +38,7 @@ section! {
         /// they may take.
         disk: DiskTier = unset("memory alone");
         /// What the edge has to know after a kill: how many responses it had begun, so that an agent can count those it was not
-        /// told of. A directory for this edge alone; without it the edge serves as well.
+        /// told of, and its last good bundle. A directory for this edge alone; without it the edge serves as well.
         state: StateDirectory = default("thalweg-edge");
         /// For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
         /// stale-while-revalidate of its own.
@@ -72,8 +73,9 @@ section! {
         /// been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
         steering_size_min: Size = default("100kB"), within("0B", "1GiB");
         /// The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
-        /// any time. It is looked at once a second.
-        bundle: PathBuf = unset("no rules and no experiments");
+        /// any time; it is looked at once a second. Or a server's URL, which is asked again and again, and is told which edge
+        /// asks, by the machine's name unless the query has an edge=NAME. The last good one is kept in the state directory.
+        bundle: BundleSource = unset("no rules and no experiments");
         /// How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
         /// soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
         /// more often. 128KiB is a good start. Without it duration and goodput of the log are those of what the kernel
@@ -201,6 +203,8 @@ section! {
         /// A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
         /// there without Kafka between.
         clickhouse: ClickHouseUrl = unset("not to ClickHouse");
+        /// A controller, which decides on what it is told. What is to be kept needs another sink.
+        controller: ControllerUrl = unset("the controller of the same file");
         /// Where Prometheus reads the agent's own figures, at /metrics.
         listen: SocketAddr = unset("nowhere");
     }
@@ -229,6 +233,92 @@ section! {
         block_wait: Span = default("1s"), within("0s", "1h");
         /// Where Prometheus reads the consumer's own figures, at /metrics.
         listen: SocketAddr = unset("nowhere");
+    }
+}
+
+section! {
+    /// The controller: finds client networks that may gain by another congestion control, tries it there on some connections, and
+    /// keeps it where that is shown to help. Edges ask it for their bundle.
+    "controller" Controller {
+        /// Where agents bring records, and edges ask for their bundle. Keep it within your network.
+        listen: SocketAddr = default("127.0.0.1:8083");
+        /// Kafka's brokers to begin with: records that agents write to a topic there are read, too.
+        kafka: Vec<Broker> = unset("agents bring their records");
+        /// The topic.
+        kafka_topic: ChannelName = default("thalweg.telemetry");
+        /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
+        /// a file.
+        kafka_set: Vec<KafkaProperty> = unset("none");
+        /// The SQLite file in which it keeps what it knows, every round, and its bundles.
+        database: PathBuf = default("thalweg-control.sqlite");
+        /// Decisions are made for windows of this length.
+        window: Span = default("5min"), within("1s", "24h");
+        /// For how long after its end a window takes records.
+        late: Span = default("1min"), within("0s", "24h");
+        /// By what networks are ranked: the kernel's delivery rate samples, or the goodput of responses.
+        measure: RankedBy = default("delivery_rate");
+        /// The least response that tells of goodput, and from which on a rule is due.
+        goodput_min: Size = default("100kB"), within("0B", "1GiB");
+        /// Whether responses that the backend was still sending tell of goodput as well.
+        counts_relayed: Switch = default("off");
+        /// Hosts whose connections decide nothing.
+        hosts_left_alone: Vec<HostName> = unset("none");
+        /// Connections that tell, in a window, before a network is ranked.
+        connections_min: Count = default("3"), within("1", "1000000");
+        /// The share of ranked networks that is the bottom group.
+        bottom_share: Part = default("0.2");
+        /// Windows of history.
+        history_windows: Count = default("72"), within("1", "128");
+        /// Windows in which a network was ranked, before anything is said of it.
+        observed_windows_min: Count = default("12"), within("1", "128");
+        /// A network enters with at least this share of its windows in the bottom group.
+        duty_enter: Part = default("0.6");
+        /// And leaves, as long as nothing is shown of it, with at most this one.
+        duty_leave: Part = default("0.3");
+        /// It enters with at most so many changes of group a window.
+        flap_max: Part = default("0.25");
+        /// Networks with shorter round trips are left alone.
+        min_rtt_min: Span = default("10ms"), within("0ms", "10s");
+        /// Networks that are left alone.
+        left_alone: Vec<ClientNetwork> = unset("none");
+        /// What is tried, as the kernel names it.
+        congestion_control: TriedControl = default("bbr");
+        /// Networks of a PoP that are steered at once.
+        steered_max: Count = default("500"), within("0", "10000");
+        /// Networks that enter in a round.
+        entering_max: Count = default("20"), within("0", "10000");
+        /// Networks that enter and leave in a round; what leaves for safety comes on top.
+        changes_max: Count = default("50"), within("0", "10000");
+        /// Networks on trial that are not slow, to find out, at once.
+        explored_max: Count = default("100"), within("0", "10000");
+        /// Of those, the most that enter in a round.
+        exploring_max: Count = default("5"), within("0", "10000");
+        /// The share of connections held out while nothing is shown; 0: no proof, the rule of duty cycles alone.
+        holdout_trial: Part = default("0.5");
+        /// The share of connections held out where it is shown to help.
+        holdout: Part = default("0.1");
+        /// Of all networks that are ever told to be helped, the share for which that is false.
+        false_discovery_share: Part = default("0.05");
+        /// The chance of each trial to be told harmful without being so.
+        false_harm_share: Part = default("0.05");
+        /// Connections of each arm before anything is said.
+        evidence_connections_min: Count = default("30"), within("2", "1000000");
+        /// The least effect on log goodput that is worth a rule.
+        effect_min: Part = default("0.05");
+        /// Windows after which a trial that shows nothing ends.
+        trial_windows_max: Count = default("72"), within("1", "1000000");
+        /// Windows after which what was shown has to be shown again.
+        proof_windows_max: Count = default("576"), within("1", "1000000");
+        /// The probability of a worthwhile effect, by what all networks show together, with which one stays after its trial.
+        pooled_keep: Part = default("0.9");
+        /// The rise of the share of bytes sent again that ends a trial.
+        retransmitted_rise_max: Part = default("0.05");
+        /// The same over all trials together, which ends all of them.
+        guardrail_rise_max: Part = default("0.03");
+        /// Windows in which none enters after that.
+        guardrail_pause_windows: Count = default("12"), within("0", "1000000");
+        /// Windows in which what has left may not enter.
+        cool_off_windows: Count = default("288"), within("1", "1000000");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use thalweg_edge::BundleSource;
 
 use super::declare::{Absent, Section, Setting};
 use super::*;
@@ -40,7 +41,7 @@ fn an_unknown_section_is_told() {
     check(
         "[kafka]",
         expect![[
-            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, source"#
+            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, controller, source"#
         ]],
     );
     check(
@@ -114,6 +115,19 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             thalweg.toml:3:63: backends: "http://u@f": a backend is http://HOST[:PORT]: host has a character that no host name has
             thalweg.toml:3:77: backends: the number 1 where a server's address such as "http://127.0.0.1:8081" is expected"#]],
     );
+    edge("bundle = ''", expect!["thalweg.toml:3:10: bundle: a path cannot be empty"]);
+    edge(
+        "bundle = 'https://a/bundle'",
+        expect![[
+            r#"thalweg.toml:3:10: bundle: "https://a/bundle": TLS towards the bundle's server is not supported"#
+        ]],
+    );
+    edge(
+        "bundle = 'http:///bundle'",
+        expect![[
+            r#"thalweg.toml:3:10: bundle: "http:///bundle": the bundle's URL is http://HOST[:PORT]/PATH: host is empty"#
+        ]],
+    );
     edge(
         "purge_from = ['10.0.0.0/8', 'none', '10.0.0.0/40', 'localhost', '10.0.0.1/8']",
         expect![[r#"
@@ -155,7 +169,7 @@ fn every_fault_is_told_at_once_in_the_order_of_the_file() {
             thalweg.toml:2:10: memory: "1" has no unit: write 1B, 1KiB or 1MiB
             thalweg.toml:3:1: unknown key "listn" in [edge]; did you mean "listen"?
             thalweg.toml:5:10: window: the number 60 where a duration such as "250ms" is expected
-            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, consumer, source"#]],
+            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, consumer, controller, source"#]],
     );
 }
 
@@ -174,7 +188,7 @@ fn sections_must_fit_together() {
     check(
         "",
         expect![
-            "thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent], [consumer] or [[source]]"
+            "thalweg.toml:1:1: the file names no role: write [edge], [origin], [console], [agent], [consumer], [controller] or [[source]]"
         ],
     );
     check(
@@ -237,13 +251,14 @@ fn what_the_file_says_and_what_it_leaves_out() {
 
 #[test]
 fn relative_paths_start_at_the_file() {
-    let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'";
+    let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'\nbundle = 'b.json'";
     let base = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_text(&base.join("thalweg.toml"), text).unwrap();
     assert_eq!(config.origin.unwrap().media.unwrap().value, base.join("src"));
     let edge = config.edge.unwrap();
     assert_eq!(edge.log.value, LogTarget::File(base.join("log.json")));
     assert_eq!(edge.disk.unwrap().value.directory, base.join("a=b"));
+    assert_eq!(edge.bundle.unwrap().value, BundleSource::File(base.join("b.json")));
     assert_eq!(edge.state.value, StateDirectory::At(base.join("thalweg-edge")));
 }
 
@@ -337,7 +352,7 @@ fn the_reference_names_every_setting() {
               they may take.
           state                  DIR|off, default thalweg-edge
               What the edge has to know after a kill: how many responses it had begun, so that an agent can count those it was not
-              told of. A directory for this edge alone; without it the edge serves as well.
+              told of, and its last good bundle. A directory for this edge alone; without it the edge serves as well.
           grace                  DURATION, default 0s, 0s to 720h
               For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
               stale-while-revalidate of its own.
@@ -370,9 +385,10 @@ fn the_reference_names_every_setting() {
           steering_size_min      SIZE, default 100kB, 0B to 1GiB
               The response from which on a steering rule or an experiment changes the congestion control, or once so much has
               been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
-          bundle                 PATH, if absent: no rules and no experiments
+          bundle                 FILE|URL, if absent: no rules and no experiments
               The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
-              any time. It is looked at once a second.
+              any time; it is looked at once a second. Or a server's URL, which is asked again and again, and is told which edge
+              asks, by the machine's name unless the query has an edge=NAME. The last good one is kept in the state directory.
           tcp_notsent_lowat      SIZE, if absent: the kernel's: net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
               soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
@@ -494,6 +510,8 @@ fn the_reference_names_every_setting() {
           clickhouse             URL|@FILE, if absent: not to ClickHouse
               A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
               there without Kafka between.
+          controller             URL, if absent: the controller of the same file
+              A controller, which decides on what it is told. What is to be kept needs another sink.
           listen                 ADDR:PORT, if absent: nowhere
               Where Prometheus reads the agent's own figures, at /metrics.
 
@@ -520,6 +538,83 @@ fn the_reference_names_every_setting() {
               Or when its first message has waited so long.
           listen                 ADDR:PORT, if absent: nowhere
               Where Prometheus reads the consumer's own figures, at /metrics.
+
+        [controller]
+          The controller: finds client networks that may gain by another congestion control, tries it there on some connections, and
+          keeps it where that is shown to help. Edges ask it for their bundle.
+
+          listen                 ADDR:PORT, default 127.0.0.1:8083
+              Where agents bring records, and edges ask for their bundle. Keep it within your network.
+          database               PATH, default thalweg-control.sqlite
+              The SQLite file in which it keeps what it knows, every round, and its bundles.
+          window                 DURATION, default 5min, 1s to 24h
+              Decisions are made for windows of this length.
+          late                   DURATION, default 1min, 0s to 24h
+              For how long after its end a window takes records.
+          measure                delivery_rate|goodput, default delivery_rate
+              By what networks are ranked: the kernel's delivery rate samples, or the goodput of responses.
+          goodput_min            SIZE, default 100kB, 0B to 1GiB
+              The least response that tells of goodput, and from which on a rule is due.
+          counts_relayed         on|off, default off
+              Whether responses that the backend was still sending tell of goodput as well.
+          hosts_left_alone       [HOST, …], if absent: none
+              Hosts whose connections decide nothing.
+          connections_min        N, default 3, 1 to 1000000
+              Connections that tell, in a window, before a network is ranked.
+          bottom_share           SHARE, default 0.2
+              The share of ranked networks that is the bottom group.
+          history_windows        N, default 72, 1 to 128
+              Windows of history.
+          observed_windows_min   N, default 12, 1 to 128
+              Windows in which a network was ranked, before anything is said of it.
+          duty_enter             SHARE, default 0.6
+              A network enters with at least this share of its windows in the bottom group.
+          duty_leave             SHARE, default 0.3
+              And leaves, as long as nothing is shown of it, with at most this one.
+          flap_max               SHARE, default 0.25
+              It enters with at most so many changes of group a window.
+          min_rtt_min            DURATION, default 10ms, 0ms to 10s
+              Networks with shorter round trips are left alone.
+          left_alone             [PREFIX, …], if absent: none
+              Networks that are left alone.
+          congestion_control     NAME, default bbr
+              What is tried, as the kernel names it.
+          steered_max            N, default 500, 0 to 10000
+              Networks of a PoP that are steered at once.
+          entering_max           N, default 20, 0 to 10000
+              Networks that enter in a round.
+          changes_max            N, default 50, 0 to 10000
+              Networks that enter and leave in a round; what leaves for safety comes on top.
+          explored_max           N, default 100, 0 to 10000
+              Networks on trial that are not slow, to find out, at once.
+          exploring_max          N, default 5, 0 to 10000
+              Of those, the most that enter in a round.
+          holdout_trial          SHARE, default 0.5
+              The share of connections held out while nothing is shown; 0: no proof, the rule of duty cycles alone.
+          holdout                SHARE, default 0.1
+              The share of connections held out where it is shown to help.
+          false_discovery_share  SHARE, default 0.05
+              Of all networks that are ever told to be helped, the share for which that is false.
+          false_harm_share       SHARE, default 0.05
+              The chance of each trial to be told harmful without being so.
+          evidence_connections_min N, default 30, 2 to 1000000
+              Connections of each arm before anything is said.
+          effect_min             SHARE, default 0.05
+              The least effect on log goodput that is worth a rule.
+          trial_windows_max      N, default 72, 1 to 1000000
+              Windows after which a trial that shows nothing ends.
+          proof_windows_max      N, default 576, 1 to 1000000
+              Windows after which what was shown has to be shown again.
+          pooled_keep            SHARE, default 0.9
+              The probability of a worthwhile effect, by what all networks show together, with which one stays after its trial.
+          retransmitted_rise_max SHARE, default 0.05
+              The rise of the share of bytes sent again that ends a trial.
+          guardrail_rise_max     SHARE, default 0.03
+              The same over all trials together, which ends all of them.
+          guardrail_pause_windows N, default 12, 0 to 1000000
+              Windows in which none enters after that.
+          cool_off_windows       N, default 288, 1 to 1000000
+              Windows in which what has left may not enter.
 
         [[source]]  (any number)
           A live source for demonstrations and tests: it pushes a presentation in a loop, in real time.

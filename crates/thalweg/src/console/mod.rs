@@ -36,6 +36,15 @@ impl EdgeAddress {
     }
 }
 
+/// What the pages show beside the edge, where the process has it.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// The agent's database.
+    pub(crate) database: Option<PathBuf>,
+    /// What a controller tells.
+    pub(crate) controller: Option<Router>,
+}
+
 /// Serves browsers on `listener` until `shutdown`. What is under way then is cut: a stream of records has no
 /// end.
 ///
@@ -45,26 +54,29 @@ pub(crate) async fn serve(
     listener: TcpListener,
     edge: EdgeAddress,
     records: Records,
-    database: Option<PathBuf>,
+    kept: Kept,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     pages::warn_if_missing();
-    let app = router(&edge, records, database);
+    let app = router(&edge, records, kept);
     tokio::select! {
         served = axum::serve(listener, app) => served,
         () = shutdown => Ok(()),
     }
 }
 
-fn router(edge: &EdgeAddress, records: Records, database: Option<PathBuf>) -> Router {
+fn router(edge: &EdgeAddress, records: Records, kept: Kept) -> Router {
+    let Kept { database, controller } = kept;
     let version = env!("CARGO_PKG_VERSION");
-    let config = json!({ "edge": edge.to_json(), "version": version, "telemetry": database.is_some() });
+    let config = json!({ "edge": edge.to_json(), "version": version, "telemetry": database.is_some(), "control": controller.is_some() });
     let config = config.to_string();
     let config = ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config);
+    let controlled = controller.map(|looks| Router::new().nest("/api/control", looks));
     Router::new()
         .route("/api/config", get(move || ready(config.clone())))
         .route("/api/records", get(move |fields: HeaderMap| ready(record_stream(&records, &fields))))
         .merge(database.map(telemetry::routes).unwrap_or_default())
+        .merge(controlled.unwrap_or_default())
         .fallback(pages::page)
 }
 

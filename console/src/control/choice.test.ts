@@ -1,0 +1,23 @@
+import { expect, it } from "vitest";
+
+import { scopeUrl } from "./api";
+import { chosen } from "./choice";
+
+const SCOPES = [
+  { pop: "fra1", tenant: null },
+  { pop: "fra1", tenant: "video.example" },
+  { pop: "ams1", tenant: "a" },
+];
+
+it("shows the wanted scope, else the first of its PoP, and nothing of a PoP that is not known", () => {
+  expect(chosen(null, SCOPES)).toBe(SCOPES[0]);
+  expect(chosen({ pop: "fra1", tenant: "video.example" }, SCOPES)).toBe(SCOPES[1]);
+  expect(chosen({ pop: "ams1", tenant: null }, SCOPES)).toBe(SCOPES[2]);
+  expect(chosen({ pop: "ams2", tenant: null }, SCOPES)).toBeNull();
+  expect(chosen(null, [])).toBeNull();
+});
+
+it("asks for a scope's answers so that names cannot be read as anything else", () => {
+  expect(scopeUrl("rounds", { pop: "fra1", tenant: null }, { limit: "288" })).toBe("api/control/rounds?pop=fra1&limit=288");
+  expect(scopeUrl("explain", { pop: "a&b", tenant: "x y" }, { prefix: "2001:db8::/56" })).toBe("api/control/explain?pop=a%26b&tenant=x+y&prefix=2001:db8::/56");
+});

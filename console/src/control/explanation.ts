@@ -1,0 +1,158 @@
+// What is known of one prefix, and why it is steered or not: its history, what its trial has shown, what became of it, and the text
+// that the command prints.
+
+import { getJson } from "../api";
+import { copyButton } from "../ui/copy";
+import { el } from "../ui/element";
+import { place, type Scale } from "../ui/scale";
+import { svg } from "../ui/svg";
+import { type Evidence, explainCommand, type Explanation, type Scope, scopeUrl } from "./api";
+import { count, dateTime, percent, signed, time, words } from "./figures";
+import { type Forest, ofPercent, ofPoints } from "./forest";
+import { Pane, WAITING } from "./pane";
+import { Source } from "./source";
+
+/** Signs of a history, and what each says. */
+const SIGNS: Record<string, readonly [name: string, says: string]> = {
+  "#": ["group", "bottom group"],
+  ".": ["not", "not in it"],
+  "-": ["unknown", "too few to tell"],
+};
+
+const CHANGES = { entered: "entered", left: "left", proved: "shown to be helped" } as const;
+
+/** The box of a forest plot; it is stretched to the room there is. */
+const FOREST = { width: 240, height: 32, middle: 9 } as const;
+
+export class ExplanationPane {
+  readonly element: HTMLElement;
+
+  readonly #body = el("div", { class: "body", tabindex: "0" });
+  readonly #pane = new Pane("control-explanation", "Prefix", this.#body);
+  readonly #source: Source<Explanation>;
+  #open: { scope: Scope; prefix: string } | null = null;
+
+  constructor(closed: () => void) {
+    this.element = this.#pane.element;
+    const close = el("button", { type: "button", title: "close", "data-testid": "control-close" }, "Close");
+    close.onclick = closed;
+    this.#source = new Source<Explanation>(getJson, {
+      asked: (url) => {
+        const prefix = this.#open?.prefix ?? "";
+        this.element.toggleAttribute("data-closed", false);
+        this.#pane.title(prefix);
+        this.#pane.tell("starting", "loading");
+        this.#pane.comesFrom(url, explainCommand(prefix));
+        this.#pane.tools(close);
+        this.#body.replaceChildren(el("p", { class: "hint" }, WAITING));
+      },
+      answered: (answer) => {
+        this.#pane.tell("playing", words(answer.reason));
+        if (this.#open) this.#body.replaceChildren(...explanation(answer, this.#open.prefix, this.#open.scope));
+      },
+      failed: (message) => this.#pane.tell("failed", message),
+    });
+    this.#showNone();
+  }
+
+  follow(scope: Scope, prefix: string, version: string): void {
+    this.#open = { scope, prefix };
+    this.#source.follow(scopeUrl("explain", scope, { prefix }), version);
+  }
+
+  /** Nobody looks. */
+  stop(): void {
+    this.#source.stop();
+  }
+
+  /** None is open. */
+  clear(): void {
+    if (this.#open === null) return;
+    this.#source.clear();
+    this.#open = null;
+    this.#showNone();
+  }
+
+  #showNone(): void {
+    this.element.toggleAttribute("data-closed", true);
+    this.#pane.title("Prefix");
+    this.#pane.tell("idle", "none is open");
+    this.#pane.tools();
+    this.#pane.comesFrom(null);
+    this.#body.replaceChildren(el("p", { class: "hint" }, "Choose one in the picture, in the table or of a round: why it is steered or not, and what its trial has shown."));
+  }
+}
+
+function explanation({ said, history, entry, changes, text }: Explanation, prefix: string, scope: Scope): HTMLElement[] {
+  const command = explainCommand(prefix);
+  return [
+    el("p", { class: "said", "data-testid": "control-said" }, said),
+    ...strip(history, scope),
+    ...(entry ? trial(entry) : [el("p", { class: "hint" }, "No trial is under way: nothing to compare.")]),
+    ...(changes.length > 0 ? [changed(changes)] : []),
+    el("div", { class: "text" }, el("code", {}, command), copyButton(() => text, `copy what ${command} prints`), el("pre", { "data-testid": "control-text" }, text)),
+  ];
+}
+
+/** A box for each window, the newest to the right. */
+function strip(history: string, { window, window_s }: Scope): HTMLElement[] {
+  const all = [...history];
+  if (all.length === 0) return [];
+  const boxes = all.map((sign, index) => {
+    const [name, says] = SIGNS[sign] ?? ["unknown", sign];
+    const start_s = (window - (all.length - 1 - index)) * window_s;
+    return el("span", { "data-was": name, title: `${dateTime(start_s)} to ${time(start_s + window_s)}: ${says}` });
+  });
+  const number = (sign: string) => all.filter((other) => other === sign).length;
+  const label = Object.entries(SIGNS).map(([sign, [, says]]) => `${says}: ${number(sign)}`).join(", ");
+  const row = el("div", { class: "strip", role: "img", "aria-label": `the last ${all.length} windows; ${label}`, "data-testid": "control-history" }, ...boxes);
+  const from_s = (window - all.length + 1) * window_s;
+  const keys = Object.values(SIGNS).map(([name, says]) => el("span", {}, el("i", { "data-was": name }), says));
+  return [row, el("div", { class: "ends" }, el("span", {}, dateTime(from_s).slice(5)), el("span", { class: "legend" }, ...keys), el("span", {}, time((window + 1) * window_s)))];
+}
+
+/** Treated against held out, each effect with its interval on an axis of its own. */
+function trial({ treated, held_out, goodput, retransmitted }: Evidence): HTMLElement[] {
+  const points = ({ points, low, high }: NonNullable<Evidence["retransmitted"]>) => `${signed(points, 2)} points [${signed(low, 2)}, ${signed(high, 2)}]`;
+  return [
+    el("p", { class: "arms" }, el("b", {}, count(treated)), " connections steered, ", el("b", {}, count(held_out)), " held out; the difference, with its interval at every look:"),
+    forestRow("goodput", goodput && ofPercent(goodput), goodput && `${percent(goodput.percent)} [${percent(goodput.low)}, ${percent(goodput.high)}]`, "more"),
+    forestRow("sent again", retransmitted && ofPoints(retransmitted), retransmitted && points(retransmitted), "less"),
+  ];
+}
+
+/** `good`: which side of no effect is to be wished for. */
+function forestRow(name: string, forest: Forest | null, value: string | null, good: "more" | "less"): HTMLElement {
+  const told = el("span", { class: forest ? "value" : "hint" }, value ?? "too few connections");
+  const row = el("div", { class: "forest", "data-testid": `control-effect-${name.replace(" ", "-")}` }, el("div", {}, el("b", {}, name), told));
+  if (!forest) return row;
+  row.dataset.says = forest.says === "nothing" ? "nothing" : forest.says === good ? "better" : "worse";
+  row.append(forestPicture(forest));
+  return row;
+}
+
+function forestPicture({ to, mark, low, high, is_cut, ticks }: Forest): SVGElement {
+  const { width, height, middle } = FOREST;
+  const scale: Scale = { from: -to, to, from_px: 10, to_px: width - 10 };
+  const [from, end, at] = [place(scale, low), place(scale, high), place(scale, mark)];
+  // An end within the axis is a bar, one beyond it an arrow.
+  const cap = (x: number, is_beyond: boolean, way: number) => (is_beyond ? `M${x - 5 * way} ${middle - 4}L${x} ${middle}L${x - 5 * way} ${middle + 4}` : `M${x} ${middle - 4}V${middle + 4}`);
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+    ...ticks.map(({ at }) => svg("path", { class: at === 0 ? "none" : "grid", d: `M${place(scale, at)} 0V${height - 13}` })),
+    ...ticks.map(({ at, label }) => svg("text", { x: place(scale, at), y: height - 3, "text-anchor": "middle" }, label)),
+    svg("path", { class: "interval", d: `M${from} ${middle}H${end}${cap(from, is_cut[0], -1)}${cap(end, is_cut[1], 1)}` }),
+    svg("rect", { class: "estimate", x: at - 4, y: middle - 4, width: 8, height: 8 }),
+  );
+}
+
+/** What became of it, the newest first. */
+function changed(changes: Explanation["changes"]): HTMLElement {
+  const items = changes.toReversed().map(({ unix_s, window, what, reason }) => {
+    const line = el("li", { "data-what": what, title: `window ${window}` }, el("span", {}, dateTime(unix_s)), " ", el("b", {}, CHANGES[what]));
+    if (reason !== null && what !== "proved") line.append(`: ${words(reason)}`);
+    return line;
+  });
+  return el("ul", { class: "changes", "data-testid": "control-changes" }, ...items);
+}

@@ -1,0 +1,126 @@
+// The table of prefixes: what the picture shows, to read, to filter and to reach by keyboard.
+
+import * as format from "../format";
+import { el, replaceChildren, setAttribute, setText } from "../ui/element";
+import type { Prefix } from "./api";
+import { count, percent, words } from "./figures";
+import { matching, resort, type Sort, sorted, type SortKey } from "./table";
+
+/** Rows that are drawn; the filter finds all others. */
+const ROWS_MAX = 200;
+
+const COLUMNS: readonly (readonly [SortKey | null, string, string, string])[] = [
+  [null, "prefix", "prefix", "client network: /24 for IPv4, /56 for IPv6"],
+  ["stage", "reason", "reason", "why it is steered or not; sorted: shown to be helped, on trial, others"],
+  ["duty", "share", "duty", "duty cycle: share of its windows in the bottom group"],
+  ["flap", "share", "flap", "flap rate: changes per window"],
+  ["connections", "conns", "conns", "connections"],
+  ["effect", "effect", "effect", "on goodput, steered against held out"],
+];
+
+export interface ListListener {
+  opened(prefix: string): void;
+  /** By pointer or focus; null: no longer. */
+  pointed(prefix: string | null): void;
+}
+
+export class PrefixList {
+  readonly element: HTMLElement;
+
+  readonly #listener: ListListener;
+  readonly #filter = el("input", {
+    type: "search",
+    placeholder: "prefix, reason, stage …",
+    "aria-label": "list prefixes that have each of these words",
+    "data-testid": "control-filter",
+  });
+  readonly #place = el("button", { type: "button", class: "place", title: "list all again", hidden: "" });
+  readonly #count = el("span", { class: "count" });
+  readonly #heads: HTMLElement[];
+  readonly #rows = el("tbody", { "data-testid": "control-list" });
+  #prefixes: readonly Prefix[] | null = null;
+  /** Those of one place of the picture. */
+  #there: readonly Prefix[] | null = null;
+  #open: string | null = null;
+  #sort: Sort = { key: "stage", descending: true };
+  #nothing = "";
+
+  constructor(listener: ListListener) {
+    this.#listener = listener;
+    this.#filter.oninput = () => this.#draw();
+    this.#filter.onkeydown = ({ key }) => {
+      const first = this.#rows.querySelector<HTMLElement>("tr[data-prefix]")?.dataset.prefix;
+      if (key === "Enter" && first !== undefined) listener.opened(first);
+    };
+    this.#place.onclick = () => this.restrict(null);
+    this.#heads = COLUMNS.map((column) => this.#head(column));
+    const table = el("table", {}, el("thead", {}, el("tr", {}, ...this.#heads)), this.#rows);
+    this.element = el("div", { class: "list" }, el("div", { class: "head" }, this.#filter, this.#place, this.#count), el("div", { class: "scroll", tabindex: "0" }, table));
+  }
+
+  /** `nothing` stands in place of no answer, or of one without prefixes. */
+  show(prefixes: readonly Prefix[] | null, nothing: string): void {
+    this.#prefixes = prefixes;
+    this.#there = null;
+    this.#nothing = nothing;
+    this.#draw();
+  }
+
+  /** Lists those of one place; null: all. */
+  restrict(there: readonly Prefix[] | null): void {
+    this.#there = there;
+    this.#draw();
+  }
+
+  mark(prefix: string | null): void {
+    this.#open = prefix;
+    for (const row of this.#rows.querySelectorAll<HTMLElement>("tr[data-prefix]")) row.toggleAttribute("data-open", row.dataset.prefix === prefix);
+  }
+
+  #head([key, name, label, title]: (typeof COLUMNS)[number]): HTMLElement {
+    if (key === null) return el("th", { scope: "col", class: name, title }, label);
+    const button = el("button", { type: "button", title }, label);
+    button.onclick = () => {
+      this.#sort = resort(this.#sort, key);
+      this.#draw();
+    };
+    return el("th", { scope: "col", class: name }, button);
+  }
+
+  #draw(): void {
+    const { key, descending } = this.#sort;
+    for (const [index, [by]] of COLUMNS.entries()) {
+      const head = this.#heads[index];
+      if (head) setAttribute(head, "aria-sort", by === key ? (descending ? "descending" : "ascending") : null);
+    }
+    const among = this.#there ?? this.#prefixes ?? [];
+    const found = sorted(matching(among, this.#filter.value), this.#sort);
+    const rows = found.slice(0, ROWS_MAX).map((prefix) => this.#row(prefix));
+    const words = this.#prefixes?.length ? "No prefix among these matches." : this.#nothing;
+    replaceChildren(this.#rows, ...(rows.length > 0 ? rows : [el("tr", { class: "empty" }, el("td", { colspan: String(COLUMNS.length) }, words))]));
+    this.#place.hidden = this.#there === null;
+    setText(this.#place, `at one place: ${count(this.#there?.length ?? 0)} ×`);
+    setText(this.#count, found.length > ROWS_MAX ? `${ROWS_MAX} of ${count(found.length)}` : count(found.length));
+  }
+
+  #row(prefix: Prefix): HTMLElement {
+    const { prefix: name, duty, flap, connections, reason, stage, effect, observed, steered } = prefix;
+    const button = el("button", { type: "button", "data-key": name, title: `${name}: why` }, name);
+    button.onfocus = () => this.#listener.pointed(name);
+    button.onblur = () => this.#listener.pointed(null);
+    const cells: (string | HTMLElement)[] = [button, words(reason), duty.toFixed(2), flap.toFixed(2), count(connections), effect ? percent(effect.percent) : format.NONE];
+    const line = el("tr", { "data-prefix": name, "data-stage": steered ? (stage ?? "steered") : "none" });
+    for (const [index, [, column]] of COLUMNS.entries()) line.append(el("td", { class: column }, cells[index] ?? ""));
+    line.title = [
+      `${name}: ${words(reason)}${stage === null ? "" : `, ${stage}`}`,
+      `in the bottom group in ${(duty * 100).toFixed(0)} % of ${observed} windows`,
+      ...(effect ? [`effect on goodput ${percent(effect.percent)} [${percent(effect.low)}, ${percent(effect.high)}]`] : []),
+    ].join("\n");
+    if (effect) line.dataset.effect = effect.low > 0 ? "more" : effect.high < 0 ? "less" : "nothing";
+    line.toggleAttribute("data-open", name === this.#open);
+    line.onpointerenter = () => this.#listener.pointed(name);
+    line.onpointerleave = () => this.#listener.pointed(null);
+    line.onclick = () => this.#listener.opened(name);
+    return line;
+  }
+}

@@ -1,0 +1,20 @@
+// A button that copies text and confirms it.
+
+import { el, setText } from "./element";
+
+/** How long a copy is confirmed. */
+const COPIED_SHOWN_MS = 1200;
+
+export function copyButton(text: () => string, title: string): HTMLButtonElement {
+  const button = el("button", { type: "button", title }, "Copy");
+  button.onclick = async () => {
+    // Refused on pages that are neither secure nor local; the text itself can still be selected.
+    const copied = await navigator.clipboard?.writeText(text()).then(
+      () => true,
+      () => false,
+    );
+    setText(button, copied ? "Copied" : "Refused");
+    setTimeout(() => setText(button, "Copy"), COPIED_SHOWN_MS);
+  };
+  return button;
+}

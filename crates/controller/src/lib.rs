@@ -1,0 +1,140 @@
+//! The controller as a service: records come in, windows of each PoP are decided, bundles go out to edges.
+//!
+//! ```text
+//! agents ── POST /records ──→ engine (one thread): Collector → decide → Store ──→ View ──→ console, explain
+//! edges ─── GET /bundle ────→    │ who has which bundle                └─→ Bundle ──→ edges
+//! ```
+//!
+//! What decides is `thalweg-control`, which is pure; here are its clock, its file and its sockets.
+//!
+//! **Invariant:** a round counts once it is in the file, with what is known after it and its bundle: an edge never hears of a
+//! bundle that a restart forgets, so no number stands for two.
+//! **Invariant:** the engine waits for nobody: all that others wait for is bounded, and who sends more waits.
+
+mod document;
+mod engine;
+mod figures;
+mod look;
+mod round;
+mod server;
+mod store;
+mod topic;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use axum::Router;
+use thalweg_control::Settings;
+use thalweg_telemetry::kafka::Cluster;
+use thalweg_telemetry::tail::Tail;
+use tokio::sync::oneshot;
+
+use engine::Engine;
+use server::Server;
+pub use store::{ROUNDS_KEPT, StoreError};
+
+/// What a controller goes by.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where agents, edges and people connect.
+    pub listen: SocketAddr,
+    /// Where records are read from, beside those that agents bring.
+    pub kafka: Option<Cluster>,
+    /// The SQLite file in which it keeps what it knows.
+    pub database: PathBuf,
+    /// How it decides.
+    pub settings: Settings,
+}
+
+/// Why a controller does not begin.
+#[derive(Debug)]
+pub enum BindError {
+    /// The address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// The file cannot be used.
+    Store(StoreError),
+    /// Kafka cannot be read as configured.
+    Kafka(thalweg_telemetry::Error),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(addr, cause) => write!(f, "cannot listen on {addr}: {cause}"),
+            Self::Store(error) => error.fmt(f),
+            Self::Kafka(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Kafka(error) => error.source(),
+            Self::Listen(..) | Self::Store(_) => None,
+        }
+    }
+}
+
+/// A controller with everything open that it needs, not begun.
+#[derive(Debug)]
+pub struct Controller {
+    listener: TcpListener,
+    addr: SocketAddr,
+    engine: Engine,
+    tail: Option<Tail>,
+    server: Server,
+}
+
+impl Controller {
+    /// Opens what the config names.
+    ///
+    /// # Errors
+    /// What of it cannot be used.
+    pub fn bind(config: &Config) -> Result<Self, BindError> {
+        let failed = |cause| BindError::Listen(config.listen, cause);
+        let listener = TcpListener::bind(config.listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let addr = listener.local_addr().map_err(failed)?;
+        let (engine, handle) = Engine::open(config).map_err(BindError::Store)?;
+        let tail = config.kafka.as_ref().map(Tail::open).transpose().map_err(BindError::Kafka)?;
+        let server = Server::new(handle, config);
+        Ok(Self { listener, addr, engine, tail, server })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// What people may ask of it, for the console of the same process.
+    pub fn looks(&self) -> Router {
+        self.server.looks()
+    }
+
+    /// Serves until `stop` resolves.
+    ///
+    /// # Errors
+    /// That of the listener, or when the engine ends by itself.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let Self { listener, engine, tail, server, .. } = self;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (ended, end) = oneshot::channel::<()>();
+        std::thread::Builder::new().name("controller".into()).spawn(move || {
+            let _ended = ended; // dropped also by a panic
+            engine.run();
+        })?;
+        if let Some(tail) = tail {
+            // It ends with the engine, which nobody else asks then.
+            let reads = server.reads(tail);
+            std::thread::Builder::new().name("controller-kafka".into()).spawn(reads)?;
+        }
+        tokio::select! {
+            served = axum::serve(listener, server.router()) => served,
+            _ = end => Err(io::Error::other("its thread has ended")),
+            () = stop => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What the controller answers over HTTP: agents that bring records, edges that ask for their bundle, people and the console.
+//!
+//! A bundle is asked for by long polling: with `Prefer: wait=N` (RFC 7240 §4.3) a request is answered once there is another than
+//! those that its `If-None-Match` names, or after that time with 304.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Query, State as With};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use thalweg_control::Settings;
+use thalweg_record::{Batch, Prefix};
+use thalweg_telemetry::tail::Tail;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::Config;
+use crate::document::{Document, Heard};
+use crate::engine::{Handle, Message, View};
+use crate::store::Store;
+use crate::{look, topic};
+
+/// Bytes of a batch: what an agent's spool has in one at most, and a bit.
+const BATCH_BYTES_MAX: usize = 33 << 20;
+/// The longest that a request for a bundle is held.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Rounds that are told at once.
+const ROUNDS_TOLD_MAX: u32 = 2_016;
+/// Bytes of a PoP's or an edge's name.
+const NAME_BYTES_MAX: usize = 255;
+/// The media type of records.
+const PROTOBUF: &str = "application/x-protobuf";
+/// The media type of OpenMetrics' text.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What answers need.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    handle: Handle,
+    settings: Arc<Settings>,
+    database: PathBuf,
+    /// Reads the ledger; opened at first use.
+    reader: Arc<Mutex<Option<Store>>>,
+    registry: Arc<Registry>,
+}
+
+/// Why there is no answer.
+struct Refused(StatusCode, String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        told(self.0, &json!({ "error": self.1 }))
+    }
+}
+
+fn bad(reason: impl Into<String>) -> Refused {
+    Refused(StatusCode::BAD_REQUEST, reason.into())
+}
+
+/// The engine has ended: so does the process, soon.
+fn gone() -> Refused {
+    Refused(StatusCode::SERVICE_UNAVAILABLE, "the controller ends".to_owned())
+}
+
+fn told(status: StatusCode, answer: &Value) -> Response {
+    (status, [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], answer.to_string())
+        .into_response()
+}
+
+/// What may be asked for. The PoP is empty where it has no name.
+#[derive(Debug, Default, Deserialize)]
+struct Question {
+    #[serde(default)]
+    pop: String,
+    edge: Option<String>,
+    host: Option<String>,
+    epoch: Option<u64>,
+    prefix: Option<String>,
+    #[serde(default)]
+    since: u64,
+    limit: Option<u32>,
+}
+
+impl Question {
+    fn check(self) -> Result<Self, Refused> {
+        let names = [Some(&self.pop), self.edge.as_ref(), self.host.as_ref()];
+        if names.into_iter().flatten().any(|name| name.len() > NAME_BYTES_MAX) {
+            return Err(bad(format!("a name has at most {NAME_BYTES_MAX} bytes")));
+        }
+        Ok(self)
+    }
+}
+
+impl Server {
+    pub(crate) fn new(handle: Handle, config: &Config) -> Self {
+        Self {
+            registry: Arc::new(handle.shared.figures.registry()),
+            handle,
+            settings: Arc::new(config.settings.clone()),
+            database: config.database.clone(),
+            reader: Arc::default(),
+        }
+    }
+
+    /// What reads Kafka's topic, on a thread of its own.
+    pub(crate) fn reads(&self, tail: Tail) -> impl FnOnce() + Send + 'static {
+        let (settings, handle) = (self.settings.clone(), self.handle.clone());
+        move || topic::read(tail, &settings, &handle.messages, &handle.shared)
+    }
+
+    /// Everything.
+    pub(crate) fn router(&self) -> Router {
+        let own = Router::new()
+            .route("/records", post(take).layer(DefaultBodyLimit::max(BATCH_BYTES_MAX)))
+            .route("/position", get(position))
+            .route("/bundle", get(bundle))
+            .route("/metrics", get(metrics))
+            .with_state(self.clone());
+        own.merge(self.looks())
+    }
+
+    /// What people may ask.
+    pub(crate) fn looks(&self) -> Router {
+        Router::new()
+            .route("/scopes", get(scopes))
+            .route("/rounds", get(rounds))
+            .route("/prefixes", get(prefixes))
+            .route("/explain", get(explain))
+            .route("/edges", get(edges))
+            .with_state(self.clone())
+    }
+
+    async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Refused> {
+        let (tell, answer) = oneshot::channel();
+        self.handle.messages.send(message(tell)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+
+    fn view(&self, pop: &str) -> Result<Arc<View>, Refused> {
+        let none = || Refused(StatusCode::NOT_FOUND, format!("nothing was decided for PoP {pop:?} yet"));
+        self.handle.shared.view(pop).ok_or_else(none)
+    }
+
+    /// Reads the ledger on a thread that may block.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Store) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Refused> {
+        let (reader, database) = (self.reader.clone(), self.database.clone());
+        let read = tokio::task::spawn_blocking(move || read_with(&reader, &database, read)).await;
+        let failed = |why: String| Refused(StatusCode::INTERNAL_SERVER_ERROR, why);
+        read.map_err(|panic| failed(panic.to_string()))?.map_err(|error| failed(error.to_string()))
+    }
+}
+
+fn read_with<T>(
+    reader: &Mutex<Option<Store>>,
+    database: &Path,
+    read: impl FnOnce(&Store) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = match &mut *reader {
+        Some(store) => store,
+        none => none.insert(Store::reader(database)?),
+    };
+    read(store)
+}
+
+/// Takes a batch of an agent.
+async fn take(With(server): With<Server>, fields: HeaderMap, content: Bytes) -> Result<Response, Refused> {
+    if fields.contains_key(ORIGIN) || fields.get(CONTENT_TYPE).is_none_or(|form| form != PROTOBUF) {
+        return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("records are {PROTOBUF}")));
+    }
+    let decoded = tokio::task::spawn_blocking(move || Batch::decode(&content)).await.map_err(|_| gone())?;
+    let batch = decoded.map_err(|error| bad(error.to_string()))?;
+    let position = server.ask(|tell| Message::Records(batch, tell)).await?;
+    Ok(told(StatusCode::OK, &json!({ "position": position })))
+}
+
+/// How far a source's records are here.
+async fn position(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
+    let Question { host: Some(host), epoch: Some(epoch), .. } = question.check()? else {
+        return Err(bad("give host and epoch"));
+    };
+    let position = server.ask(|tell| Message::Position { host, epoch, tell }).await?;
+    Ok(told(StatusCode::OK, &json!({ "position": position })))
+}
+
+/// The bundle that an edge is to have.
+async fn bundle(
+    With(server): With<Server>,
+    Query(question): Query<Question>,
+    fields: HeaderMap,
+) -> Result<Response, Refused> {
+    let Question { pop, edge, .. } = question.check()?;
+    let heard = Heard::of(&fields);
+    let until = Instant::now() + wait(&fields);
+    let mut bundles = server.handle.bundles.clone();
+    server.handle.shared.figures.polls.inc();
+    loop {
+        bundles.mark_unchanged();
+        let (pop, edge, heard_now) = (pop.clone(), edge.clone(), heard.clone());
+        let ask = |tell| Message::Poll { pop, edge, heard: heard_now, tell };
+        let document: Option<Arc<Document>> = server.ask(ask).await?;
+        if let Some(document) = document.as_ref().filter(|document| !heard.knows(document)) {
+            let fields = [(CONTENT_TYPE, "application/json"), (ETAG, document.etag.as_str())];
+            return Ok((fields, document.text.clone()).into_response());
+        }
+        match timeout_at(until, bundles.changed()).await {
+            Ok(changed) => changed.map_err(|_| gone())?,
+            Err(_) if document.is_some() => return Ok(StatusCode::NOT_MODIFIED.into_response()),
+            Err(_) => return Ok(StatusCode::NO_CONTENT.into_response()),
+        }
+    }
+}
+
+/// How long a request may be held: `Prefer: wait=10` (RFC 7240 §4.3).
+fn wait(fields: &HeaderMap) -> Duration {
+    let preferences = fields.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = preferences.flat_map(|value| value.split(',')).map(str::trim);
+    let wait = preferences.find_map(|preference| preference.strip_prefix("wait=")?.trim().parse().ok());
+    Duration::from_secs(wait.unwrap_or(0)).min(WAIT_MAX)
+}
+
+async fn metrics(With(server): With<Server>) -> Response {
+    let mut text = String::new();
+    encode(&mut text, &server.registry).expect("a String takes every write");
+    ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response()
+}
+
+async fn scopes(With(server): With<Server>) -> Response {
+    let views = server.handle.shared.views();
+    let told_of = |(pop, view): &(String, Arc<View>)| {
+        look::scope(&server.settings, pop, &view.state, view.bundle.as_deref())
+    };
+    told(StatusCode::OK, &json!({ "scopes": views.iter().map(told_of).collect::<Vec<_>>() }))
+}
+
+async fn rounds(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
+    let Question { pop, since, limit, .. } = question.check()?;
+    server.view(&pop)?;
+    let limit = limit.unwrap_or(ROUNDS_TOLD_MAX).min(ROUNDS_TOLD_MAX);
+    let rounds = server.read(move |store| store.rounds(&pop, since, limit)).await?;
+    Ok(told(StatusCode::OK, &json!({ "rounds": rounds })))
+}
+
+async fn prefixes(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
+    let view = server.view(&question.check()?.pop)?;
+    Ok(told(StatusCode::OK, &look::prefixes(&server.settings, &view.state)))
+}
+
+async fn explain(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
+    let Question { pop, prefix, .. } = question.check()?;
+    let prefix = client(&prefix.ok_or_else(|| bad("give prefix"))?)?;
+    let view = server.view(&pop)?;
+    let changes = server.read(move |store| store.changes(&pop, prefix)).await?;
+    Ok(told(StatusCode::OK, &look::explained(&server.settings, &view.state, prefix, &changes)))
+}
+
+/// The network of clients that is meant by an address, or by a prefix.
+fn client(text: &str) -> Result<Prefix, Refused> {
+    let prefix = Prefix::of_text_or_address(text).map_err(|error| bad(format!("{text:?}: {error}")))?;
+    let client = Prefix::of_client(prefix.first());
+    if prefix.bits() < client.bits() {
+        return Err(bad(format!("{prefix} is more than one network of clients: those are /24 and /56")));
+    }
+    Ok(client)
+}
+
+async fn edges(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
+    let pop = question.check()?.pop;
+    let shared = &server.handle.shared;
+    let bundle = shared.view(&pop).and_then(|view| view.bundle.as_ref().map(|document| document.number()));
+    let edges: Vec<_> = shared
+        .edges(&pop)
+        .into_iter()
+        .map(|(name, edge)| {
+            let number = (edge.heard.number > 0).then_some(edge.heard.number);
+            let refused = edge.heard.refused.map(|reason| json!({ "reason": reason }));
+            json!({ "name": name, "bundle": number, "heard_unix_s": edge.unix_s, "refused": refused })
+        })
+        .collect();
+    Ok(told(StatusCode::OK, &json!({ "stable": bundle, "candidate": null, "edges": edges })))
+}

@@ -1,0 +1,246 @@
+//! The controller's file: SQLite in WAL mode, with the tables of `schema/control.sql`.
+//!
+//! **Invariant:** a round, what is known after it and its bundle are in it together, or not at all.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction};
+use serde_json::Value;
+use thalweg_bundle::Bundle;
+use thalweg_control::State;
+use thalweg_record::Prefix;
+
+use crate::document::Document;
+use crate::round::Told;
+
+/// Rounds that the ledger keeps of each PoP: four weeks of five minutes.
+pub const ROUNDS_KEPT: u64 = 8_064;
+/// Bundles that are kept of each PoP.
+const BUNDLES_KEPT: u64 = 100;
+/// Changes of a prefix that are told, the newest.
+const CHANGES_TOLD_MAX: u32 = 100;
+/// Readers beside the engine wait for it so long.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// What marks a file as one of these (`application_id`): "Thlc".
+const APPLICATION: u32 = 0x5468_6c63;
+/// The version of the tables (`user_version`).
+const SCHEMA_VERSION: u32 = 1;
+const SCHEMA: &str = include_str!("../../../schema/control.sql");
+
+/// Why the file cannot be used.
+#[derive(Debug)]
+pub struct StoreError {
+    path: PathBuf,
+    why: String,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use {}: {}", self.path.display(), self.why)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// What the file has of a PoP.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) pop: String,
+    pub(crate) state: State,
+    pub(crate) bundle: Option<Bundle>,
+}
+
+/// Something that has changed of a prefix.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    pub(crate) window: u64,
+    pub(crate) unix_s: u64,
+    pub(crate) what: String,
+    pub(crate) reason: String,
+}
+
+/// The file, opened.
+#[derive(Debug)]
+pub(crate) struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens a file, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let opened = Connection::open(path).and_then(|mut connection| {
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            let why = prepare(&mut connection)?;
+            Ok((connection, why))
+        });
+        let refused = |why| StoreError { path: path.to_owned(), why };
+        match opened {
+            Ok((connection, None)) => Ok(Self { connection, path: path.to_owned() }),
+            Ok((_, Some(why))) => Err(refused(why)),
+            Err(error) => Err(refused(error.to_string())),
+        }
+    }
+
+    /// Opens it once more, to read what the engine writes.
+    pub(crate) fn reader(path: &Path) -> rusqlite::Result<Self> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        Ok(Self { connection, path: path.to_owned() })
+    }
+
+    /// What chance goes by.
+    pub(crate) fn seed(&self) -> Result<u64, StoreError> {
+        let seed = self.connection.query_row("SELECT seed FROM seed", [], |row| row.get::<_, i64>(0));
+        seed.map(i64::cast_unsigned).map_err(|error| self.refused(error.to_string()))
+    }
+
+    /// What is known of each PoP. A state or a bundle that cannot be read is a fault: to begin anew in silence would forget which
+    /// networks were harmed.
+    pub(crate) fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare(
+                "SELECT pop, state, (SELECT document FROM bundles WHERE bundles.pop = pops.pop \
+                 ORDER BY number DESC LIMIT 1) FROM pops",
+            )
+            .map_err(|error| self.refused(error.to_string()))?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Option<String>>(2)?))
+        });
+        let rows = rows.map_err(|error| self.refused(error.to_string()))?;
+        let mut kept = Vec::new();
+        for row in rows {
+            let (pop, state, document) = row.map_err(|error| self.refused(error.to_string()))?;
+            let unreadable =
+                |what: &str, why: String| self.refused(format!("the {what} of PoP {pop:?}: {why}"));
+            let state = State::decode(&state).map_err(|error| unreadable("state", error.to_string()))?;
+            let bundle = document
+                .map(|document| Bundle::decode(document.as_bytes()))
+                .transpose()
+                .map_err(|faults| unreadable("bundle", faults.to_string()))?;
+            kept.push(Kept { pop, state, bundle });
+        }
+        Ok(kept)
+    }
+
+    /// Writes a round, what is known after it, and its bundle.
+    pub(crate) fn keep(
+        &mut self,
+        pop: &str,
+        state: &State,
+        told: &Told,
+        document: Option<&Document>,
+    ) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO pops VALUES (?1, ?2)")?
+            .execute((pop, state.encode().as_bytes()))?;
+        keep_round(&transaction, pop, told)?;
+        if let Some(document) = document {
+            transaction.prepare_cached("INSERT INTO bundles VALUES (?1, ?2, ?3)")?.execute((
+                pop,
+                document.number().cast_signed(),
+                &document.text,
+            ))?;
+            let oldest = document.number().saturating_sub(BUNDLES_KEPT);
+            transaction
+                .prepare_cached("DELETE FROM bundles WHERE pop = ?1 AND number <= ?2")?
+                .execute((pop, oldest.cast_signed()))?;
+        }
+        transaction.commit()
+    }
+
+    /// The rounds of a PoP whose windows ended later than that, the newest `limit` of them, oldest first.
+    pub(crate) fn rounds(&self, pop: &str, since_unix_s: u64, limit: u32) -> rusqlite::Result<Vec<Value>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT told FROM rounds WHERE pop = ?1 AND unix_s > ?2 ORDER BY unix_s DESC LIMIT ?3",
+        )?;
+        let rows =
+            statement.query_map((pop, since_unix_s.cast_signed(), limit), |row| row.get::<_, String>(0))?;
+        let mut rounds = Vec::new();
+        for row in rows {
+            rounds.push(serde_json::from_str(&row?).unwrap_or_default());
+        }
+        rounds.reverse();
+        Ok(rounds)
+    }
+
+    /// What has changed of a prefix, oldest first.
+    pub(crate) fn changes(&self, pop: &str, prefix: Prefix) -> rusqlite::Result<Vec<Changed>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT window, unix_s, what, reason FROM changes WHERE pop = ?1 AND prefix = ?2 \
+             ORDER BY unix_s DESC, what LIMIT ?3",
+        )?;
+        let changed = statement.query_map((pop, prefix.to_string(), CHANGES_TOLD_MAX), |row| {
+            Ok(Changed {
+                window: row.get::<_, i64>(0)?.cast_unsigned(),
+                unix_s: row.get::<_, i64>(1)?.cast_unsigned(),
+                what: row.get(2)?,
+                reason: row.get(3)?,
+            })
+        })?;
+        let mut changed: Vec<_> = changed.collect::<rusqlite::Result<_>>()?;
+        changed.reverse();
+        Ok(changed)
+    }
+
+    fn refused(&self, why: String) -> StoreError {
+        StoreError { path: self.path.clone(), why }
+    }
+}
+
+fn keep_round(transaction: &Transaction<'_>, pop: &str, told: &Told) -> rusqlite::Result<()> {
+    let (window, unix_s) = (told.window.cast_signed(), told.unix_s.cast_signed());
+    transaction.prepare_cached("INSERT OR REPLACE INTO rounds VALUES (?1, ?2, ?3)")?.execute((
+        pop,
+        unix_s,
+        told.json.to_string(),
+    ))?;
+    let mut change =
+        transaction.prepare_cached("INSERT OR REPLACE INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    for (prefix, what, reason) in &told.changes {
+        change.execute((pop, prefix.to_string(), window, unix_s, what, reason))?;
+    }
+    // By their count: a clock that was wrong for a moment is no reason to forget.
+    let oldest = transaction
+        .prepare_cached("SELECT unix_s FROM rounds WHERE pop = ?1 ORDER BY unix_s DESC LIMIT 1 OFFSET ?2")?
+        .query_row((pop, ROUNDS_KEPT.cast_signed()), |row| row.get::<_, i64>(0))
+        .optional()?;
+    if let Some(oldest) = oldest {
+        for table in ["rounds", "changes"] {
+            transaction
+                .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND unix_s <= ?2"))?
+                .execute((pop, oldest))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets a connection up, and makes the tables of an empty file; gives why a file is not to be used.
+fn prepare(connection: &mut Connection) -> rusqlite::Result<Option<String>> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    let first = connection.query_row("SELECT 1 FROM sqlite_schema LIMIT 1", [], |_| Ok(())).optional()?;
+    if first.is_some() && application != APPLICATION {
+        return Ok(Some("it is no file of a controller: give another one".to_owned()));
+    }
+    if version > SCHEMA_VERSION {
+        let why = format!(
+            "its version is {version}, and this program writes {SCHEMA_VERSION}: use a newer release"
+        );
+        return Ok(Some(why));
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    if first.is_none() {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        transaction.commit()?;
+    }
+    Ok(None)
+}

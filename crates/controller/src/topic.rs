@@ -1,0 +1,85 @@
+//! The thread that reads Kafka's topic, where records come that way.
+//!
+//! Reading begins with the oldest window that is still open by the clock: a controller that was killed has its windows whole again.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use thalweg_control::Settings;
+use thalweg_telemetry::Error;
+use thalweg_telemetry::tail::{Read, Tail};
+use tokio::sync::mpsc;
+
+use crate::engine::{Message, Shared, now_unix_s};
+
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Reads until nobody takes what is read.
+pub(crate) fn read(
+    mut tail: Tail,
+    settings: &Settings,
+    messages: &mpsc::Sender<Message>,
+    shared: &Arc<Shared>,
+) {
+    let since_unix_ms = i64::try_from(oldest_open_s(settings, now_unix_s()) * 1000).unwrap_or(i64::MAX);
+    let mut told = None;
+    while !messages.is_closed() {
+        let read = tail.read(since_unix_ms);
+        tell(&mut told, &read);
+        match read {
+            Ok(Read::Batch(batch)) => {
+                if messages.blocking_send(Message::Read(batch)).is_err() {
+                    return;
+                }
+            }
+            Ok(Read::Repeated) => {
+                shared.figures.messages_repeated.inc();
+            }
+            Ok(Read::Unreadable(_)) => {
+                shared.figures.messages_refused.inc();
+            }
+            Ok(Read::Nothing) => {}
+            Err(_) => thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Logs a failure that is another than before, and the end of one.
+fn tell(told: &mut Option<String>, read: &Result<Read, Error>) {
+    let cause = |error: &Error| {
+        std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default()
+    };
+    let now = match read {
+        Ok(Read::Unreadable(why)) => Some(format!("a message holds no records: {why}")),
+        Ok(Read::Nothing) if told.is_some() => return,
+        Ok(_) => None,
+        Err(error) => Some(format!("{error}{}", cause(error))),
+    };
+    match &now {
+        Some(error) if told.as_ref() != Some(error) => {
+            tracing::warn!(error, "cannot read records from Kafka");
+        }
+        None if told.is_some() => tracing::info!("records are read from Kafka again"),
+        _ => {}
+    }
+    *told = now;
+}
+
+/// The start of the oldest window that takes records at a time.
+fn oldest_open_s(settings: &Settings, now_unix_s: u64) -> u64 {
+    now_unix_s.saturating_sub(settings.late_s) / settings.window_s * settings.window_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_begins_with_the_oldest_open_window() {
+        let settings = Settings::default();
+        assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_999_700);
+        assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_800_000_000);
+    }
+}

@@ -1,0 +1,137 @@
+//! What agents write to Kafka, read as it comes by somebody who keeps none of it: all partitions, from a time on, without a group.
+//!
+//! **Invariant:** a message that was sent again is given once, as long as its source's last place in its partition is remembered.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::metadata::{MetadataPartition, MetadataTopic};
+use rdkafka::{Message as _, Offset, TopicPartitionList};
+use thalweg_record::Batch;
+
+use crate::Error;
+use crate::kafka::{Cluster, Place};
+
+/// How long a look for a message may last.
+const POLL: Duration = Duration::from_millis(200);
+/// How long a broker may take for an answer.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is asked whether the topic has more partitions now.
+const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
+/// Sources (host and epoch, in each partition) whose places are remembered.
+const PLACES_MAX: usize = 1_000_000;
+
+/// What a look has found.
+#[derive(Debug)]
+pub enum Read {
+    /// Records.
+    Batch(Batch),
+    /// Records that came before.
+    Repeated,
+    /// A message that holds none, and why.
+    Unreadable(String),
+    /// Nothing new.
+    Nothing,
+}
+
+/// A reader of a topic.
+pub struct Tail {
+    kafka: BaseConsumer,
+    topic: String,
+    partitions: BTreeSet<i32>,
+    asked_at: Option<Instant>,
+    places: HashMap<(i32, String, u64), Place>,
+}
+
+impl std::fmt::Debug for Tail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tail").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+impl Tail {
+    /// A reader of the topic of a cluster. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// When a property is wrong.
+    pub fn open(cluster: &Cluster) -> Result<Self, Error> {
+        // A client has to name a group; with partitions assigned by hand, and no commit, none is joined.
+        let ours = [
+            ("group.id", "thalweg-tail"),
+            ("auto.offset.reset", "latest"),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("queued.max.messages.kbytes", "32768"),
+        ];
+        let failed = |cause| Error::of(format!("cannot read Kafka at {}", cluster.brokers), cause);
+        let kafka = cluster.config(&ours).create().map_err(failed)?;
+        let topic = cluster.topic.clone();
+        Ok(Self { kafka, topic, partitions: BTreeSet::new(), asked_at: None, places: HashMap::new() })
+    }
+
+    /// The next message; of partitions that are new to it, those from `since_unix_ms` on. Waits a moment for one.
+    ///
+    /// # Errors
+    /// When the brokers cannot be asked, or cannot be read, now.
+    pub fn read(&mut self, since_unix_ms: i64) -> Result<Read, Error> {
+        if self.asked_at.is_none_or(|at| at.elapsed() >= PARTITIONS_PERIOD) {
+            self.assign(since_unix_ms).map_err(|cause| self.failed(cause))?;
+            self.asked_at = Some(Instant::now());
+        }
+        let message = match self.kafka.poll(POLL) {
+            None => return Ok(Read::Nothing),
+            Some(Err(cause)) => return Err(self.failed(cause)),
+            Some(Ok(message)) => message,
+        };
+        let batch = match Batch::decode(message.payload().unwrap_or_default()) {
+            Ok(batch) => batch,
+            Err(error) => return Ok(Read::Unreadable(error.to_string())),
+        };
+        if let Some(place) = message.headers().and_then(Place::of) {
+            let key = (message.partition(), batch.source.host.clone(), batch.source.epoch);
+            if self.places.get(&key).is_some_and(|taken| *taken >= place) {
+                return Ok(Read::Repeated);
+            }
+            if self.places.len() >= PLACES_MAX {
+                self.places.clear();
+            }
+            self.places.insert(key, place);
+        }
+        Ok(Read::Batch(batch))
+    }
+
+    /// Reads the partitions that are not read yet.
+    fn assign(&mut self, since_unix_ms: i64) -> Result<(), KafkaError> {
+        let metadata = self.kafka.fetch_metadata(Some(&self.topic), ASK_TIMEOUT)?;
+        let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        let all = topic.into_iter().flat_map(MetadataTopic::partitions).map(MetadataPartition::id);
+        let new: Vec<_> = all.filter(|partition| !self.partitions.contains(partition)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut times = TopicPartitionList::new();
+        for partition in &new {
+            times.add_partition_offset(&self.topic, *partition, Offset::Offset(since_unix_ms))?;
+        }
+        let found = self.kafka.offsets_for_times(times, ASK_TIMEOUT)?;
+        let mut assigned = TopicPartitionList::new();
+        for partition in found.elements() {
+            partition.error()?;
+            // Of a partition that has nothing of that time yet it is what comes.
+            let offset = match partition.offset() {
+                Offset::Offset(offset) if offset >= 0 => Offset::Offset(offset),
+                _ => Offset::End,
+            };
+            assigned.add_partition_offset(&self.topic, partition.partition(), offset)?;
+        }
+        self.kafka.incremental_assign(&assigned)?;
+        self.partitions.extend(new);
+        Ok(())
+    }
+
+    fn failed(&self, cause: KafkaError) -> Error {
+        Error::of(format!("cannot read the topic {}", self.topic), cause)
+    }
+}

@@ -1,0 +1,42 @@
+-- What the controller keeps: what it knows of each PoP, the ledger of its rounds, and the bundles that came of them. A round, what is
+-- known after it and its bundle are written in one transaction.
+
+-- Chance goes by it: drawn once.
+CREATE TABLE seed (seed INTEGER NOT NULL);
+INSERT INTO seed VALUES (random());
+
+CREATE TABLE pops (
+    pop TEXT PRIMARY KEY,
+    -- What control knows: JSON of the control crate.
+    state BLOB NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE rounds (
+    pop TEXT NOT NULL,
+    -- The end of its window.
+    unix_s INTEGER NOT NULL,
+    -- What was decided: JSON as the controller tells it.
+    told TEXT NOT NULL,
+    PRIMARY KEY (pop, unix_s)
+) WITHOUT ROWID;
+
+-- The rounds of a prefix in which something changed.
+CREATE TABLE changes (
+    pop TEXT NOT NULL,
+    prefix TEXT NOT NULL,
+    -- The window's number: its start in seconds since the Unix epoch, divided by its length.
+    window INTEGER NOT NULL,
+    unix_s INTEGER NOT NULL,
+    -- entered, left, proved
+    what TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (pop, prefix, unix_s, what)
+) WITHOUT ROWID;
+CREATE INDEX changes_by_time ON changes (pop, unix_s);
+
+CREATE TABLE bundles (
+    pop TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    document TEXT NOT NULL,
+    PRIMARY KEY (pop, number)
+) WITHOUT ROWID;

@@ -1,0 +1,309 @@
+//! The controller among real parts: nginx, an edge and an agent, or Kafka. What clients do becomes rounds and bundles, the edge goes by
+//! them, and what is told of a network is what it had; through kills of the controller and of the edge.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod program;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use program::{Directory, Process, records, thalweg, until};
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+use thalweg_record::{Batch, Cause, Counters, Entry, Gauges, Network, Record, SocketRecord, Source};
+use thalweg_telemetry::Sink;
+use thalweg_telemetry::kafka::Cluster;
+use thalweg_telemetry::sink::KafkaSink;
+use thalweg_tests::services;
+
+/// Client networks: 127.0.1.0/24 and on.
+const NETWORKS: u8 = 4;
+/// More than a rule's least response.
+const CONTENT_BYTES: usize = 200_000;
+
+/// An address that nobody has, for a service that is to come back there.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// What somebody answers: status, entity tag, content.
+fn ask(server: SocketAddr, target: &str, fields: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(server).unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, content) = text.split_once("\r\n\r\n").unwrap();
+    let status = head[9..12].parse().unwrap();
+    let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
+    (status, etag.to_owned(), content.to_owned())
+}
+
+/// As JSON; null before there is anything.
+fn told(controller: SocketAddr, target: &str) -> Value {
+    let (_, _, content) = ask(controller, target, "");
+    serde_json::from_str(&content).unwrap()
+}
+
+/// A network's treated and held-out connections.
+fn arms(controller: SocketAddr, network: u8) -> (u64, u64) {
+    let entry = &told(controller, &format!("/explain?pop=here&prefix=127.0.{network}.0/24"))["entry"];
+    (entry["treated"].as_u64().unwrap_or(0), entry["held_out"].as_u64().unwrap_or(0))
+}
+
+/// A backend with one file, `/content`, that may be kept.
+fn backend() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut input = BufReader::new(stream.try_clone().unwrap());
+                let mut line = String::new();
+                while input.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                    if line == "\r\n" {
+                        let head = format!(
+                            "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {CONTENT_BYTES}\r\n\r\n"
+                        );
+                        let sent = stream.write_all(head.as_bytes());
+                        if sent.and_then(|()| stream.write_all(&vec![7; CONTENT_BYTES])).is_err() {
+                            return;
+                        }
+                    }
+                    line.clear();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Asks for the content once, on a connection from a network; an edge that is away gives none.
+fn fetch(edge: SocketAddr, network: u8) -> std::io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
+    socket.connect(&edge.into())?;
+    let mut stream = TcpStream::from(socket);
+    stream.write_all(b"GET /content HTTP/1.1\r\nHost: media.example\r\nConnection: close\r\n\r\n")?;
+    let mut content = Vec::new();
+    stream.read_to_end(&mut content).map(drop)
+}
+
+/// Clients of every network, one connection after the other, until this is dropped.
+struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
+
+impl Clients {
+    fn of(edge: SocketAddr) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let clients = (1..=NETWORKS).map(|network| {
+            let is_over = is_over.clone();
+            thread::spawn(move || {
+                while !is_over.load(Relaxed) {
+                    if fetch(edge, network).is_err() {
+                        thread::yield_now(); // killed: it comes back
+                    }
+                }
+            })
+        });
+        let clients = clients.collect();
+        Self(is_over, clients)
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+        for client in self.1.drain(..) {
+            client.join().unwrap();
+        }
+    }
+}
+
+/// Windows of seconds, and everything tried at once.
+fn controller(directory: &Directory, listen: SocketAddr) -> Process {
+    let mut command = thalweg();
+    command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
+    command.args(["--connections-min", "1", "--observed-windows-min", "1", "--history-windows", "8"]);
+    command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "10"]);
+    command.args(["--congestion-control", "reno", "--trial-windows-max", "100000", "--effect-min", "0"]);
+    command.args(["--listen", &listen.to_string()]).arg("--database").arg(directory.0.join("control.sqlite"));
+    let process = Process::start(&mut command);
+    process.said("controller listening");
+    process
+}
+
+fn edge(
+    directory: &Directory,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    backend: SocketAddr,
+    bundle: &str,
+) -> Process {
+    let mut command = thalweg();
+    command.args(["edge", "--memory", "16MiB", "--congestion-control", "cubic", "--bundle", bundle]);
+    command.args(["--listen", &listen.to_string(), "--admin", &admin.to_string()]);
+    command.args(["--backend", &format!("http://{backend}")]).arg("--state").arg(directory.0.join("edge"));
+    let process = Process::start(&mut command);
+    process.said("edge listening");
+    process
+}
+
+#[test]
+fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
+    let directory = Directory::new();
+    let [control, listen, admin] = [free_address(), free_address(), free_address()];
+    let backend = backend();
+    let mut deciding = controller(&directory, control);
+    let bundle = format!("http://{control}/bundle?pop=here");
+    let mut serving = edge(&directory, listen, admin, backend, &bundle);
+    let files = directory.0.join("files");
+    let agent = Process::start(
+        thalweg()
+            .args(["agent", "--period", "200ms", "--pop", "here", "--edge", &admin.to_string()])
+            .args([
+                "--controller",
+                &format!("http://{control}"),
+                "--sockets",
+                &format!("sport {}", listen.port()),
+            ])
+            .arg("--json")
+            .arg(&files)
+            .args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]),
+    );
+    agent.said("following the responses of an edge");
+    let clients = Clients::of(listen);
+
+    until("every network is on trial, and the edge goes by it", || {
+        let scope = &told(control, "/scopes")["scopes"][0];
+        let edge = &told(control, "/edges?pop=here")["edges"][0];
+        scope["on_trial"] == u64::from(NETWORKS)
+            && scope["bundle"].is_u64()
+            && edge["bundle"] == scope["bundle"]
+    });
+    until("both arms of every network have shown something", || {
+        (1..=NETWORKS).all(|network| {
+            let (treated, held_out) = arms(control, network);
+            treated >= 10 && held_out >= 10
+        })
+    });
+    let rounds = told(control, "/rounds?pop=here");
+    let last = rounds["rounds"].as_array().unwrap().last().unwrap();
+    for arm in ["all", "steered", "held_out"] {
+        assert!(last["goodput"][arm]["p10"].as_f64().unwrap() > 0.0, "{arm}: {last}");
+    }
+
+    // Nobody decides: the edge goes on by what it has, also one that comes back to nobody.
+    let before: Vec<_> = (1..=NETWORKS).map(|network| arms(control, network)).collect();
+    let (_, etag, _) = ask(control, "/bundle?pop=here", "");
+    deciding.kill();
+    serving.kill();
+    let _serving = edge(&directory, listen, admin, backend, &bundle);
+    agent.said("following the responses of an edge");
+    let _deciding = controller(&directory, control);
+    assert_eq!(ask(control, "/bundle?pop=here", "").1, etag);
+    let not_modified = ask(control, "/bundle?pop=here", &format!("If-None-Match: {etag}\r\n"));
+    assert_eq!(not_modified.0, 304);
+    until("what was shown goes on from what was known", || {
+        (1..=NETWORKS).zip(&before).all(|(network, before)| {
+            let now = arms(control, network);
+            now.0 > before.0 && now.1 > before.1
+        })
+    });
+    drop(clients);
+    agent.end();
+
+    let records = records(&files);
+    let steered: Vec<_> = records.iter().filter(|record| record["steered_rule"].is_string()).collect();
+    assert!(steered.len() > 100, "{} steered of {}: {}", steered.len(), records.len(), records[0]);
+    let told = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
+    for record in steered {
+        let held_out = record["steered_holdout"].as_bool().unwrap();
+        let ran = told(record, "congestion_control");
+        assert_eq!(ran, if held_out { "cubic" } else { "reno" }, "{record}");
+    }
+}
+
+const KAFKA_WINDOW_S: u64 = 4;
+const KAFKA_LATE_S: u64 = 12;
+const BATCHES: u64 = 60;
+const BATCH_RECORDS: u64 = 200;
+/// Times that the controller is killed while records come.
+const KILLS: u64 = 4;
+
+/// Samples of sockets, within the last window's length before a time.
+fn batch(index: u64, now_unix_us: u64) -> Batch {
+    let source = Source { host: "edge-1".into(), pop: "here".into(), epoch: 1 };
+    let numbers = index * BATCH_RECORDS..(index + 1) * BATCH_RECORDS;
+    let back_us = KAFKA_WINDOW_S * 1_000_000 / (BATCHES * BATCH_RECORDS);
+    let entry = |number: u64| {
+        let time_unix_us = now_unix_us - number * back_us;
+        let socket = SocketRecord {
+            time_unix_us,
+            client: format!("10.0.{}.{}:{}", number % 20, number % 200, 1024 + number).parse().unwrap(),
+            local: "192.0.2.1:80".parse().unwrap(),
+            cookie: number,
+            namespace: None,
+            state: "ESTAB".into(),
+            cause: Cause::Dump,
+            sample_one_in: None,
+            interval_us: Some(1_000_000),
+            congestion_control: Some("cubic".into()),
+            gauges: Some(Gauges { delivery_rate_bytes_per_s: Some(number + 1), ..Gauges::default() }),
+            counters: Some(Counters::default()),
+            bbr: None,
+        };
+        Entry { number, network: Network::default(), record: Record::Socket(Box::new(socket)) }
+    };
+    Batch { source, entries: numbers.map(entry).collect() }
+}
+
+fn kafka_controller(directory: &Directory, brokers: &str) -> (Process, SocketAddr) {
+    let mut command = thalweg();
+    command.args(["controller", "run", "--listen", "127.0.0.1:0", "--kafka", brokers]);
+    command.args(["--window", &format!("{KAFKA_WINDOW_S}s"), "--late", &format!("{KAFKA_LATE_S}s")]);
+    command.arg("--database").arg(directory.0.join("control.sqlite"));
+    let process = Process::start(&mut command);
+    let address = process.said("controller listening").parse().unwrap();
+    (process, address)
+}
+
+#[test]
+fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka() {
+    let kafka = services::Kafka::start();
+    let directory = Directory::new();
+    let cluster =
+        Cluster { brokers: kafka.brokers(), topic: "thalweg.telemetry".into(), properties: Vec::new() };
+    let mut sink = KafkaSink::of(cluster, Some(3));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now_unix_us = u64::try_from(now.as_micros()).unwrap();
+    let mut sent = BTreeMap::<u64, u64>::new();
+    let mut running = None;
+    for index in 0..BATCHES {
+        let batch = batch(index, now_unix_us);
+        for entry in &batch.entries {
+            let Record::Socket(socket) = &entry.record else { unreachable!() };
+            *sent.entry(socket.time_unix_us / 1_000_000 / KAFKA_WINDOW_S).or_default() += 1;
+        }
+        sink.keep(&batch).unwrap();
+        if index % (BATCHES / KILLS) == BATCHES / KILLS / 2 {
+            // What it had read is gone with it.
+            drop(running.take());
+            running = Some(kafka_controller(&directory, &kafka.brokers()));
+        }
+    }
+    // A sink that is not sure sends again.
+    sink.keep(&batch(BATCHES - 1, now_unix_us)).unwrap();
+    let (_process, controller) = running.unwrap();
+    let rounds = || told(controller, "/rounds?pop=here")["rounds"].as_array().cloned().unwrap_or_default();
+    until("every window is decided", || rounds().len() >= sent.len());
+    let decided: BTreeMap<u64, u64> = rounds()
+        .iter()
+        .map(|round| (round["window"].as_u64().unwrap(), round["records"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(decided, sent);
+}
