@@ -55,8 +55,6 @@ pub struct Rollout {
     #[serde(with = "document::option")]
     stable: Option<Bundle>,
     candidate: Option<Candidate>,
-    /// Hosts for which no bundle steers.
-    hosts_left_alone: Vec<String>,
     /// Decisions that are in no bundle yet.
     rounds: u32,
     edges: BTreeMap<String, Edge>,
@@ -163,7 +161,6 @@ impl Default for Rollout {
             newest: 0,
             stable: None,
             candidate: None,
-            hosts_left_alone: Vec::new(),
             rounds: 0,
             edges: BTreeMap::new(),
             clock: Clock::default(),

@@ -194,19 +194,17 @@ impl Rollout {
         }
     }
 
-    /// Edges that may become canaries: heard not long ago, none already, and not without the bundle that all have. First those that serve,
-    /// so that something is seen; among these by a hash, so that it is not always the same.
+    /// Edges that may become canaries: heard not long ago, and none already. Last those that refuse what all have; before them those that
+    /// serve, so that something is seen; among these by a hash, so that it is not always the same.
     fn heard(&self, settings: &Settings, candidate: &Candidate) -> Vec<String> {
         let number = candidate.bundle.content().number;
         let may = |name: &String, edge: &Edge| {
             let quiet_s = self.clock.own_s.saturating_sub(edge.heard_s);
-            quiet_s <= settings.canary.acknowledge_s_max
-                && !candidate.canaries.contains_key(name)
-                && self.document(name).is_some()
+            quiet_s <= settings.canary.acknowledge_s_max && !candidate.canaries.contains_key(name)
         };
         let order = |name: &String, edge: &Edge| {
             let serves = edge.before.as_ref().is_some_and(|before| before.responses > 0);
-            (!serves, XxHash3_64::oneshot_with_seed(number, name.as_bytes()))
+            (self.document(name).is_none(), !serves, XxHash3_64::oneshot_with_seed(number, name.as_bytes()))
         };
         let edges = self.edges.iter().filter(|(name, edge)| may(name, edge));
         let mut edges: Vec<_> = edges.map(|(name, edge)| (order(name, edge), name)).collect();

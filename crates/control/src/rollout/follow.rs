@@ -13,6 +13,18 @@ use crate::state::{BUNDLES_MAX, State};
 /// Bundles that one event makes at most.
 const BUNDLES_AT_ONCE: u64 = 4;
 
+/// What the state would have all edges do. Who opts out of rules is no trial: it holds in every bundle at once.
+struct Target {
+    hosts_left_alone: Vec<String>,
+    rules: Vec<Rule>,
+}
+
+impl Target {
+    fn of(settings: &Settings, state: &State) -> Self {
+        Self { hosts_left_alone: names(&settings.hosts_left_alone), rules: rules(settings, state) }
+    }
+}
+
 impl Rollout {
     /// Follows a state after each of its decisions, also of one that changes nothing.
     ///
@@ -23,10 +35,9 @@ impl Rollout {
         if self.is_at_end(state) {
             return Vec::new();
         }
-        self.hosts_left_alone = names(&settings.hosts_left_alone);
         // An older state: it is not known what connections went by since.
         state.go_on_from(self.newest);
-        let target = rules(settings, state);
+        let target = Target::of(settings, state);
         self.drop_unheard(&target);
         let is_first = self.stable.is_none();
         let mut told = self.reduce(state, &target, now_unix_s);
@@ -45,8 +56,8 @@ impl Rollout {
     }
 
     /// A candidate that no edge has yet makes room for a newer one.
-    fn drop_unheard(&mut self, target: &[Rule]) {
-        let is_old = |it: &Candidate| it.stage == Stage::Unheard && it.bundle.content().rules != target;
+    fn drop_unheard(&mut self, target: &Target) {
+        let is_old = |it: &Candidate| it.stage == Stage::Unheard && it.bundle.content().rules != target.rules;
         if let Some(candidate) = self.candidate.take_if(|it| is_old(it)) {
             self.rounds = self.rounds.saturating_add(candidate.rounds);
         }
@@ -54,13 +65,15 @@ impl Rollout {
 
     /// Takes back what the target has no more. Canaries get numbers above those of all others, so that nobody's goes down when a
     /// candidate ends.
-    fn reduce(&mut self, state: &mut State, target: &[Rule], now_unix_s: u64) -> Vec<Transition> {
-        let stable = reduced(self.stable_rules(), target);
-        let candidate = self.candidate.as_ref().map(|it| reduced(&it.bundle.content().rules, target));
+    fn reduce(&mut self, state: &mut State, target: &Target, now_unix_s: u64) -> Vec<Transition> {
+        let stable = reduced(self.stable_rules(), &target.rules);
+        let candidate = self.candidate.as_ref().map(|it| reduced(&it.bundle.content().rules, &target.rules));
         let ended = candidate.as_ref().is_some_and(|rules| added(&stable, rules).is_empty());
         let candidate = candidate.filter(|_| !ended);
-        let hosts = self.stable.as_ref().map(|bundle| &bundle.content().hosts_left_alone);
-        let is_reduced = stable != self.stable_rules() || hosts != Some(&self.hosts_left_alone);
+        let is_reduced = self.stable.as_ref().is_none_or(|bundle| {
+            let before = bundle.content();
+            before.rules != stable || before.hosts_left_alone != target.hosts_left_alone
+        });
         let mut told = Vec::new();
         if ended && let Some(candidate) = self.candidate.take() {
             told.push(Transition::Ended { number: candidate.bundle.content().number });
@@ -88,7 +101,7 @@ impl Rollout {
         &mut self,
         settings: &Settings,
         state: &mut State,
-        target: &[Rule],
+        target: &Target,
         is_first: bool,
         now_unix_s: u64,
     ) -> Vec<Transition> {
@@ -97,21 +110,21 @@ impl Rollout {
         }
         let rounds = std::mem::take(&mut self.rounds);
         let stable = by_prefix(self.stable_rules());
-        let added = added(self.stable_rules(), target);
+        let added = added(self.stable_rules(), &target.rules);
         if added.is_empty() {
             return Vec::new();
         }
         let entering = added.iter().filter(|rule| !stable.contains_key(&rule.prefix)).count();
         let entering_max = settings.changes_max.saturating_mul(rounds as usize);
-        let fault = if target.len() > settings.steered_max {
-            Some(format!("{} are steered, and {} are the most", target.len(), settings.steered_max))
+        let fault = if target.rules.len() > settings.steered_max {
+            Some(format!("{} are steered, and {} are the most", target.rules.len(), settings.steered_max))
         } else if entering > entering_max && !is_first {
             Some(format!("{entering} enter, and {entering_max} are the most in {rounds} rounds"))
         } else {
             None
         };
         let prefixes: Vec<_> = added.iter().map(|rule| rule.prefix).collect();
-        let (changing, steered) = (added.len() - entering, target.len());
+        let (changing, steered) = (added.len() - entering, target.rules.len());
         let reason = format!(
             "window {}: {entering} enter, {changing} are held out less, {steered} steered",
             window(state)
@@ -119,7 +132,7 @@ impl Rollout {
         let bundle = match fault {
             Some(fault) => Err(fault),
             None => self
-                .make(state, target.to_vec(), target, reason, now_unix_s)
+                .make(state, target.rules.clone(), target, reason, now_unix_s)
                 .map_err(|faults| faults.to_string()),
         };
         match bundle {
@@ -136,7 +149,7 @@ impl Rollout {
             }
             Err(reason) => {
                 state.withdraw(settings, &prefixes);
-                let mut told = self.reduce(state, &rules(settings, state), now_unix_s);
+                let mut told = self.reduce(state, &Target::of(settings, state), now_unix_s);
                 told.push(Transition::Rejected { reason, withdrawn: prefixes });
                 told
             }
@@ -168,8 +181,8 @@ impl Rollout {
         let withdrawn: Vec<Prefix> =
             added(self.stable_rules(), tried).iter().map(|rule| rule.prefix).collect();
         state.withdraw(settings, &withdrawn);
-        let target = rules(settings, state);
-        let last_good = reduced(self.stable_rules(), &target);
+        let target = Target::of(settings, state);
+        let last_good = reduced(self.stable_rules(), &target.rules);
         let reason = format!("bundle {number} is rolled back: {why}");
         let bundle = self.fewer(state, last_good, &target, reason, now_unix_s);
         let by = bundle.content().number;
@@ -182,12 +195,14 @@ impl Rollout {
         &mut self,
         state: &mut State,
         rules: Vec<Rule>,
-        target: &[Rule],
+        target: &Target,
         reason: String,
         now_unix_s: u64,
     ) -> Bundle {
         let bundle = self.make(state, rules, target, reason, now_unix_s);
-        bundle.expect("rules of a valid bundle, some with another share held out")
+        bundle.expect(
+            "rules of a valid bundle, some with another share held out, under settings that were checked",
+        )
     }
 
     /// A bundle with the next number. Connections of a prefix whose rule there is another one than the state's do not count.
@@ -195,21 +210,21 @@ impl Rollout {
         &mut self,
         state: &mut State,
         rules: Vec<Rule>,
-        target: &[Rule],
+        target: &Target,
         reason: String,
         now_unix_s: u64,
     ) -> Result<Bundle, Faults> {
         // What the state steers has the number that the decision gave it, unless a bundle was made since.
-        if rules != target || state.bundle <= self.newest {
+        if rules != target.rules || state.bundle <= self.newest {
             state.bundle = state.bundle.max(self.newest) + 1;
         }
         self.newest = state.bundle;
-        state.discount(&rules, target);
+        state.discount(&rules, &target.rules);
         Bundle::new(Content {
             number: state.bundle,
             made_unix_s: now_unix_s.min(MADE_UNIX_S_MAX),
             reason: one_line(&reason, REASON_BYTES_MAX),
-            hosts_left_alone: self.hosts_left_alone.clone(),
+            hosts_left_alone: target.hosts_left_alone.clone(),
             rules,
             experiments: Vec::new(),
         })

@@ -1,25 +1,24 @@
 //! Rules beside rules: what one bundle steers that another does not.
 //!
-//! The toss holds out those below the share, so that under the same salt a larger share holds out whom a smaller one does, and others.
+//! What counts is how many connections of a prefix are steered, not which: a new toss with the same share is nothing more.
 
 use std::collections::HashMap;
 
 use thalweg_bundle::Rule;
 use thalweg_record::Prefix;
 
-/// Whether a rule steers somebody whom another of its prefix does not, or otherwise.
+/// Whether a rule steers more than another of its prefix, or otherwise.
 fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
     than.is_none_or(|than| {
         rule.congestion_control != than.congestion_control
             || rule.size_bytes_min != than.size_bytes_min
-            || rule.salt != than.salt
             || rule.holdout < than.holdout
     })
 }
 
-/// Whether two rules of a prefix steer the same.
+/// Whether two rules of a prefix steer the same connections, in the same way.
 pub(crate) fn steers_alike(one: &Rule, other: &Rule) -> bool {
-    !steers_more(one, Some(other)) && !steers_more(other, Some(one))
+    one.salt == other.salt && !steers_more(one, Some(other)) && !steers_more(other, Some(one))
 }
 
 /// Rules by their prefixes.
@@ -27,7 +26,7 @@ pub(super) fn by_prefix(rules: &[Rule]) -> HashMap<Prefix, &Rule> {
     rules.iter().map(|rule| (rule.prefix, rule)).collect()
 }
 
-/// Rules without what `target` has taken back of them: prefixes that it has no more, and connections that it holds out by now.
+/// Rules without what `target` has taken back of them: prefixes that it has no more, and those of which it holds out more, or others.
 pub(super) fn reduced(rules: &[Rule], target: &[Rule]) -> Vec<Rule> {
     let target = by_prefix(target);
     let reduce = |rule: &Rule| {
@@ -37,7 +36,7 @@ pub(super) fn reduced(rules: &[Rule], target: &[Rule]) -> Vec<Rule> {
     rules.iter().filter_map(reduce).collect()
 }
 
-/// The rules of `to` that steer whom `from` does not.
+/// The rules of `to` that steer more than those of `from`.
 pub(super) fn added<'a>(from: &[Rule], to: &'a [Rule]) -> Vec<&'a Rule> {
     let from = by_prefix(from);
     to.iter().filter(|rule| steers_more(rule, from.get(&rule.prefix).copied())).collect()
@@ -52,13 +51,13 @@ mod tests {
     use super::*;
 
     prop_compose! {
-        fn rules()(of in btree_map(0_u8..8, (0_u32..4, any::<bool>()), 0..8)) -> Vec<Rule> {
-            let rule = |(at, (holdout, is_bbr)): (u8, (u32, bool))| Rule {
+        fn rules()(of in btree_map(0_u8..8, (0_u32..4, any::<bool>(), 0..3), 0..8)) -> Vec<Rule> {
+            let rule = |(at, (holdout, is_bbr, salt)): (u8, (u32, bool, i32))| Rule {
                 prefix: format!("203.0.{at}.0/24").parse().unwrap(),
                 congestion_control: if is_bbr { "bbr" } else { "reno" }.into(),
                 size_bytes_min: None,
                 holdout: Share::from_millionths(holdout * 100_000).unwrap(),
-                salt: (holdout / 2).to_string(),
+                salt: salt.to_string(),
                 reason: String::new(),
             };
             of.into_iter().map(rule).collect()

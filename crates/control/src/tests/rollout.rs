@@ -209,6 +209,19 @@ fn a_bundle_that_a_canary_refuses_is_rolled_back_at_once() {
 }
 
 #[test]
+fn an_edge_that_refuses_what_all_have_is_a_canary_only_where_there_is_no_other() {
+    // Both ways round: one of them the hash would choose.
+    for names in [vec!["a"], vec!["a", "b"], vec!["b", "a"]] {
+        let mut site = Site::new(names.len(), |_| {});
+        names.iter().zip(&mut site.edges).for_each(|(name, edge)| edge.name = (*name).into());
+        site.round();
+        site.refuse(0, "no");
+        site.until_tried();
+        assert_eq!(site.canary(), names.len() - 1, "{names:?}");
+    }
+}
+
+#[test]
 fn a_silent_canary_is_replaced_once() {
     let mut site = Site::new(3, |_| {});
     let number = site.until_tried();

@@ -108,8 +108,8 @@ fn a_state_older_than_its_rollout_goes_on_above_it() {
     assert!(newest > old.bundle);
     // It is decided as if no edge had said anything, and brings back the prefix that has left since.
     site.lab.settings.left_alone.clear();
-    let window = Window { number: old.window.unwrap() + 5, ..site.window() };
     site.lab.state = old;
+    let window = site.window();
     let mut state = decide(
         &site.lab.settings,
         &site.lab.state,

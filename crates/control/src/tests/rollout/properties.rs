@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use thalweg_bundle::Share;
+use thalweg_bundle::{Rule, Share};
 use thalweg_record::Prefix;
 
 use super::site::{Does, Site};
@@ -50,11 +50,14 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// A bundle's checksum, and of each prefix the share held out and the toss.
+type SeenBundle = (String, BTreeMap<Prefix, (u32, String)>);
+
 /// All that was ever given to somebody.
 #[derive(Default)]
 struct Seen {
-    /// By number: the checksum, and of each prefix the share held out.
-    bundles: BTreeMap<u64, (String, BTreeMap<Prefix, u32>)>,
+    /// By number.
+    bundles: BTreeMap<u64, SeenBundle>,
     highest: [u64; EDGES],
     rolled_back: BTreeSet<u64>,
     refused: [BTreeSet<String>; EDGES],
@@ -67,7 +70,8 @@ impl Seen {
             rollout.stable().into_iter().chain(rollout.candidate().map(|it| &it.bundle)).collect();
         for bundle in &out {
             let content = bundle.content();
-            let rules = content.rules.iter().map(|rule| (rule.prefix, rule.holdout.millionths())).collect();
+            let held = |rule: &Rule| (rule.prefix, (rule.holdout.millionths(), rule.salt.clone()));
+            let rules = content.rules.iter().map(held).collect();
             let this = (bundle.checksum().to_owned(), rules);
             let known = self.bundles.entry(content.number).or_insert_with(|| this.clone());
             prop_assert_eq!(&*known, &this, "a number is of one bundle");
@@ -89,12 +93,9 @@ impl Seen {
         // Connections that count for a prefix went by the share that the state knows.
         for (entry, steered) in state.steered() {
             for (number, (_, rules)) in self.bundles.range(steered.from_bundle..) {
-                let held = rules.get(&entry.prefix).copied();
-                prop_assert!(
-                    held.is_none_or(|held| held == steered.holdout_millionths),
-                    "{} in {number}",
-                    entry.prefix
-                );
+                let held = rules.get(&entry.prefix);
+                let own = (steered.holdout_millionths, format!("{:x}", steered.salt));
+                prop_assert!(held.is_none_or(|held| *held == own), "{} in {number}", entry.prefix);
             }
         }
         prop_assert!(state.bundle >= rollout.newest());
@@ -120,11 +121,12 @@ impl Seen {
 }
 
 fn change(settings: &mut Settings, how: u8) {
-    match how % 5 {
+    match how % 6 {
         0 => settings.holdout_trial = Share::from_millionths(300_000).unwrap(),
         1 => settings.holdout_trial = Share::from_millionths(500_000).unwrap(),
         2 => settings.steered_max = usize::from(how / 5) % 6,
         3 => settings.left_alone = vec![format!("203.0.{}.0/24", how % 10).parse().unwrap()],
+        4 => settings.hosts_left_alone = vec![format!("{}.example", how % 3)],
         _ => settings.changes_max = usize::from(how / 5) % 4,
     }
     settings.explored_max = settings.steered_max;

@@ -110,3 +110,28 @@ fn of_a_bundle_with_another_rule_than_the_states_connections_do_not_count() {
     assert_eq!(candidate.rules[0].holdout.millionths(), 100_000);
     assert_eq!((stable.number + 1, entry(&site).from_bundle), (candidate.number, candidate.number));
 }
+
+#[test]
+fn a_host_that_opts_out_does_so_everywhere_at_once() {
+    let mut site = Site::new(5, |_| {});
+    let number = site.until_watched();
+    site.lab.settings.canary.windows = 2;
+    site.lab.settings.hosts_left_alone = vec!["Audio.example".into()];
+    let [Transition::Reduced { number: all }, Transition::CandidateReduced { number: tried }] =
+        site.round()[..]
+    else {
+        panic!()
+    };
+    assert!(number < all && all < tried);
+    for at in 0..5 {
+        let content = site.rollout.document(&site.edges[at].name).unwrap().content();
+        assert_eq!(content.hosts_left_alone, ["audio.example"]);
+        assert_eq!(content.rules.len(), if site.is_canary(at) { 2 } else { 0 });
+        // Trials have begun anew, by another toss.
+        for rule in &content.rules {
+            let own = site.lab.state.entry(rule.prefix).unwrap().steered().unwrap();
+            assert_eq!(rule.salt, format!("{:x}", own.salt));
+            assert!(number < own.from_bundle && own.from_bundle <= tried);
+        }
+    }
+}
