@@ -24,6 +24,7 @@ fn bundle(number: u64) -> Bundle {
         prefix: prefix.parse().unwrap(),
         congestion_control: "reno".into(),
         size_bytes_min: Some(0),
+        salt: String::new(),
         holdout: Share::from_number(0.0).unwrap(),
         reason: "slow".into(),
     };

@@ -223,7 +223,7 @@ fn check_agent(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
 
 /// What must hold between settings of a decision.
 fn check_controller(controller: &Controller, place: Place, faults: &mut Vec<Fault>) {
-    for span in [&controller.window, &controller.late] {
+    for span in [&controller.window, &controller.late, &controller.acknowledge_max] {
         if span.value.duration.subsec_nanos() > 0 {
             faults.push(span.fault("not whole seconds".to_owned()));
         }

@@ -319,6 +319,20 @@ section! {
         guardrail_pause_windows: Count = default("12"), within("0", "1000000");
         /// Windows in which what has left may not enter.
         cool_off_windows: Count = default("288"), within("1", "1000000");
+        /// The share of edges that get a bundle before all others, one at least.
+        canary_share: Part = default("0.1");
+        /// Windows for which these are watched.
+        canary_windows: Count = default("1"), within("1", "128");
+        /// Windows after which all get it though too few connections told.
+        canary_windows_max: Count = default("3"), within("1", "128");
+        /// For how long an edge's acknowledgement is waited for.
+        acknowledge_max: Span = default("2min"), within("1s", "24h");
+        /// The rise of the share of responses that fail from which on a bundle is rolled back.
+        canary_failed_rise_max: Part = default("0.02");
+        /// Likewise of the share of bytes sent again.
+        canary_retransmitted_rise_max: Part = default("0.02");
+        /// Likewise the drop of log goodput.
+        canary_goodput_drop_max: Part = default("0.2");
     }
 }
 

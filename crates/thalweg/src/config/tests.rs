@@ -545,6 +545,13 @@ fn the_reference_names_every_setting() {
 
           listen                 ADDR:PORT, default 127.0.0.1:8083
               Where agents bring records, and edges ask for their bundle. Keep it within your network.
+          kafka                  [HOST:PORT, …], if absent: agents bring their records
+              Kafka's brokers to begin with: records that agents write to a topic there are read, too.
+          kafka_topic            NAME, default thalweg.telemetry
+              The topic.
+          kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
+              Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
+              a file.
           database               PATH, default thalweg-control.sqlite
               The SQLite file in which it keeps what it knows, every round, and its bundles.
           window                 DURATION, default 5min, 1s to 24h
@@ -615,6 +622,20 @@ fn the_reference_names_every_setting() {
               Windows in which none enters after that.
           cool_off_windows       N, default 288, 1 to 1000000
               Windows in which what has left may not enter.
+          canary_share           SHARE, default 0.1
+              The share of edges that get a bundle before all others, one at least.
+          canary_windows         N, default 1, 1 to 128
+              Windows for which these are watched.
+          canary_windows_max     N, default 3, 1 to 128
+              Windows after which all get it though too few connections told.
+          acknowledge_max        DURATION, default 2min, 1s to 24h
+              For how long an edge's acknowledgement is waited for.
+          canary_failed_rise_max SHARE, default 0.02
+              The rise of the share of responses that fail from which on a bundle is rolled back.
+          canary_retransmitted_rise_max SHARE, default 0.02
+              Likewise of the share of bytes sent again.
+          canary_goodput_drop_max SHARE, default 0.2
+              Likewise the drop of log goodput.
 
         [[source]]  (any number)
           A live source for demonstrations and tests: it pushes a presentation in a loop, in real time.

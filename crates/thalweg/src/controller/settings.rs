@@ -1,6 +1,6 @@
 //! From the settings of `[controller]` to those of a decision.
 
-use thalweg_control::Settings;
+use thalweg_control::{Canary, Settings};
 
 use crate::config::{Controller, Count, Set};
 
@@ -46,6 +46,15 @@ impl Controller {
             guardrail_rise_max: self.guardrail_rise_max.value.0.number(),
             guardrail_pause_windows: narrow(&self.guardrail_pause_windows),
             cool_off_windows: narrow(&self.cool_off_windows),
+            canary: Canary {
+                share: self.canary_share.value.0.number(),
+                windows: narrow(&self.canary_windows),
+                windows_max: narrow(&self.canary_windows_max),
+                acknowledge_s_max: self.acknowledge_max.value.duration.as_secs(),
+                failed_rise_max: self.canary_failed_rise_max.value.0.number(),
+                retransmitted_rise_max: self.canary_retransmitted_rise_max.value.0.number(),
+                goodput_drop_max: self.canary_goodput_drop_max.value.0.number(),
+            },
         }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
         prefix: prefix.parse().unwrap(),
         congestion_control: algorithm.to_owned(),
         size_bytes_min: None,
+        salt: String::new(),
         holdout: Share::from_number(0.0).unwrap(),
         reason: HOSTILE.to_owned(),
     }
