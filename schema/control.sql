@@ -1,5 +1,5 @@
--- What the controller keeps: what it knows of each PoP, the ledger of its rounds, and the bundles that came of them. A round, what is
--- known after it and its bundle are written in one transaction.
+-- What the controller keeps: what it knows of each PoP, the ledger of its rounds, the bundles that came of them and what became of these.
+-- What happens together is written in one transaction.
 
 -- Chance goes by it: drawn once.
 CREATE TABLE seed (seed INTEGER NOT NULL);
@@ -7,8 +7,9 @@ INSERT INTO seed VALUES (random());
 
 CREATE TABLE pops (
     pop TEXT PRIMARY KEY,
-    -- What control knows: JSON of the control crate.
-    state BLOB NOT NULL
+    -- What control knows, and how far its bundles have come: JSON of the control crate.
+    state BLOB NOT NULL,
+    rollout BLOB NOT NULL
 ) WITHOUT ROWID;
 
 CREATE TABLE rounds (
@@ -40,3 +41,12 @@ CREATE TABLE bundles (
     document TEXT NOT NULL,
     PRIMARY KEY (pop, number)
 ) WITHOUT ROWID;
+
+-- What became of bundles and edges, in words.
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    pop TEXT NOT NULL,
+    unix_s INTEGER NOT NULL,
+    told TEXT NOT NULL
+);
+CREATE INDEX events_by_pop ON events (pop, id);

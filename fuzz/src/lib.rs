@@ -21,6 +21,7 @@ mod disk;
 mod heads;
 mod policy;
 mod ranges;
+mod routes;
 mod sock_diag;
 mod vary;
 
@@ -34,7 +35,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "batch", run: batch::run },
     Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
@@ -49,6 +50,7 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "ranges", run: ranges::run },
     Target { name: "request-head", run: heads::request },
     Target { name: "response-head", run: heads::response },
+    Target { name: "routes", run: routes::run },
     Target { name: "sock-capture", run: sock_diag::capture },
     Target { name: "sock-filter", run: sock_diag::filter },
     Target { name: "vary", run: vary::run },

@@ -8,25 +8,28 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::Instant;
 
 use program::{Directory, PATIENCE, Process, number, thalweg, until};
 use serde_json::Value;
 use thalweg_bundle::{Bundle, Content, Rule, Share};
 
-/// How often the edge is killed while it takes a bundle, each time a little later.
+/// How often the edge is killed while it takes a bundle, each time a little later, up to twice the time that this takes.
 const KILLS: u64 = 12;
-const LATER: Duration = Duration::from_millis(3);
+const OTHER_RULES: u64 = 5000;
 
+/// A rule for clients here, and many others, so that there is something to write.
 fn bundle(number: u64) -> Bundle {
-    let rule = Rule {
-        prefix: "127.0.0.0/8".parse().unwrap(),
+    let rule = |prefix: String| Rule {
+        prefix: prefix.parse().unwrap(),
         congestion_control: "reno".into(),
         size_bytes_min: Some(0),
         holdout: Share::from_number(0.0).unwrap(),
         reason: "slow".into(),
     };
-    Bundle::new(Content { number, rules: vec![rule], ..Content::default() }).unwrap()
+    let others = (0..OTHER_RULES).map(|at| format!("10.{}.{}.0/24", at >> 8, at & 255));
+    let rules = others.chain(["127.0.0.0/8".into()]).map(rule).collect();
+    Bundle::new(Content { number, rules, ..Content::default() }).unwrap()
 }
 
 /// The head of a message; nothing if whoever sends it has gone.
@@ -160,6 +163,9 @@ fn an_edge_begins_with_the_last_good_bundle() {
 
     let mut edge = start();
     server.give(&bundle(1));
+    let given = Instant::now();
+    until("it is in force", || edge.bundle()["number"] == 1);
+    let took = given.elapsed();
     // What it is told of is kept.
     let (stream, head) = server.poll();
     assert!(head.contains(bundle(1).checksum()), "{head}");
@@ -167,15 +173,16 @@ fn an_edge_begins_with_the_last_good_bundle() {
     drop(stream);
 
     // Killed while it takes one more, it begins with that or with the one before.
-    let mut last = 1;
+    let (mut last, mut taken) = (1, 0);
     for kill in 0..KILLS {
         let mut edge = start();
         let stats = edge.bundle();
         assert!([last, kill + 1].contains(&number(&stats, "number")), "{stats}, after {last}");
         assert_eq!(stats["source"], "kept");
+        taken += u64::from(number(&stats, "number") > last);
         last = number(&stats, "number");
         server.give(&bundle(kill + 2));
-        thread::sleep(LATER * u32::try_from(kill).unwrap()); // when the kill comes, not what is waited for
+        thread::sleep(took.mul_f64(2.0 * kill as f64 / KILLS as f64)); // when the kill comes, not what is waited for
         edge.process.kill();
     }
     let mut edge = start();
@@ -186,6 +193,7 @@ fn an_edge_begins_with_the_last_good_bundle() {
 
     // Without the server.
     drop((server, stream));
+    println!("{taken} of {KILLS} bundles were kept before the kill");
     let edge = start();
     let record = edge.first_record(&directory.0, "/first");
     assert_eq!(

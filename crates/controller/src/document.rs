@@ -6,60 +6,54 @@ use axum::http::HeaderMap;
 use axum::http::header::IF_NONE_MATCH;
 use thalweg_bundle::Bundle;
 
-/// The request field in which an edge says the number of the bundle that is in force there.
-pub(crate) const NUMBER_FIELD: &str = "thalweg-bundle";
-/// The request field in which an edge says which document it has refused, and why.
+/// The request field in which an edge says which document it has refused, and why: the checksum, a space and the reason, with percent
+/// signs where it is not visible ASCII.
 pub(crate) const REFUSED_FIELD: &str = "thalweg-refused";
-/// Bytes of a refusal that are kept.
-const REFUSED_BYTES_MAX: usize = 1024;
+/// Entity tags of a request that are read.
+const ETAGS_MAX: usize = 8;
 
 /// A bundle with its text.
 #[derive(Debug)]
 pub(crate) struct Document {
-    pub(crate) bundle: Bundle,
     pub(crate) text: String,
     /// Its checksum in quotes: an entity tag (RFC 9110 §8.8.3).
     pub(crate) etag: String,
 }
 
 impl Document {
-    pub(crate) fn new(bundle: Bundle) -> Arc<Self> {
-        let text = bundle.encode();
-        let etag = format!("\"{}\"", bundle.checksum());
-        Arc::new(Self { bundle, text, etag })
+    pub(crate) fn new(bundle: &Bundle) -> Arc<Self> {
+        Arc::new(Self { text: bundle.encode(), etag: etag(bundle.checksum()) })
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.bundle.content().number
+    pub(crate) fn is_of(&self, bundle: &Bundle) -> bool {
+        self.etag.trim_matches('"') == bundle.checksum()
     }
+}
+
+fn etag(checksum: &str) -> String {
+    format!("\"{checksum}\"")
 }
 
 /// What an edge says when it asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     /// The entity tags of what it has: what is in force first, then what it has refused.
-    pub(crate) etags: Vec<String>,
-    /// The number of what is in force; 0 if nothing is, or it does not say.
-    pub(crate) number: u64,
-    /// What it has refused, and why.
-    pub(crate) refused: Option<String>,
+    etags: Vec<String>,
+    /// The checksum of what it has refused, and why.
+    pub(crate) refused: Option<(String, String)>,
 }
-
-/// Entity tags of a request that are read.
-const ETAGS_MAX: usize = 8;
 
 impl Heard {
     pub(crate) fn of(fields: &HeaderMap) -> Self {
         let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok());
         let etags = text(IF_NONE_MATCH.as_str()).unwrap_or_default().split(',').map(str::trim);
-        let refused = text(REFUSED_FIELD).map(|refused| {
-            let end = refused.floor_char_boundary(REFUSED_BYTES_MAX);
-            refused[..end].to_owned()
+        let refused = text(REFUSED_FIELD).and_then(|refused| {
+            let (checksum, reason) = refused.split_once(' ')?;
+            Some((checksum.to_owned(), plain(reason)))
         });
         Self {
             etags: etags.filter(|etag| !etag.is_empty()).take(ETAGS_MAX).map(str::to_owned).collect(),
-            number: text(NUMBER_FIELD).and_then(|number| number.parse().ok()).unwrap_or(0),
-            refused,
+            refused: refused.filter(|(checksum, _)| checksum.starts_with("sha256:")),
         }
     }
 
@@ -67,9 +61,36 @@ impl Heard {
     pub(crate) fn knows(&self, document: &Document) -> bool {
         self.etags.contains(&document.etag)
     }
+
+    /// The checksum of what is in force, if anything is: an edge that has nothing but a refusal names an empty tag first.
+    pub(crate) fn in_force(&self) -> Option<&str> {
+        let first = self.etags.first()?.strip_prefix('"')?.strip_suffix('"')?;
+        (!first.is_empty()).then_some(first)
+    }
+}
+
+/// Text without its percent signs; what is no text then has replacement characters.
+fn plain(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.filter(|_| byte == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(escaped) => {
+                out.push(escaped);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 mod tests {
     use thalweg_bundle::Content;
 
@@ -77,18 +98,24 @@ mod tests {
 
     #[test]
     fn an_edge_says_what_it_has() {
-        let document =
-            Document::new(Bundle::new(Content { number: 7, ..Content::default() }).expect("it is"));
-        let mut fields = HeaderMap::new();
-        assert_eq!(Heard::of(&fields), Heard::default());
-        let value = format!("\"sha256:0\", {}", document.etag);
-        fields.insert(IF_NONE_MATCH, value.parse().expect("a value"));
-        fields.insert(NUMBER_FIELD, "6".parse().expect("a value"));
-        fields.insert(REFUSED_FIELD, "x".repeat(2000).parse().expect("a value"));
-        let heard = Heard::of(&fields);
-        assert!(heard.knows(&document));
-        assert_eq!((heard.number, heard.refused.map(|text| text.len())), (6, Some(REFUSED_BYTES_MAX)));
-        fields.insert(IF_NONE_MATCH, "*".parse().expect("a value"));
-        assert!(!Heard::of(&fields).knows(&document));
+        let bundle = Bundle::new(Content { number: 7, ..Content::default() }).unwrap();
+        let document = Document::new(&bundle);
+        assert!(document.is_of(&bundle));
+        let heard = |etags: &str, refused: &str| {
+            let mut fields = HeaderMap::new();
+            fields.insert(IF_NONE_MATCH, etags.parse().unwrap());
+            fields.insert(REFUSED_FIELD, refused.parse().unwrap());
+            Heard::of(&fields)
+        };
+        assert_eq!(Heard::of(&HeaderMap::new()), Heard::default());
+        let both =
+            heard(&format!("\"sha256:0\", {}", document.etag), "sha256:1 zu lang: 8%20MiB %C3%BC %zz%");
+        assert!(both.knows(&document));
+        assert_eq!(both.in_force(), Some("sha256:0"));
+        assert_eq!(both.refused, Some(("sha256:1".into(), "zu lang: 8 MiB ü %zz%".into())));
+        let refused_alone = heard("\"\", \"sha256:1\"", "sha256:1 no");
+        assert_eq!(refused_alone.in_force(), None);
+        assert_eq!(heard("*", "nothing").in_force(), None);
+        assert_eq!(heard("*", "no checksum").refused, None);
     }
 }

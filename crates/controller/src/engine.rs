@@ -8,10 +8,8 @@ use std::future::ready;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use thalweg_bundle::Bundle;
-use thalweg_control::{
-    Collector, Counts, Decision, Moment, Round, SCOPES_MAX, Scope, Settings, State, Window, decide,
-};
+use serde_json::Value;
+use thalweg_control::{Collector, Counts, Decision, SCOPES_MAX, Scope, Settings, State, Window};
 use thalweg_record::{Batch, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -20,8 +18,8 @@ use twox_hash::XxHash3_64;
 use crate::Config;
 use crate::document::{Document, Heard};
 use crate::figures::Figures;
-use crate::round::Told;
-use crate::store::{Kept, Store, StoreError};
+use crate::pop::Pop;
+use crate::store::{Store, StoreError};
 
 /// How often it is looked whether a window is over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -29,9 +27,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 16;
 /// Machines whose position is known: of more, what comes again is counted twice.
 const SOURCES_MAX: usize = 100_000;
-/// Edges of a PoP that are remembered; others get their bundle as well.
-const EDGES_MAX: usize = 10_000;
-
 /// What the engine is asked.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -42,28 +37,32 @@ pub(crate) enum Message {
     /// Which number is the first that it has not from this host and epoch, if it has any.
     Position { host: String, epoch: u64, tell: oneshot::Sender<Option<u64>> },
     /// Which bundle an edge is to have.
-    Poll { pop: String, edge: Option<String>, heard: Heard, tell: oneshot::Sender<Option<Arc<Document>>> },
+    Poll { pop: String, edge: Option<String>, heard: Heard, tell: oneshot::Sender<Answer> },
+    /// The edges of a PoP; null where none is known.
+    Edges { pop: String, tell: oneshot::Sender<Value> },
+}
+
+/// What an edge is answered.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// What it is to have; nothing before there is any.
+    Document(Option<Arc<Document>>),
+    /// Nothing now: what is known could not be written.
+    Unwritten,
 }
 
 /// What is known of a PoP, for who reads.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) state: State,
-    pub(crate) bundle: Option<Arc<Document>>,
-}
-
-/// What is known of an edge, for who reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Edge {
-    pub(crate) heard: Heard,
-    pub(crate) unix_s: u64,
+    /// The number of the bundle that all edges have but canaries.
+    pub(crate) bundle: Option<u64>,
 }
 
 /// What everybody may read.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     views: RwLock<BTreeMap<String, Arc<View>>>,
-    edges: RwLock<BTreeMap<String, BTreeMap<String, Edge>>>,
     pub(crate) figures: Figures,
 }
 
@@ -79,25 +78,10 @@ impl Shared {
         views.iter().map(|(pop, view)| (pop.clone(), view.clone())).collect()
     }
 
-    /// The edges of a PoP that have asked.
-    pub(crate) fn edges(&self, pop: &str) -> BTreeMap<String, Edge> {
-        self.edges.read().unwrap_or_else(PoisonError::into_inner).get(pop).cloned().unwrap_or_default()
-    }
-
-    fn set(&self, pop: &str, view: View) {
-        self.views.write().unwrap_or_else(PoisonError::into_inner).insert(pop.to_owned(), Arc::new(view));
-    }
-
-    fn set_edge(&self, pop: &str, name: String, edge: Edge) {
-        let mut pops = self.edges.write().unwrap_or_else(PoisonError::into_inner);
-        if pops.len() == SCOPES_MAX && !pops.contains_key(pop) {
-            return;
-        }
-        let edges = pops.entry(pop.to_owned()).or_default();
-        if edges.len() < EDGES_MAX || edges.contains_key(&name) {
-            edges.insert(name, edge);
-        }
-        self.figures.edges.set(pops.values().map(BTreeMap::len).sum::<usize>() as f64);
+    fn set(&self, name: &str, pop: &Pop) {
+        let bundle = pop.rollout.stable().map(|bundle| bundle.content().number);
+        let view = Arc::new(View { state: pop.state.clone(), bundle });
+        self.views.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), view);
     }
 }
 
@@ -105,8 +89,8 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
     pub(crate) messages: mpsc::Sender<Message>,
-    /// Changes with each bundle.
-    pub(crate) bundles: watch::Receiver<u64>,
+    /// Changes when something was told.
+    pub(crate) changes: watch::Receiver<u64>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -117,12 +101,13 @@ pub(crate) struct Engine {
     seed: u64,
     collector: Collector,
     store: Store,
+    pops: BTreeMap<String, Pop>,
     /// The number after the last record of each source, by host; an older epoch's is of no use.
     positions: HashMap<String, (u64, u64)>,
     pending: VecDeque<(Scope, Window)>,
     counted: Counts,
     messages: mpsc::Receiver<Message>,
-    bundles: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
     shared: Arc<Shared>,
 }
 
@@ -132,22 +117,24 @@ impl Engine {
         let store = Store::open(&config.database)?;
         let seed = store.seed()?;
         let shared = Arc::new(Shared::default());
-        for Kept { pop, state, bundle } in store.kept()? {
-            shared.set(&pop, View { state, bundle: bundle.map(Document::new) });
+        let pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
+        for (name, pop) in pops.iter().filter(|(_, pop)| pop.state.window.is_some()) {
+            shared.set(name, pop);
         }
         let (send, messages) = mpsc::channel(WAITING_MAX);
-        let (bundles, changed) = watch::channel(0);
-        let handle = Handle { messages: send, bundles: changed, shared: shared.clone() };
+        let (changes, changed) = watch::channel(0);
+        let handle = Handle { messages: send, changes: changed, shared: shared.clone() };
         let engine = Self {
             settings: config.settings.clone(),
             seed,
             collector: Collector::new(config.settings.clone()),
             store,
+            pops,
             positions: HashMap::new(),
             pending: VecDeque::new(),
             counted: Counts::default(),
             messages,
-            bundles,
+            changes,
             shared,
         };
         Ok((engine, handle))
@@ -172,7 +159,7 @@ impl Engine {
                     Some(message) => self.answer(message),
                     None => return,
                 },
-                _ = tick.tick() => self.close(),
+                _ = tick.tick() => self.tick(),
                 () = ready(()), if !self.pending.is_empty() => self.decide_next(),
             }
         }
@@ -189,12 +176,28 @@ impl Engine {
                 let _ = tell.send(known.map(|(_, next)| *next));
             }
             Message::Poll { pop, edge, heard, tell } => {
-                if let Some(name) = edge {
-                    self.shared.set_edge(&pop, name, Edge { heard, unix_s: now_unix_s() });
-                }
-                let _ = tell.send(self.shared.view(&pop).and_then(|view| view.bundle.clone()));
+                let _ = tell.send(self.poll(&pop, edge.as_deref(), &heard));
+            }
+            Message::Edges { pop, tell } => {
+                let _ = tell.send(self.pops.get(&pop).map(Pop::edges).unwrap_or_default());
             }
         }
+    }
+
+    /// What an edge is to have. An edge is known from before its PoP's first round.
+    fn poll(&mut self, name: &str, edge: Option<&str>, heard: &Heard) -> Answer {
+        if let Some(edge) = edge
+            && (self.pops.contains_key(name) || self.pops.len() < SCOPES_MAX)
+        {
+            let pop = self.pops.entry(name.to_owned()).or_default();
+            pop.hear(&self.settings, edge, heard, now_unix_s());
+            self.write(name);
+        }
+        let Some(pop) = self.pops.get_mut(name) else { return Answer::Document(None) };
+        if !pop.unwritten.is_empty() {
+            return Answer::Unwritten;
+        }
+        Answer::Document(pop.document(edge.unwrap_or_default()))
     }
 
     /// Takes what is new of a batch; gives the number after its last record.
@@ -221,9 +224,19 @@ impl Engine {
         self.count();
     }
 
-    fn close(&mut self) {
+    /// Lets time pass: windows close, edges are missed, and what could not be written is tried again.
+    fn tick(&mut self) {
         self.pending.extend(self.collector.close(now_unix_s()));
         self.count();
+        let names: Vec<_> = self.pops.keys().cloned().collect();
+        for name in names {
+            if let Some(pop) = self.pops.get_mut(&name) {
+                pop.tick(&self.settings, now_unix_s());
+            }
+            self.write(&name);
+        }
+        let edges: usize = self.pops.values().map(|pop| pop.rollout.edges().len()).sum();
+        self.shared.figures.edges.set(edges as f64);
     }
 
     fn count(&mut self) {
@@ -236,55 +249,38 @@ impl Engine {
 
     /// Decides the window that has waited longest.
     fn decide_next(&mut self) {
-        let Some((Scope { pop, .. }, window)) = self.pending.pop_front() else { return };
-        let before = self.shared.view(&pop).unwrap_or_default();
-        let edges = self.shared.edges(&pop);
-        let moment = Moment {
-            now_unix_s: now_unix_s(),
-            seed: XxHash3_64::oneshot_with_seed(self.seed, pop.as_bytes()),
-            acknowledged_bundle: edges.values().map(|edge| edge.heard.number).max().unwrap_or(0),
-        };
-        let (state, decision) = decide(&self.settings, &before.state, &window, moment);
-        match decision.round {
-            Round::Decided | Round::Stopped => self.keep(&pop, &before, state, &window, &decision),
-            kept => tracing::info!(pop, window = window.number, ?kept, "window not decided"),
-        }
-    }
-
-    /// Writes a round and tells it. What cannot be written has not been: the next window is decided on what was known before.
-    fn keep(&mut self, pop: &str, before: &View, state: State, window: &Window, decision: &Decision) {
-        let made = decision.content.clone().map(|content| {
-            // What a decision makes passes the edges' own checker: this one is it.
-            Bundle::new(content).map(Document::new)
-        });
-        let made = match made.transpose() {
-            Ok(made) => made,
-            Err(faults) => {
-                self.shared.figures.failures.inc();
-                tracing::error!(pop, %faults, "the controller has made a bundle that edges would refuse");
-                return;
-            }
-        };
-        let told = Told::of(&self.settings, window, decision);
-        if let Err(error) = self.store.keep(pop, &state, &told, made.as_deref()) {
-            self.shared.figures.failures.inc();
-            tracing::error!(pop, window = window.number, %error, "a round cannot be written, and counts for nothing");
+        let Some((Scope { pop: name, .. }, window)) = self.pending.pop_front() else { return };
+        if !self.pops.contains_key(&name) && self.pops.len() == SCOPES_MAX {
+            self.shared.figures.over_limit.inc_by(window.records);
             return;
         }
-        let Decision { entered, left, steered, .. } = decision;
-        let bundle = made.as_ref().map(|document| document.number());
+        let seed = XxHash3_64::oneshot_with_seed(self.seed, name.as_bytes());
+        let pop = self.pops.entry(name.clone()).or_default();
+        let Decision { round, entered, left, steered, .. } =
+            pop.close(&self.settings, &window, seed, now_unix_s());
         let (entered, left) = (entered.len(), left.len());
-        tracing::info!(pop, window = window.number, entered, left, steered, bundle, "decided");
-        let is_new = made.is_some();
-        self.shared.set(pop, View { state, bundle: made.or_else(|| before.bundle.clone()) });
-        let figures = &self.shared.figures;
-        figures.rounds.inc();
-        let steered = self.shared.views().iter().map(|(_, view)| view.state.steered().count()).sum::<usize>();
-        figures.steered.set(steered as f64);
-        if is_new {
-            figures.bundles.inc();
-            self.bundles.send_modify(|version| *version += 1);
+        tracing::info!(pop = name, window = window.number, ?round, entered, left, steered, "window closed");
+        self.shared.figures.rounds.inc();
+        self.write(&name);
+    }
+
+    /// Writes what is not written of a PoP, and tells it then; what cannot be written is tried again each second, and no edge of the PoP
+    /// is answered meanwhile.
+    fn write(&mut self, name: &str) {
+        let Some(pop) = self.pops.get_mut(name).filter(|pop| !pop.unwritten.is_empty()) else { return };
+        if let Err(error) = self.store.keep(name, pop, now_unix_s()) {
+            self.shared.figures.failures.inc();
+            tracing::error!(pop = name, %error, "what is known cannot be written: edges hear nothing until it is");
+            return;
         }
+        for transition in &pop.unwritten.transitions {
+            tracing::info!(pop = name, "{transition}");
+        }
+        pop.written();
+        self.shared.set(name, pop);
+        let steered: usize = self.pops.values().map(|pop| pop.state.steered().count()).sum();
+        self.shared.figures.steered.set(steered as f64);
+        self.changes.send_modify(|version| *version += 1);
     }
 }
 

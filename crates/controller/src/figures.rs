@@ -17,7 +17,6 @@ pub(crate) struct Figures {
     pub(crate) early: Counter,
     pub(crate) over_limit: Counter,
     pub(crate) rounds: Counter,
-    pub(crate) bundles: Counter,
     pub(crate) failures: Counter,
     pub(crate) polls: Counter,
     pub(crate) steered: Gauge<f64, AtomicU64>,
@@ -36,15 +35,14 @@ impl Figures {
             ("records_late", "Records of windows that were closed, left out", &self.late),
             ("records_early", "Records of windows that have not begun, left out", &self.early),
             ("records_over_limit", "Records beyond a limit, left out", &self.over_limit),
-            ("rounds", "Rounds that were decided", &self.rounds),
-            ("bundles", "Bundles made", &self.bundles),
-            ("failures", "Rounds that could not be written, and count for nothing", &self.failures),
+            ("rounds", "Windows that were closed", &self.rounds),
+            ("failures", "Times that what is known could not be written", &self.failures),
             ("polls", "Times that edges have asked for their bundle", &self.polls),
         ] {
             registry.register(name, help, counter.clone());
         }
         registry.register("steered", "Prefixes that are steered, of all PoPs", self.steered.clone());
-        registry.register("edges", "Edges that have asked for their bundle", self.edges.clone());
+        registry.register("edges", "Edges that are known", self.edges.clone());
         registry
     }
 }

@@ -1,20 +1,20 @@
 //! The controller as a service: records come in, windows of each PoP are decided, bundles go out to edges.
 //!
 //! ```text
-//! agents ── POST /records ──→ engine (one thread): Collector → decide → Store ──→ View ──→ console, explain
-//! edges ─── GET /bundle ────→    │ who has which bundle                └─→ Bundle ──→ edges
+//! agents ── POST /records ──→ engine (one thread): Collector → window → Pop: decide, Rollout → Store → View ──→ console, explain
+//! edges ─── GET /bundle ────→                                    └ who is to have which bundle ──────────────→ edges
 //! ```
 //!
 //! What decides is `thalweg-control`, which is pure; here are its clock, its file and its sockets.
 //!
-//! **Invariant:** a round counts once it is in the file, with what is known after it and its bundle: an edge never hears of a
-//! bundle that a restart forgets, so no number stands for two.
+//! **Invariant:** an edge never hears of a bundle that a restart forgets, so no number stands for two.
 //! **Invariant:** the engine waits for nobody: all that others wait for is bounded, and who sends more waits.
 
 mod document;
 mod engine;
 mod figures;
 mod look;
+mod pop;
 mod round;
 mod server;
 mod store;

@@ -4,14 +4,13 @@ use serde_json::{Value, json};
 use thalweg_control::{Entry, Evidence, Mean, Phase, Settings, State, Steered, explain};
 use thalweg_record::Prefix;
 
-use crate::document::Document;
 use crate::store::Changed;
 
 /// Prefixes that are told at once: all that are steered, then those with the most connections.
 const PREFIXES_TOLD_MAX: usize = 5_000;
 
 /// The key figures of a PoP.
-pub(crate) fn scope(settings: &Settings, pop: &str, state: &State, bundle: Option<&Document>) -> Value {
+pub(crate) fn scope(settings: &Settings, pop: &str, state: &State, bundle: Option<u64>) -> Value {
     let count = |is: fn(&Steered) -> bool| state.steered().filter(|(_, steered)| is(steered)).count();
     let pool = state.pool.as_ref();
     json!({
@@ -19,7 +18,7 @@ pub(crate) fn scope(settings: &Settings, pop: &str, state: &State, bundle: Optio
         "tenant": null,
         "window": state.window,
         "window_s": settings.window_s,
-        "bundle": bundle.map(Document::number),
+        "bundle": bundle,
         "steered": state.steered().count(),
         "on_trial": count(|steered| steered.proof.is_none()),
         "proved": count(|steered| steered.proof.is_some()),

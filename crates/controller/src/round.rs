@@ -15,8 +15,8 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Of a round that was decided.
-    pub(crate) fn of(settings: &Settings, window: &Window, decision: &Decision) -> Self {
+    /// Of a round that was decided, after which this is the newest bundle.
+    pub(crate) fn of(settings: &Settings, window: &Window, decision: &Decision, bundle: Option<u64>) -> Self {
         let Decision { entered, left, proved, steered, .. } = decision;
         let unix_s = (window.number + 1) * settings.window_s;
         let json = json!({
@@ -33,7 +33,7 @@ impl Told {
             "left": changes(left),
             "proved": proved.iter().map(Prefix::to_string).collect::<Vec<_>>(),
             "changed": decision.changed,
-            "bundle": decision.content.as_ref().map(|content| content.number),
+            "bundle": bundle,
             "delivery_rate": arms(window, |arm| &arm.delivery_rate),
             "goodput": arms(window, |arm| &arm.goodput),
         });

@@ -25,8 +25,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Config;
-use crate::document::{Document, Heard};
-use crate::engine::{Handle, Message, View};
+use crate::document::Heard;
+use crate::engine::{Answer, Handle, Message, View};
 use crate::store::Store;
 use crate::{look, topic};
 
@@ -36,6 +36,8 @@ const BATCH_BYTES_MAX: usize = 33 << 20;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Rounds that are told at once.
 const ROUNDS_TOLD_MAX: u32 = 2_016;
+/// Events that are told at once.
+const EVENTS_TOLD_MAX: u32 = 100;
 /// Bytes of a PoP's or an edge's name.
 const NAME_BYTES_MAX: usize = 255;
 /// The media type of records.
@@ -205,18 +207,22 @@ async fn bundle(
     let Question { pop, edge, .. } = question.check()?;
     let heard = Heard::of(&fields);
     let until = Instant::now() + wait(&fields);
-    let mut bundles = server.handle.bundles.clone();
+    let mut changes = server.handle.changes.clone();
     server.handle.shared.figures.polls.inc();
     loop {
-        bundles.mark_unchanged();
+        changes.mark_unchanged();
         let (pop, edge, heard_now) = (pop.clone(), edge.clone(), heard.clone());
-        let ask = |tell| Message::Poll { pop, edge, heard: heard_now, tell };
-        let document: Option<Arc<Document>> = server.ask(ask).await?;
+        let document = match server.ask(|tell| Message::Poll { pop, edge, heard: heard_now, tell }).await? {
+            Answer::Document(document) => document,
+            Answer::Unwritten => {
+                return Err(Refused(StatusCode::SERVICE_UNAVAILABLE, "not written yet".to_owned()));
+            }
+        };
         if let Some(document) = document.as_ref().filter(|document| !heard.knows(document)) {
             let fields = [(CONTENT_TYPE, "application/json"), (ETAG, document.etag.as_str())];
             return Ok((fields, document.text.clone()).into_response());
         }
-        match timeout_at(until, bundles.changed()).await {
+        match timeout_at(until, changes.changed()).await {
             Ok(changed) => changed.map_err(|_| gone())?,
             Err(_) if document.is_some() => return Ok(StatusCode::NOT_MODIFIED.into_response()),
             Err(_) => return Ok(StatusCode::NO_CONTENT.into_response()),
@@ -240,9 +246,8 @@ async fn metrics(With(server): With<Server>) -> Response {
 
 async fn scopes(With(server): With<Server>) -> Response {
     let views = server.handle.shared.views();
-    let told_of = |(pop, view): &(String, Arc<View>)| {
-        look::scope(&server.settings, pop, &view.state, view.bundle.as_deref())
-    };
+    let told_of =
+        |(pop, view): &(String, Arc<View>)| look::scope(&server.settings, pop, &view.state, view.bundle);
     told(StatusCode::OK, &json!({ "scopes": views.iter().map(told_of).collect::<Vec<_>>() }))
 }
 
@@ -279,16 +284,13 @@ fn client(text: &str) -> Result<Prefix, Refused> {
 
 async fn edges(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
     let pop = question.check()?.pop;
-    let shared = &server.handle.shared;
-    let bundle = shared.view(&pop).and_then(|view| view.bundle.as_ref().map(|document| document.number()));
-    let edges: Vec<_> = shared
-        .edges(&pop)
-        .into_iter()
-        .map(|(name, edge)| {
-            let number = (edge.heard.number > 0).then_some(edge.heard.number);
-            let refused = edge.heard.refused.map(|reason| json!({ "reason": reason }));
-            json!({ "name": name, "bundle": number, "heard_unix_s": edge.unix_s, "refused": refused })
-        })
-        .collect();
-    Ok(told(StatusCode::OK, &json!({ "stable": bundle, "candidate": null, "edges": edges })))
+    let asked = pop.clone();
+    let mut told_of = server.ask(|tell| Message::Edges { pop: asked, tell }).await?;
+    if told_of.is_null() {
+        return Err(Refused(StatusCode::NOT_FOUND, format!("no edge of PoP {pop:?} is known")));
+    }
+    let events = server.read(move |store| store.events(&pop, EVENTS_TOLD_MAX)).await?;
+    let event = |(unix_s, told): (u64, String)| json!({ "unix_s": unix_s, "told": told });
+    told_of["events"] = events.into_iter().map(event).collect();
+    Ok(told(StatusCode::OK, &told_of))
 }

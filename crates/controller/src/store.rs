@@ -1,6 +1,6 @@
 //! The controller's file: SQLite in WAL mode, with the tables of `schema/control.sql`.
 //!
-//! **Invariant:** a round, what is known after it and its bundle are in it together, or not at all.
+//! **Invariant:** what happens together is in it together, or not at all.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction};
 use serde_json::Value;
-use thalweg_bundle::Bundle;
-use thalweg_control::State;
+use thalweg_control::{Rollout, State};
 use thalweg_record::Prefix;
 
-use crate::document::Document;
+use crate::pop::{Pop, out};
 use crate::round::Told;
 
 /// Rounds that the ledger keeps of each PoP: four weeks of five minutes.
 pub const ROUNDS_KEPT: u64 = 8_064;
+/// Events that are kept of each PoP.
+const EVENTS_KEPT: u32 = 1_000;
 /// Bundles that are kept of each PoP.
 const BUNDLES_KEPT: u64 = 100;
 /// Changes of a prefix that are told, the newest.
@@ -43,14 +44,6 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
-
-/// What the file has of a PoP.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) pop: String,
-    pub(crate) state: State,
-    pub(crate) bundle: Option<Bundle>,
-}
 
 /// Something that has changed of a prefix.
 #[derive(Debug)]
@@ -97,60 +90,75 @@ impl Store {
         seed.map(i64::cast_unsigned).map_err(|error| self.refused(error.to_string()))
     }
 
-    /// What is known of each PoP. A state or a bundle that cannot be read is a fault: to begin anew in silence would forget which
-    /// networks were harmed.
-    pub(crate) fn kept(&self) -> Result<Vec<Kept>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare(
-                "SELECT pop, state, (SELECT document FROM bundles WHERE bundles.pop = pops.pop \
-                 ORDER BY number DESC LIMIT 1) FROM pops",
-            )
-            .map_err(|error| self.refused(error.to_string()))?;
+    /// What is known of each PoP. What cannot be read is a fault: to begin anew in silence would forget which networks were harmed.
+    pub(crate) fn pops(&self) -> Result<Vec<(String, Pop)>, StoreError> {
+        let failed = |error: rusqlite::Error| self.refused(error.to_string());
+        let mut statement =
+            self.connection.prepare("SELECT pop, state, rollout FROM pops").map_err(failed)?;
         let rows = statement.query_map([], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Option<String>>(2)?))
+            Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?))
         });
-        let rows = rows.map_err(|error| self.refused(error.to_string()))?;
-        let mut kept = Vec::new();
-        for row in rows {
-            let (pop, state, document) = row.map_err(|error| self.refused(error.to_string()))?;
+        let mut pops = Vec::new();
+        for row in rows.map_err(failed)? {
+            let (name, state, rollout) = row.map_err(failed)?;
             let unreadable =
-                |what: &str, why: String| self.refused(format!("the {what} of PoP {pop:?}: {why}"));
-            let state = State::decode(&state).map_err(|error| unreadable("state", error.to_string()))?;
-            let bundle = document
-                .map(|document| Bundle::decode(document.as_bytes()))
-                .transpose()
-                .map_err(|faults| unreadable("bundle", faults.to_string()))?;
-            kept.push(Kept { pop, state, bundle });
+                |what: &str, why: String| self.refused(format!("the {what} of PoP {name:?}: {why}"));
+            let state = State::decode(&state).map_err(|error| unreadable("state", with_cause(&error)))?;
+            let rollout =
+                Rollout::decode(&rollout).map_err(|error| unreadable("rollout", with_cause(&error)))?;
+            pops.push((name, Pop::of(state, rollout)));
         }
-        Ok(kept)
+        Ok(pops)
     }
 
-    /// Writes a round, what is known after it, and its bundle.
-    pub(crate) fn keep(
-        &mut self,
-        pop: &str,
-        state: &State,
-        told: &Told,
-        document: Option<&Document>,
-    ) -> rusqlite::Result<()> {
+    /// Writes what is not written of a PoP, with all that is known of it.
+    pub(crate) fn keep(&mut self, name: &str, pop: &Pop, now_unix_s: u64) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
-        transaction
-            .prepare_cached("INSERT OR REPLACE INTO pops VALUES (?1, ?2)")?
-            .execute((pop, state.encode().as_bytes()))?;
-        keep_round(&transaction, pop, told)?;
-        if let Some(document) = document {
-            transaction.prepare_cached("INSERT INTO bundles VALUES (?1, ?2, ?3)")?.execute((
-                pop,
-                document.number().cast_signed(),
-                &document.text,
+        transaction.prepare_cached("INSERT OR REPLACE INTO pops VALUES (?1, ?2, ?3)")?.execute((
+            name,
+            pop.state.encode().as_bytes(),
+            pop.rollout.encode().as_bytes(),
+        ))?;
+        for told in &pop.unwritten.rounds {
+            keep_round(&transaction, name, told)?;
+        }
+        for bundle in out(&pop.rollout) {
+            let number = bundle.content().number;
+            transaction.prepare_cached("INSERT OR IGNORE INTO bundles VALUES (?1, ?2, ?3)")?.execute((
+                name,
+                number.cast_signed(),
+                bundle.encode(),
             ))?;
-            let oldest = document.number().saturating_sub(BUNDLES_KEPT);
             transaction
                 .prepare_cached("DELETE FROM bundles WHERE pop = ?1 AND number <= ?2")?
-                .execute((pop, oldest.cast_signed()))?;
+                .execute((name, number.saturating_sub(BUNDLES_KEPT).cast_signed()))?;
+        }
+        for transition in &pop.unwritten.transitions {
+            transaction
+                .prepare_cached("INSERT INTO events (pop, unix_s, told) VALUES (?1, ?2, ?3)")?
+                .execute((name, now_unix_s.cast_signed(), transition.to_string()))?;
+        }
+        if !pop.unwritten.transitions.is_empty() {
+            transaction
+                .prepare_cached(
+                    "DELETE FROM events WHERE pop = ?1 AND id <= \
+                     (SELECT id FROM events WHERE pop = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+                )?
+                .execute((name, EVENTS_KEPT))?;
         }
         transaction.commit()
+    }
+
+    /// What became of bundles and edges of a PoP, the newest `limit`, oldest first.
+    pub(crate) fn events(&self, pop: &str, limit: u32) -> rusqlite::Result<Vec<(u64, String)>> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT unix_s, told FROM events WHERE pop = ?1 ORDER BY id DESC LIMIT ?2")?;
+        let events = statement
+            .query_map((pop, limit), |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))?;
+        let mut events: Vec<_> = events.collect::<rusqlite::Result<_>>()?;
+        events.reverse();
+        Ok(events)
     }
 
     /// The rounds of a PoP whose windows ended later than that, the newest `limit` of them, oldest first.
@@ -190,6 +198,11 @@ impl Store {
     fn refused(&self, why: String) -> StoreError {
         StoreError { path: self.path.clone(), why }
     }
+}
+
+/// An error and its cause on one line.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 fn keep_round(transaction: &Transaction<'_>, pop: &str, told: &Told) -> rusqlite::Result<()> {

@@ -84,7 +84,7 @@ impl State {
                 ErrorKind::WouldBlock => "another process uses it".to_owned(),
                 _ => error.to_string(),
             };
-            tracing::warn!(%directory, error, "no state directory: if this edge is killed, what it had not told is not counted");
+            tracing::warn!(%directory, error, "no state directory: if this edge is killed, what it had not told is not counted, and its bundle is not kept");
             Self::in_memory()
         })
     }

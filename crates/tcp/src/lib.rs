@@ -9,6 +9,7 @@
 pub mod congestion;
 pub mod diag;
 pub mod info;
+pub mod routes;
 pub mod sending;
 mod sockopt;
 pub mod sysctl;

@@ -1,10 +1,21 @@
-//! `thalweg check FILE.json`: reads a bundle as an edge would.
+//! Bundles of files: read and checked as an edge would, and written in the languages of other servers (`thalweg bundle`).
+
+pub(crate) mod args;
+mod nginx;
+mod varnish;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
 
-use thalweg_bundle::{Bundle, Content, Faults, Place};
+use anyhow::Context;
+use thalweg_bundle::{BYTES_MAX, Bundle, Content, Faults, Place};
 use thalweg_tcp::congestion;
+
+use crate::print_or_gone;
+use args::BundleCommand;
 
 /// A bundle that was refused; its text is a line for each fault.
 #[derive(Debug)]
@@ -29,17 +40,68 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// What a file has, and no more of it than shows that it is too long.
+pub(crate) fn read_document(file: &Path) -> io::Result<Vec<u8>> {
+    let mut document = Vec::new();
+    File::open(file)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut document)?;
+    Ok(document)
+}
+
+/// The bundle that `document`, of `file`, is.
+///
+/// # Errors
+/// Every fault of it.
+pub(crate) fn decode(file: &Path, document: &[u8]) -> Result<Bundle, Refused> {
+    Bundle::decode(document).map_err(|faults| Refused { file: file.display().to_string(), faults })
+}
+
+/// The bundle in a file.
+///
+/// # Errors
+/// [`Refused`]; a file that cannot be read.
+pub(crate) fn read(file: &Path) -> anyhow::Result<Bundle> {
+    let document = read_document(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(decode(file, &document)?)
+}
+
+/// `thalweg bundle nginx` and `thalweg bundle varnish`.
+///
+/// # Errors
+/// As [`read`]; what cannot be said in that language; a file that cannot be written.
+pub(crate) fn run(command: &BundleCommand) -> anyhow::Result<()> {
+    let (output, text) = match command {
+        BundleCommand::Nginx(written) => (&written.output, nginx::text(&read(&written.bundle)?)),
+        BundleCommand::Varnish(written) => (&written.output, varnish::text(&read(&written.bundle)?)?),
+    };
+    match output {
+        Some(path) => replace(path, &text).with_context(|| format!("cannot write {}", path.display())),
+        None => {
+            print_or_gone(&text);
+            Ok(())
+        }
+    }
+}
+
+/// Puts a file in the place of another, whole: a server that reads it meanwhile has the one or the other.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let passing = path.with_added_extension("new");
+    let mut file = File::create(&passing)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_data()?;
+    fs::rename(&passing, path)
+}
+
 /// Reads the bundle that `file` holds; what it is, and what this machine cannot do of it, for people.
 ///
 /// # Errors
 /// [`Refused`], with every fault.
-pub(crate) fn check(file: &str, document: &[u8]) -> anyhow::Result<(String, String)> {
-    let bundle = Bundle::decode(document).map_err(|faults| Refused { file: file.to_owned(), faults })?;
+pub(crate) fn check(file: &Path, document: &[u8]) -> anyhow::Result<(String, String)> {
+    let bundle = decode(file, document)?;
     let content = bundle.content();
     let (rules, experiments) = (content.rules.len(), content.experiments.len());
     let number = content.number;
     let told = format!("no fault found: bundle {number}, rules: {rules}, experiments: {experiments}");
-    Ok((told, warnings(file, content)))
+    Ok((told, warnings(&file.display().to_string(), content)))
 }
 
 /// A line for each algorithm that this machine refuses, with the first place that asks for it.

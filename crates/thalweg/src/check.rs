@@ -51,7 +51,7 @@ fn one(file: &Path) -> anyhow::Result<String> {
         return Ok("no error found".to_owned());
     }
     if is_named("json") || text.trim_ascii_start().starts_with(b"{") {
-        let (said, warnings) = bundle::check(&name.to_string(), &text)?;
+        let (said, warnings) = bundle::check(file, &text)?;
         eprint!("{warnings}");
         return Ok(said);
     }

@@ -8,10 +8,12 @@ use clap_complete::Shell;
 use thalweg_edge::{Expression, ExpressionError, LoadError, Policies};
 use thalweg_telemetry::query::{By, QUERIES};
 
+use crate::bundle::args::BundleCommand;
 use crate::config::{self, Agent, ClickHouseUrl, Consumer, Edge, Flags, IngestUrl, Origin, Value};
 use crate::controller::ControllerCommand;
 use crate::log::{Query, reference};
 use crate::query::When;
+use crate::routes::RoutesCommand;
 use crate::sockets::SocketsArgs;
 
 /// Everything after the program's name.
@@ -287,6 +289,14 @@ count; the newest one is still being added to. Rates are bytes per second.")]
     #[command(subcommand)]
     Controller(ControllerCommand),
 
+    /// Steer servers that are not Thalweg: a bundle's rules as kernel routes with a congestion control
+    #[command(subcommand, after_help = crate::routes::HELP)]
+    Routes(RoutesCommand),
+
+    /// Write a bundle's rules for a server that is not Thalweg
+    #[command(subcommand, after_help = crate::bundle::args::HELP)]
+    Bundle(BundleCommand),
+
     /// Print a completion script for a shell
     #[command(after_help = "\
 Example for bash:
@@ -309,7 +319,14 @@ pub(crate) fn completed(command: clap::Command) -> clap::Command {
 }
 
 /// Commands that take files as they are, and the first word of theirs that may be one.
-const FILES: [(&str, usize); 3] = [("check", 2), ("log", 2), ("policy__subcmd__load", 4)];
+const FILES: [(&str, usize); 6] = [
+    ("check", 2),
+    ("log", 2),
+    ("policy__subcmd__load", 4),
+    ("routes__subcmd__apply", 3),
+    ("bundle__subcmd__nginx", 3),
+    ("bundle__subcmd__varnish", 3),
+];
 
 /// A completion script for bash that offers files where a command takes them: clap's own offers its flags alone.
 pub(crate) fn bash_with_files(mut script: String) -> String {

@@ -21,6 +21,7 @@ mod policy;
 mod purge;
 mod query;
 mod roles;
+mod routes;
 mod schema;
 mod shutdown;
 mod simulate;
@@ -136,6 +137,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             controller::status(controller, json)
         }
         Command::Controller(ControllerCommand::Simulate(flags)) => simulate::run(&flags),
+        Command::Routes(command) => routes::run(command),
+        Command::Bundle(command) => bundle::run(&command),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut cli::completed(Cli::command()), "thalweg", &mut script);

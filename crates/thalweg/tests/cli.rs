@@ -285,6 +285,9 @@ fn help_teaches() {
               query        Ask what has been kept of sockets and responses: ready queries over windows of five
                            minutes
               controller   Simulate the controller's decision; it does not run on real records yet
+              routes       Steer servers that are not Thalweg: a bundle's rules as kernel routes with a
+                           congestion control
+              bundle       Write a bundle's rules for a server that is not Thalweg
               completions  Print a completion script for a shell
               help         Print this message or the help of the given subcommand(s)
 
@@ -334,7 +337,14 @@ fn bash_completes_files_as_files_and_words_as_words() {
     };
     let check = |words: &[&str], expected: Expect| expected.assert_eq(&offered(words));
     check(&["thalweg", "edge", "--policy", "li"], expect!["lib live.vcl"]);
-    for words in [&["check"][..], &["log"], &["check", "live.vcl"], &["policy", "load", "evening"]] {
+    for words in [
+        &["check"][..],
+        &["log"],
+        &["check", "live.vcl"],
+        &["policy", "load", "evening"],
+        &["routes", "apply"],
+        &["bundle", "varnish"],
+    ] {
         check(&[&["thalweg"], words, &[""]].concat(), expect!["lib live.vcl thalweg.bash"]);
     }
     check(&["thalweg", "check", "--s"], expect!["--settings"]);

@@ -2,7 +2,7 @@
 //!
 //! - [`source`]: where it comes from, as it is configured. [`file`]: a file, looked at again and again.
 //! - [`poll`] and [`http`]: a server, asked by long polling, and told what is in force here and what was refused.
-//! - [`kept`]: the last good one, in the state directory.
+//! - [`kept`]: the last good one, in the state directory. [`status`]: refusals, and whether the source is heard.
 //!
 //! **Invariant:** a bundle that is refused changes nothing: the last good one stays in force, and why is told.
 //! **Invariant:** a worker reads the bundle without a lock; sockets and files are for the runtime beside the workers.
@@ -24,6 +24,7 @@ mod http;
 mod kept;
 mod poll;
 mod source;
+mod status;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 mod tests;
@@ -32,12 +33,10 @@ pub(crate) use kept::Kept;
 pub use source::{BundleSource, BundleSourceError, BundleUrl};
 
 use file::{Look, Watched};
+use status::{Refused, Status};
 
 /// How often it is looked whether there is another file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What is told of a refusal; the faults of a hostile document can be as long as that.
-const REASON_BYTES_MAX: usize = 4096;
-
 /// Where a bundle came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
@@ -65,15 +64,6 @@ pub(crate) struct Taken {
     at_ms: u64,
 }
 
-/// A document that was refused, or one that could not be had.
-#[derive(Debug, Clone)]
-struct Refused {
-    reason: String,
-    /// That of the document, as far as it is known.
-    checksum: Option<String>,
-    at_ms: u64,
-}
-
 /// Where the next one comes from.
 #[derive(Debug)]
 enum Source {
@@ -88,17 +78,6 @@ impl Source {
             Self::Http(url) => url.to_string(),
         }
     }
-}
-
-/// What is told of the source.
-#[derive(Debug, Default)]
-struct Status {
-    /// The last refusal.
-    refused: Option<Refused>,
-    /// When the source last had an answer: a file was there, or a server said something that has a meaning.
-    heard_ms: Option<u64>,
-    /// Why a server is not heard, and since when; nothing once it is.
-    unheard: Option<(String, u64)>,
 }
 
 /// Which bundle is in force, and where the next one comes from.
@@ -225,34 +204,31 @@ impl Bundles {
     }
 
     fn refuse(&self, reason: String, checksum: Option<String>) -> Refused {
-        let reason = cut(reason, REASON_BYTES_MAX);
-        let mut status = lock(&self.status);
-        if status.refused.as_ref().is_none_or(|last| last.reason != reason) {
-            let (source, in_force) = (self.source.as_ref().map(Source::told), self.number());
-            tracing::warn!(source, reason, checksum, in_force, "bundle refused");
+        let (refused, is_new) = lock(&self.status).refuse(reason, checksum, now_ms());
+        if is_new {
+            let Refused { reason, checksum, .. } = &refused;
+            tracing::warn!(
+                source = self.source(),
+                reason,
+                checksum,
+                in_force = self.number(),
+                "bundle refused"
+            );
         }
-        let refused = Refused { reason, checksum, at_ms: now_ms() };
-        status.refused = Some(refused.clone());
         refused
     }
 
     /// The source has had an answer.
     fn hear(&self) {
-        let mut status = lock(&self.status);
-        status.heard_ms = Some(now_ms());
-        if status.unheard.take().is_some() {
-            tracing::info!(
-                source = self.source.as_ref().map(Source::told),
-                "the bundle's server is heard again"
-            );
+        if lock(&self.status).hear(now_ms()) {
+            tracing::info!(source = self.source(), "the bundle's server is heard again");
         }
     }
 
     /// The source has had none. Told once, until there is one.
     fn miss(&self, reason: String) {
-        let mut status = lock(&self.status);
-        if status.unheard.is_none() {
-            let (source, in_force) = (self.source.as_ref().map(Source::told), self.number());
+        if lock(&self.status).miss(reason.clone(), now_ms()) {
+            let (source, in_force) = (self.source(), self.number());
             tracing::warn!(
                 source,
                 reason,
@@ -260,8 +236,10 @@ impl Bundles {
                 "the bundle's server is not heard; asked again and again"
             );
         }
-        let since = status.unheard.take().map_or_else(now_ms, |(_, since)| since);
-        status.unheard = Some((reason, since));
+    }
+
+    fn source(&self) -> Option<String> {
+        self.source.as_ref().map(Source::told)
     }
 
     fn checksum(&self) -> Option<String> {
@@ -277,15 +255,9 @@ impl Bundles {
         if self.source.is_none() {
             return Value::Null;
         }
-        let status = lock(&self.status);
-        let refused = status.refused.as_ref().map(|refused| {
-            json!({"reason": refused.reason, "checksum": refused.checksum, "unix_ms": refused.at_ms})
-        });
-        let unheard =
-            status.unheard.as_ref().map(|(reason, since)| json!({"reason": reason, "since_unix_ms": since}));
         let active = self.active();
         let content = active.as_ref().map(|taken| taken.bundle.content());
-        json!({
+        let mut told = json!({
             "number": content.map(|content| content.number),
             "reason": content.map(|content| &content.reason),
             "rules": content.map(|content| content.rules.len()),
@@ -293,10 +265,9 @@ impl Bundles {
             "checksum": active.as_ref().map(|taken| taken.bundle.checksum()),
             "source": active.as_ref().map(|taken| taken.came.as_str()),
             "taken_unix_ms": active.as_ref().map(|taken| taken.at_ms),
-            "heard_unix_ms": status.heard_ms,
-            "unheard": unheard,
-            "refused": refused,
-        })
+        });
+        lock(&self.status).tell(&mut told);
+        told
     }
 }
 

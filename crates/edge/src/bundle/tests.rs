@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use thalweg_bundle::{BYTES_MAX, Content};
 
+use super::status::REASON_BYTES_MAX;
 use super::*;
 
 /// A directory that is gone with the test, with a file for a bundle in it.

@@ -6,17 +6,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use super::netlink::{aligned, u16_at, u32_at, u64_at};
+use super::netlink::{split_attribute, u32_at, u64_at};
 use super::{Malformed, State};
 use crate::{CongestionControl, TcpInfo};
 
 /// Bytes of a `struct inet_diag_msg`.
 pub const MESSAGE_BYTES: usize = 72;
-
-/// Bytes of a `struct nlattr`.
-const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// The bits of `nla_type` that are its number: not `NLA_F_NESTED`, not `NLA_F_NET_BYTEORDER`.
-const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -302,20 +297,6 @@ impl Socket {
         }
         Ok(())
     }
-}
-
-/// The first attribute's kind and value, and what follows it.
-fn split_attribute(bytes: &[u8]) -> Result<(u16, &[u8], &[u8]), Malformed> {
-    let left_bytes = bytes.len();
-    let (Some(length), Some(kind)) = (u16_at(bytes, 0), u16_at(bytes, 2)) else {
-        return Err(Malformed::AttributeShort { bytes: left_bytes });
-    };
-    let length_bytes = usize::from(length);
-    if length_bytes < ATTRIBUTE_HEADER_BYTES || length_bytes > left_bytes {
-        return Err(Malformed::AttributeLength { length_bytes, left_bytes });
-    }
-    let after = bytes.get(aligned(length_bytes)..).unwrap_or_default();
-    Ok((kind & ATTRIBUTE_KIND, &bytes[ATTRIBUTE_HEADER_BYTES..length_bytes], after))
 }
 
 /// An address and a port of a `struct inet_diag_sockid`.

@@ -10,6 +10,11 @@ pub const HEADER_BYTES: usize = 16;
 /// `NLMSG_ALIGNTO` and `NLA_ALIGNTO`.
 const ALIGNMENT_BYTES: usize = 4;
 
+/// Bytes of a `struct nlattr`.
+pub(crate) const ATTRIBUTE_HEADER_BYTES: usize = 4;
+/// The bits of `nla_type` that are its number: not `NLA_F_NESTED`, not `NLA_F_NET_BYTEORDER`.
+const ATTRIBUTE_KIND: u16 = 0x3fff;
+
 const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -123,16 +128,30 @@ fn ended(status: i32) -> Body<'static> {
     if status == 0 { Body::Done } else { Body::Failed(status.saturating_neg().max(1)) }
 }
 
+/// The first attribute's kind and value, and what follows it.
+pub(crate) fn split_attribute(bytes: &[u8]) -> Result<(u16, &[u8], &[u8]), Malformed> {
+    let left_bytes = bytes.len();
+    let (Some(length), Some(kind)) = (u16_at(bytes, 0), u16_at(bytes, 2)) else {
+        return Err(Malformed::AttributeShort { bytes: left_bytes });
+    };
+    let length_bytes = usize::from(length);
+    if length_bytes < ATTRIBUTE_HEADER_BYTES || length_bytes > left_bytes {
+        return Err(Malformed::AttributeLength { length_bytes, left_bytes });
+    }
+    let after = bytes.get(aligned(length_bytes)..).unwrap_or_default();
+    Ok((kind & ATTRIBUTE_KIND, &bytes[ATTRIBUTE_HEADER_BYTES..length_bytes], after))
+}
+
 /// Where what comes after so many bytes begins.
-pub(super) fn aligned(length_bytes: usize) -> usize {
+pub(crate) fn aligned(length_bytes: usize) -> usize {
     length_bytes.next_multiple_of(ALIGNMENT_BYTES)
 }
 
-pub(super) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes.get(offset..)?.first_chunk().copied().map(u16::from_ne_bytes)
 }
 
-pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 

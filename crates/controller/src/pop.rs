@@ -1,0 +1,156 @@
+//! A PoP: what is known of it, and how far its bundles have come.
+//!
+//! **Invariant:** an edge is answered only by what is in the file: what could not be written is written before anybody hears of it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use thalweg_bundle::Bundle;
+use thalweg_control::{
+    Decision, Moment, Poll, Rollout, Round, Settings, Stage, State, Transition, Window, decide,
+};
+
+use crate::document::{Document, Heard};
+use crate::round::Told;
+
+/// Rounds that wait to be written; of more the oldest are not in the ledger.
+const UNWRITTEN_MAX: usize = 100;
+
+/// What is known of a PoP.
+#[derive(Debug, Default)]
+pub(crate) struct Pop {
+    pub(crate) state: State,
+    pub(crate) rollout: Rollout,
+    /// What is not in the file yet.
+    pub(crate) unwritten: Unwritten,
+    /// Texts of the bundles that are out.
+    documents: Vec<Arc<Document>>,
+}
+
+/// What is to be written of a PoP.
+#[derive(Debug, Default)]
+pub(crate) struct Unwritten {
+    pub(crate) rounds: Vec<Told>,
+    pub(crate) transitions: Vec<Transition>,
+    is_changed: bool,
+}
+
+impl Unwritten {
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_changed
+    }
+
+    fn add(&mut self, transitions: Vec<Transition>) {
+        self.is_changed |= !transitions.is_empty();
+        self.transitions.extend(transitions);
+        let over = self.transitions.len().saturating_sub(UNWRITTEN_MAX);
+        self.transitions.drain(..over);
+    }
+}
+
+impl Pop {
+    pub(crate) fn of(state: State, rollout: Rollout) -> Self {
+        Self { state, rollout, ..Self::default() }
+    }
+
+    /// Decides a window.
+    pub(crate) fn close(
+        &mut self,
+        settings: &Settings,
+        window: &Window,
+        seed: u64,
+        now_unix_s: u64,
+    ) -> Decision {
+        self.unwritten.add(self.rollout.observe(settings, &mut self.state, window, now_unix_s));
+        let moment = Moment { now_unix_s, seed, acknowledged_bundle: self.rollout.newest() };
+        let (state, decision) = decide(settings, &self.state, window, moment);
+        self.state = state;
+        self.unwritten.add(self.rollout.decided(settings, &mut self.state, now_unix_s));
+        if matches!(decision.round, Round::Decided | Round::Stopped) {
+            if self.unwritten.rounds.len() == UNWRITTEN_MAX {
+                self.unwritten.rounds.remove(0);
+            }
+            let bundle = self.rollout.newest();
+            self.unwritten.rounds.push(Told::of(settings, window, &decision, (bundle > 0).then_some(bundle)));
+            self.unwritten.is_changed = true;
+        }
+        decision
+    }
+
+    /// Hears an edge.
+    pub(crate) fn hear(&mut self, settings: &Settings, edge: &str, heard: &Heard, now_unix_s: u64) {
+        let refused = heard.refused.as_ref();
+        let poll = Poll {
+            edge,
+            in_force: heard.in_force(),
+            refused: refused.map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
+        };
+        self.unwritten.add(self.rollout.poll(settings, &mut self.state, poll, now_unix_s));
+    }
+
+    /// Lets time pass.
+    pub(crate) fn tick(&mut self, settings: &Settings, now_unix_s: u64) {
+        self.unwritten.add(self.rollout.tick(settings, &mut self.state, now_unix_s));
+    }
+
+    /// What was to be written is.
+    pub(crate) fn written(&mut self) {
+        self.unwritten = Unwritten::default();
+    }
+
+    /// The bundle for an edge; an edge without a name gets what all get.
+    pub(crate) fn document(&mut self, edge: &str) -> Option<Arc<Document>> {
+        let bundle = self.rollout.document(edge)?;
+        if let Some(known) = self.documents.iter().find(|document| document.is_of(bundle)) {
+            return Some(known.clone());
+        }
+        let document = Document::new(bundle);
+        let (rollout, documents) = (&self.rollout, &mut self.documents);
+        documents.retain(|document| out(rollout).any(|bundle| document.is_of(bundle)));
+        documents.push(document.clone());
+        Some(document)
+    }
+
+    /// The edges, and the bundles that are out.
+    pub(crate) fn edges(&self) -> Value {
+        let number = |bundle: &Bundle| bundle.content().number;
+        let candidate = self.rollout.candidate();
+        let canaries = candidate.map(|candidate| &candidate.canaries);
+        let edges: Vec<_> = self
+            .rollout
+            .edges()
+            .iter()
+            .map(|(name, edge)| {
+                json!({
+                    "name": name,
+                    "bundle": edge.number,
+                    "heard_unix_s": edge.heard_unix_s,
+                    "is_canary": canaries.is_some_and(|canaries| canaries.contains_key(name)),
+                    "refused": edge.refused.as_ref().map(|refusal| json!({ "reason": refusal.reason })),
+                })
+            })
+            .collect();
+        json!({
+            "stable": self.rollout.stable().map(number),
+            "candidate": candidate.map(|candidate| json!({
+                "number": number(&candidate.bundle),
+                "stage": stage(&candidate.stage),
+                "since_unix_s": candidate.since_unix_s,
+            })),
+            "edges": edges,
+        })
+    }
+}
+
+/// The bundles that edges get.
+pub(crate) fn out(rollout: &Rollout) -> impl Iterator<Item = &Bundle> {
+    rollout.stable().into_iter().chain(rollout.candidate().map(|candidate| &candidate.bundle))
+}
+
+fn stage(stage: &Stage) -> &'static str {
+    match stage {
+        Stage::Unheard => "waits for an edge",
+        Stage::Handed { .. } => "handed to canaries",
+        Stage::Watched { .. } => "watched",
+    }
+}

@@ -1,0 +1,48 @@
+//! A route for people, in the words of `ip route`.
+
+use std::fmt;
+
+use super::{Nexthop, Route, Routes, TABLE_MAIN};
+
+/// A route with the names of its interfaces.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    route: &'a Route,
+    kernel: &'a Routes,
+}
+
+impl Routes {
+    /// The route, to be printed.
+    pub fn shown<'a>(&'a self, route: &'a Route) -> Shown<'a> {
+        Shown { route, kernel: self }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let route = self.route;
+        write!(f, "{}", route.prefix)?;
+        if let Some(id) = route.nexthop_id() {
+            write!(f, " nhid {id}")?;
+        }
+        let nexthops = route.nexthops();
+        for Nexthop { gateway, interface } in &nexthops {
+            if nexthops.len() > 1 {
+                f.write_str(" nexthop")?;
+            }
+            if let Some(gateway) = gateway {
+                write!(f, " via {gateway}")?;
+            }
+            if let Some(interface) = interface {
+                write!(f, " dev {}", self.kernel.interface(*interface))?;
+            }
+        }
+        if let Some(source) = route.source() {
+            write!(f, " src {source}")?;
+        }
+        if route.table != TABLE_MAIN {
+            write!(f, " table {}", route.table)?;
+        }
+        route.congestion_control.map_or(Ok(()), |algorithm| write!(f, " congctl {algorithm}"))
+    }
+}

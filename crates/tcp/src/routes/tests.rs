@@ -1,0 +1,326 @@
+//! Routes from messages as the kernel writes them, and what is to change.
+
+use expect_test::{Expect, expect};
+
+use super::plan::Algorithms;
+use super::*;
+use crate::diag::Prefix;
+use crate::diag::netlink::{HEADER_BYTES, aligned};
+
+const BGP: u8 = 186;
+const DEAD: u32 = 1;
+const UNICAST: u8 = 1;
+const BLACKHOLE: u8 = 6;
+
+fn prefix(text: &str) -> Prefix {
+    let (address, bits) = text.split_once('/').unwrap();
+    Prefix::of(address.parse().unwrap(), bits.parse().unwrap())
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).unwrap();
+    let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+    bytes.resize(aligned(bytes.len()), 0);
+    bytes
+}
+
+fn octets(address: &str) -> Vec<u8> {
+    match address.parse().unwrap() {
+        std::net::IpAddr::V4(address) => address.octets().to_vec(),
+        std::net::IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// A route as the kernel tells it, beside its path.
+#[derive(Clone, Copy)]
+struct Told {
+    prefix: &'static str,
+    table: u32,
+    protocol: u8,
+    priority: u32,
+    kind: u8,
+    tos: u8,
+    flags: u32,
+}
+
+const DEFAULT: Told = Told {
+    prefix: "0.0.0.0/0",
+    table: TABLE_MAIN,
+    protocol: 16,
+    priority: 100,
+    kind: UNICAST,
+    tos: 0,
+    flags: 0,
+};
+
+impl Told {
+    fn with(self, attributes: &[Vec<u8>]) -> Route {
+        let of = prefix(self.prefix);
+        let family = if of.first().is_ipv4() { 2 } else { 10 };
+        // 254 is that of no table's: the attribute holds.
+        let mut bytes = vec![family, of.bits(), 0, self.tos, 254, self.protocol, 0, self.kind];
+        bytes.extend(self.flags.to_ne_bytes());
+        bytes.extend(attribute(15, &self.table.to_ne_bytes()));
+        if of.bits() > 0 {
+            bytes.extend(attribute(1, &octets(&of.first().to_string())));
+        }
+        bytes.extend(attribute(6, &self.priority.to_ne_bytes()));
+        bytes.extend(attributes.concat());
+        Route::decode(&bytes).unwrap().unwrap()
+    }
+
+    fn via(self, gateway: &str) -> Route {
+        self.with(&[attribute(5, &octets(gateway)), attribute(4, &7u32.to_ne_bytes())])
+    }
+}
+
+fn wanted(table: u32, rules: &[(&str, &str)]) -> Wanted {
+    let algorithms = rules.iter().map(|(of, algorithm)| (prefix(of), algorithm.parse().unwrap()));
+    Wanted { table, algorithms: Algorithms::from_iter(algorithms) }
+}
+
+fn gateways(route: &Route) -> String {
+    let gateways =
+        route.nexthops().into_iter().map(|hop| hop.gateway.map_or("-".into(), |it| it.to_string()));
+    gateways.collect::<Vec<_>>().join("+")
+}
+
+/// The plan as lines, from the routes that have to do with what is wanted.
+fn check(wanted: &Wanted, routes: &[Route], expected: Expect) -> Plan {
+    let routes: Vec<_> = routes.iter().filter(|route| wanted.concerns(route)).cloned().collect();
+    let plan = plan(wanted, &routes);
+    let line = |verb: &str, route: &Route| {
+        let algorithm = route.congestion_control.unwrap();
+        format!("{verb} {} table {} {algorithm} via {}\n", route.prefix, route.table, gateways(route))
+    };
+    let mut text: String = plan
+        .changes
+        .iter()
+        .map(|change| match change {
+            Change::Add(new) => line("add", new),
+            Change::Replace { new, .. } => line("replace", new),
+            Change::Remove(old) => line("remove", old),
+        })
+        .collect();
+    text += &format!("kept {}, skipped {:?}, within {:?}\n", plan.kept, plan.skipped, plan.within);
+    expected.assert_eq(&text);
+    plan
+}
+
+/// The routes after the changes of a plan.
+fn after(routes: &[Route], plan: &Plan) -> Vec<Route> {
+    let mut routes = routes.to_vec();
+    for change in &plan.changes {
+        if let Change::Replace { old, .. } | Change::Remove(old) = change {
+            routes.retain(|route| route != old);
+        }
+        if let Change::Add(new) | Change::Replace { new, .. } = change {
+            routes.push(new.clone());
+        }
+    }
+    routes
+}
+
+#[test]
+fn the_difference_to_what_there_is() {
+    let mut routes =
+        vec![DEFAULT.via("10.0.0.1"), Told { prefix: "203.0.113.0/25", ..DEFAULT }.via("10.0.0.9")];
+    let first = wanted(TABLE_MAIN, &[("198.51.100.0/24", "bbr"), ("203.0.113.0/24", "bbr")]);
+    let plan = check(
+        &first,
+        &routes,
+        expect![[r#"
+            add 198.51.100.0/24 table 254 bbr via 10.0.0.1
+            add 203.0.113.0/24 table 254 bbr via 10.0.0.1
+            kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+        "#]],
+    );
+    routes = after(&routes, &plan);
+    check(
+        &first,
+        &routes,
+        expect![[r#"
+            kept 2, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+        "#]],
+    );
+    let second = wanted(TABLE_MAIN, &[("192.0.2.0/24", "bbr"), ("203.0.113.0/24", "reno")]);
+    let plan = check(
+        &second,
+        &routes,
+        expect![[r#"
+            add 192.0.2.0/24 table 254 bbr via 10.0.0.1
+            replace 203.0.113.0/24 table 254 reno via 10.0.0.1
+            remove 198.51.100.0/24 table 254 bbr via 10.0.0.1
+            kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+        "#]],
+    );
+    routes = after(&routes, &plan);
+    routes[0] = DEFAULT.via("10.0.0.2");
+    check(
+        &second,
+        &routes,
+        expect![[r#"
+            replace 192.0.2.0/24 table 254 bbr via 10.0.0.2
+            replace 203.0.113.0/24 table 254 reno via 10.0.0.2
+            kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+        "#]],
+    );
+}
+
+#[test]
+fn the_path_is_that_of_packets_without_ours() {
+    let rules = wanted(TABLE_MAIN, &[("203.0.113.0/24", "bbr")]);
+    let wide = Told { prefix: "203.0.0.0/16", ..DEFAULT };
+    let routes = [
+        DEFAULT.via("10.0.0.1"),
+        wide.via("10.0.0.2"),
+        Told { priority: 5, ..wide }.via("10.0.0.3"),
+        Told { priority: 1, tos: 8, ..wide }.via("10.0.0.4"),
+        Told { priority: 2, flags: DEAD, ..wide }.via("10.0.0.5"),
+        Told { table: 100, prefix: "203.0.112.0/22", ..DEFAULT }.via("10.0.0.6"),
+    ];
+    check(
+        &rules,
+        &routes,
+        expect![[r#"
+            add 203.0.113.0/24 table 254 bbr via 10.0.0.3
+            kept 0, skipped [], within {}
+        "#]],
+    );
+    check(
+        &wanted(100, &[("203.0.113.0/24", "bbr")]),
+        &routes,
+        expect![[r#"
+            add 203.0.113.0/24 table 100 bbr via 10.0.0.6
+            kept 0, skipped [], within {}
+        "#]],
+    );
+    check(
+        &wanted(101, &[("203.0.113.0/24", "bbr")]),
+        &routes,
+        expect![[r#"
+            add 203.0.113.0/24 table 101 bbr via 10.0.0.3
+            kept 0, skipped [], within {}
+        "#]],
+    );
+}
+
+#[test]
+fn what_cannot_have_a_route_is_told_and_loses_ours() {
+    let bgp = Told { protocol: BGP, ..DEFAULT };
+    let routes = [
+        Told { prefix: "0.0.0.0/0", ..DEFAULT }.via("10.0.0.1"),
+        Told { prefix: "203.0.113.0/24", ..bgp }.via("10.0.0.2"),
+        Told { prefix: "198.51.0.0/16", kind: BLACKHOLE, ..bgp }.with(&[]),
+        Told { prefix: "203.0.113.0/24", protocol: PROTOCOL, priority: PRIORITY, ..DEFAULT }
+            .with(&[attribute(8, &attribute(16, b"bbr\0"))]),
+        Told { prefix: "192.0.2.0/24", protocol: PROTOCOL, priority: 7, ..DEFAULT }
+            .with(&[attribute(8, &attribute(16, b"bbr\0"))]),
+    ];
+    let rules = [
+        ("192.0.2.0/24", "reno"),
+        ("198.51.100.0/24", "reno"),
+        ("203.0.113.0/24", "reno"),
+        ("2001:db8::/56", "reno"),
+    ];
+    check(
+        &wanted(TABLE_MAIN, &rules),
+        &routes,
+        expect![[r#"
+            remove 192.0.2.0/24 table 254 bbr via -
+            add 192.0.2.0/24 table 254 reno via 10.0.0.1
+            remove 203.0.113.0/24 table 254 bbr via -
+            kept 0, skipped [(Prefix { address: 198.51.100.0, bits: 24 }, Refused), (Prefix { address: 203.0.113.0, bits: 24 }, Taken { protocol: 186 }), (Prefix { address: 2001:db8::, bits: 56 }, NoRoute)], within {}
+        "#]],
+    );
+}
+
+#[test]
+fn only_what_has_to_do_with_it_concerns() {
+    let rules = wanted(100, &[("203.0.113.0/24", "bbr"), ("2001:db8::/56", "bbr")]);
+    let concerns = |of: &'static str, table, protocol| {
+        rules.concerns(&Told { prefix: of, table, protocol, ..DEFAULT }.with(&[]))
+    };
+    for of in
+        ["0.0.0.0/0", "203.0.0.0/16", "203.0.113.0/24", "203.0.113.128/25", "::/0", "2001:db8:0:12::/64"]
+    {
+        assert!(concerns(of, 100, BGP) && concerns(of, TABLE_MAIN, BGP) && !concerns(of, 101, BGP), "{of}");
+    }
+    for of in ["203.0.112.0/24", "203.0.114.0/24", "204.0.0.0/8", "2001:db8:0:100::/56", "10.0.0.0/8"] {
+        assert!(!concerns(of, 100, BGP), "{of}");
+    }
+    assert!(concerns("10.0.0.0/8", 100, PROTOCOL) && !concerns("203.0.113.0/24", TABLE_MAIN, PROTOCOL));
+}
+
+fn nexthop(gateway: &str, interface: u32, flags: u8) -> Vec<u8> {
+    let gateway = attribute(5, &octets(gateway));
+    let length = u16::try_from(8 + gateway.len()).unwrap().to_ne_bytes();
+    [&length[..], &[flags, 0], &interface.to_ne_bytes(), &gateway].concat()
+}
+
+#[test]
+fn next_hops_that_are_down_are_left_out() {
+    let hops = |flags: [u8; 2]| {
+        let list = [nexthop("10.0.0.1", 7, flags[0]), nexthop("10.0.0.2", 8, flags[1])].concat();
+        DEFAULT.with(&[attribute(9, &list)])
+    };
+    // What is told and not taken, as that a next hop is in hardware, makes no difference.
+    assert_eq!(hops([0, 8]), hops([16, 0]));
+    assert_eq!(gateways(&hops([0, 0])), "10.0.0.1+10.0.0.2");
+    // The kernel tells one next hop alone as that of a route with one.
+    assert_eq!(
+        hops([1, 0]),
+        DEFAULT.with(&[attribute(5, &octets("10.0.0.2")), attribute(4, &8u32.to_ne_bytes())])
+    );
+    assert!(hops([1, 1]).is_dead && !hops([1, 0]).is_dead);
+}
+
+#[test]
+fn a_next_hop_object_goes_by_its_number_alone() {
+    let object = |more: &[Vec<u8>]| DEFAULT.with(&[&[attribute(30, &12u32.to_ne_bytes())], more].concat());
+    let expanded = object(&[attribute(5, &octets("10.0.0.1")), attribute(4, &7u32.to_ne_bytes())]);
+    assert_eq!(expanded, object(&[]));
+    assert_eq!((expanded.nexthop_id(), expanded.nexthops()), (Some(12), Vec::new()));
+}
+
+#[test]
+fn what_is_set_is_what_is_told() {
+    let metrics = [
+        attribute(1, &0x800u32.to_ne_bytes()),
+        attribute(11, &30u32.to_ne_bytes()),
+        attribute(16, b"reno\0"),
+    ];
+    let source = attribute(7, &octets("10.0.0.5"));
+    let base = DEFAULT.with(&[
+        source,
+        attribute(5, &octets("10.0.0.1")),
+        attribute(4, &7u32.to_ne_bytes()),
+        attribute(8, &metrics.concat()),
+    ]);
+    let ours = base.along(prefix("203.0.113.0/24"), 300, "bbr".parse().unwrap());
+    let told = Route::decode(&ours.to_be_set(0, 1)[HEADER_BYTES..]).unwrap().unwrap();
+    assert_eq!(told, ours);
+    assert_eq!((told.protocol, told.priority, told.table), (PROTOCOL, PRIORITY, 300));
+    assert_eq!((told.source(), told.congestion_control), ("10.0.0.5".parse().ok(), "bbr".parse().ok()));
+    assert!(told != base.along(prefix("203.0.113.0/24"), 300, "reno".parse().unwrap()));
+    let without = DEFAULT.via("10.0.0.1").along(prefix("203.0.113.0/24"), 300, "bbr".parse().unwrap());
+    assert!(told != without, "other settings of the path are a difference");
+}
+
+#[test]
+fn a_route_to_ipv4_in_ipv6_form_is_none() {
+    let mut bytes = vec![10, 96, 0, 0, 254, 3, 0, UNICAST, 0, 0, 0, 0];
+    bytes.extend(attribute(1, &octets("::ffff:0:0")));
+    assert_eq!(Route::decode(&bytes).unwrap(), None);
+}
+
+#[test]
+fn what_is_cut_is_refused() {
+    let whole = DEFAULT.via("10.0.0.1").to_be_set(0, 1).split_off(HEADER_BYTES);
+    let mut read = 0;
+    for end in 0..whole.len() {
+        read += usize::from(Route::decode(&whole[..end]).is_ok());
+    }
+    // After the fixed part and after each attribute but the last.
+    assert_eq!(read, 6);
+}

@@ -1,0 +1,69 @@
+//! A bundle's rules as VCL for Varnish with vmod_tcp: a list of addresses for each congestion control and size.
+//!
+//! Version 4.0, which policies of 4.0 and 4.1 may include. It uses the returned number, since Varnish lets no call ignore one.
+//!
+//! **Invariant:** what a bundle says ends no comment and no text: reasons are of one line, names and prefixes of letters, digits,
+//! `.`, `_`, `-`, `:` and `/`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use thalweg_bundle::{Bundle, Rule};
+
+/// # Errors
+/// An algorithm whose name cannot be part of one in VCL.
+pub(super) fn text(bundle: &Bundle) -> anyhow::Result<String> {
+    let content = bundle.content();
+    let mut lists: BTreeMap<(&str, u64), Vec<&Rule>> = BTreeMap::new();
+    for rule in &content.rules {
+        let size_bytes_min = rule.size_bytes_min.unwrap_or(0);
+        lists.entry((&rule.congestion_control, size_bytes_min)).or_default().push(rule);
+    }
+    let mut text = format!(
+        "\
+vcl 4.0;
+# Written by `thalweg bundle varnish`; do not edit.
+# Bundle {}, {}
+# Reason: {}
+#
+# Nobody is held out: that goes by a hash that VCL does not compute. A size is that of Content-Length: what has none is not steered.
+",
+        content.number,
+        bundle.checksum(),
+        content.reason,
+    );
+    if lists.is_empty() {
+        return Ok(text); // and no module without use
+    }
+    text.push_str("\nimport std;\nimport tcp;\n");
+    let mut deliver = String::new();
+    for ((algorithm, size_bytes_min), rules) in lists {
+        if algorithm.contains('.') {
+            bail!("{algorithm:?}: a name in VCL has no dot");
+        }
+        // What follows the last _ is the size: no two are alike.
+        let name = format!("thalweg_{algorithm}_{size_bytes_min}");
+        write!(text, "\nacl {name} {{\n")?;
+        for rule in rules {
+            let (address, bits, reason) = (rule.prefix.first(), rule.prefix.bits(), &rule.reason);
+            writeln!(text, "    \"{address}\"/{bits}; # {reason}")?;
+        }
+        text.push_str("}\n");
+        let size = match size_bytes_min {
+            0 => String::new(),
+            size => format!(" && std.integer(resp.http.Content-Length, 0) >= {size}"),
+        };
+        write!(
+            deliver,
+            "    if (client.ip ~ {name}{size}) {{
+        if (tcp.congestion_algorithm(\"{algorithm}\") != 0) {{
+            std.log(\"thalweg: the kernel refuses {algorithm}\");
+        }}
+    }}
+"
+        )?;
+    }
+    write!(text, "\nsub vcl_deliver {{\n{deliver}}}\n")?;
+    Ok(text)
+}

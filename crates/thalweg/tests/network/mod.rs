@@ -1,0 +1,139 @@
+//! A server's network namespace and one of clients behind a router, made by the test and gone with it. Needs root.
+//!
+//! The server is 10.9.0.1 and 2001:db8:9::1. The clients' side is 10.9.0.2, 10.9.0.3 and their like, the routers on the way, and has
+//! addresses of several prefixes behind these.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use thalweg_tcp::congestion;
+
+const PREPARE: &str = "\
+ip link set lo up && ip link set v0 addrgenmode none up && ip address add 10.9.0.1/24 dev v0
+for address in fe80::1 2001:db8:9::1; do ip -6 address add $address/64 dev v0 nodad; done
+ip route add default via 10.9.0.2 src 10.9.0.1 metric 100 proto dhcp initcwnd 30
+ip -6 route add default via 2001:db8:9::2
+until ip -6 route show table local | grep -q 2001:db8:9::1; do sleep 0.01; done";
+
+const PREPARE_CLIENTS: &str = "\
+ip link set lo up && ip link set v1 addrgenmode none up
+for address in 10.9.0.2 10.9.0.3; do ip address add $address/24 dev v1; done
+for address in fe80::2 2001:db8:9::2 2001:db8:9::3; do ip -6 address add $address/64 dev v1 nodad; done
+for address in 203.0.113.7 198.51.100.7 192.0.2.7; do ip address add $address/32 dev lo; done
+ip -6 address add 2001:db8:77::7/128 dev lo nodad
+until ip -6 route show table local | grep -q 2001:db8:77::7; do sleep 0.01; done";
+
+/// A network namespace: that of a process that waits.
+pub(crate) struct Namespace {
+    inside: Child,
+}
+
+impl Namespace {
+    fn new() -> Self {
+        let mut inside = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        inside.stdout.as_mut().unwrap().read_exact(&mut [0]).expect("network namespaces need root");
+        Self { inside }
+    }
+
+    /// A command that runs in it.
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([&format!("--net=/proc/{}/ns/net", self.inside.id()), "--", program]).args(args);
+        command.env_remove("THALWEG_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
+        command
+    }
+
+    /// Standard output of a shell's commands that all go well.
+    pub(crate) fn shell(&self, script: &str) -> String {
+        let output = self.command("sh", &["-ec", script]).output().unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Its routes, all of them; those of IPv4 come first.
+    pub(crate) fn routes(&self) -> String {
+        self.shell("ip -4 route show table all && ip -6 route show table all")
+    }
+
+    /// Runs `inside` on a thread that is in it: sockets that are made there stay there.
+    fn on_thread<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(format!("/proc/{}/ns/net", self.inside.id())).unwrap();
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                inside()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    fn listen(&self, at: IpAddr) -> TcpListener {
+        self.on_thread(|| TcpListener::bind((at, 0)).unwrap())
+    }
+
+    /// A connection from one of its addresses.
+    fn connect(&self, from: IpAddr, to: SocketAddr) -> TcpStream {
+        self.on_thread(|| {
+            let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            let socket = socket(family, SocketType::STREAM, None).unwrap();
+            bind(&socket, &SocketAddr::new(from, 0)).unwrap();
+            connect(&socket, &to).unwrap();
+            TcpStream::from(socket)
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.inside.stdin.take());
+        let _ = self.inside.wait();
+    }
+}
+
+/// A server's side and its clients'.
+pub(crate) struct Network {
+    pub(crate) server: Namespace,
+    pub(crate) clients: Namespace,
+}
+
+impl Network {
+    pub(crate) fn new() -> Self {
+        let (server, clients) = (Namespace::new(), Namespace::new());
+        let pair = format!("ip link add v0 type veth peer name v1 netns {}", clients.inside.id());
+        server.shell(&pair);
+        clients.shell(PREPARE_CLIENTS);
+        server.shell(PREPARE);
+        Self { server, clients }
+    }
+
+    /// What connections of this client run on the server's side: one that it makes, and one that is made to it.
+    pub(crate) fn algorithms(&self, client: &str) -> [String; 2] {
+        let client: IpAddr = client.parse().unwrap();
+        let server: IpAddr = if client.is_ipv4() { "10.9.0.1" } else { "2001:db8:9::1" }.parse().unwrap();
+        let listener = self.server.listen(server);
+        let _from = self.clients.connect(client, listener.local_addr().unwrap());
+        let accepted = listener.accept().unwrap().0;
+        let listener = self.clients.listen(client);
+        let made = self.server.connect(server, listener.local_addr().unwrap());
+        [accepted, made].map(|socket| congestion::get(socket.as_fd()).unwrap().to_string())
+    }
+
+    /// A connection from this client, as a server has accepted it whose listening socket has this algorithm; and the client's end.
+    pub(crate) fn accepted(&self, client: &str, algorithm: &str) -> (TcpStream, TcpStream) {
+        let listener = self.server.listen("10.9.0.1".parse().unwrap());
+        congestion::set(listener.as_fd(), algorithm.parse().unwrap()).unwrap();
+        let from = self.clients.connect(client.parse().unwrap(), listener.local_addr().unwrap());
+        (listener.accept().unwrap().0, from)
+    }
+}
