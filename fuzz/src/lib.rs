@@ -21,6 +21,7 @@ mod disk;
 mod heads;
 mod policy;
 mod ranges;
+mod rollout;
 mod routes;
 mod sock_diag;
 mod vary;
@@ -35,12 +36,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "batch", run: batch::run },
     Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
     Target { name: "content-range", run: ranges::content_range },
+    Target { name: "control-rollout", run: rollout::run },
     Target { name: "control-state", run: control::run },
     Target { name: "dates", run: dates::run },
     Target { name: "directives", run: directives::run },

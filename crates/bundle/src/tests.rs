@@ -190,7 +190,7 @@ fn a_document_declares_its_checksum() {
     assert_eq!(declared_checksum(document.as_bytes()), checksum);
     // Whatever else is wrong with it.
     for wrong in
-        [document.replace("\"format\":1", "\"format\":2"), document.replace("\"number\":", "\"count\":")]
+        [document.replace("\"format\":2", "\"format\":3"), document.replace("\"number\":", "\"count\":")]
     {
         assert!(Bundle::decode(wrong.as_bytes()).is_err());
         assert_eq!(declared_checksum(wrong.as_bytes()), checksum);

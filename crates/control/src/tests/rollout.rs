@@ -292,16 +292,3 @@ fn edges_beyond_what_is_kept_get_what_all_get() {
     }
     assert!(site.rollout.edges().is_empty());
 }
-
-#[test]
-fn neither_a_clock_that_jumps_nor_a_controller_that_was_down_makes_edges_silent() {
-    let mut site = Site::new(3, |_| {});
-    site.until_tried();
-    let canaries = site.rollout.candidate().unwrap().canaries.clone();
-    for by in [1_000_000, -2_000_000_i64, 500_000] {
-        site.now_unix_s = site.now_unix_s.saturating_add_signed(by);
-        assert_eq!(site.pass(1), []);
-        (0..3).for_each(|at| drop(site.ask(at)));
-    }
-    assert_eq!(site.rollout.candidate().unwrap().canaries, canaries);
-}

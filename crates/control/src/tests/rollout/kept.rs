@@ -1,4 +1,4 @@
-//! Rollouts as they are kept.
+//! Rollouts as they are kept and gone on from.
 
 use expect_test::expect;
 use thalweg_bundle::Bundle;
@@ -142,4 +142,17 @@ fn a_candidate_is_above_the_stable_bundle_whatever_was_read() {
     let (stable, tried) = (site.rollout.stable().unwrap(), site.rollout.candidate().unwrap());
     assert_eq!(stable.content().rules.len(), 1);
     assert!(tried.bundle.content().number > stable.content().number);
+}
+
+#[test]
+fn neither_a_clock_that_jumps_nor_a_controller_that_was_down_makes_edges_silent() {
+    let mut site = Site::new(3, |_| {});
+    site.until_tried();
+    let canaries = site.rollout.candidate().unwrap().canaries.clone();
+    for by in [1_000_000, -2_000_000_i64, 500_000] {
+        site.now_unix_s = site.now_unix_s.saturating_add_signed(by);
+        assert_eq!(site.pass(1), []);
+        (0..3).for_each(|at| drop(site.ask(at)));
+    }
+    assert_eq!(site.rollout.candidate().unwrap().canaries, canaries);
 }

@@ -1,0 +1,81 @@
+//! What control keeps of edges: a rollout, and what comes to it by polls, windows and time whatever was read of one.
+
+use std::sync::Arc;
+
+use thalweg_control::{Figures, Poll, Rollout, Settings, State, Transition, Window};
+
+/// Longer than any span that a candidate waits for, in steps that a rollout believes.
+const TICKS: u64 = 40;
+const STEP_S: u64 = 60;
+const RESPONSES: u64 = 40;
+
+/// A rollout as JSON. A line feed after it: canaries do badly.
+pub(crate) fn run(input: &[u8]) {
+    let Ok(mut rollout) = Rollout::decode(input) else { return };
+    let (settings, mut state) = (Settings::default(), State::default());
+    let mut now_unix_s = 1_800_000_000;
+    let is_bad = input.ends_with(b"\n");
+    check(&rollout, &[]);
+    let names: Vec<_> = rollout.edges().keys().cloned().collect();
+    for name in &names {
+        let given = rollout.document(name).map(|bundle| bundle.checksum().to_owned());
+        let poll = Poll { edge: name, in_force: given.as_deref(), refused: None };
+        let told = rollout.poll(&settings, &mut state, poll, now_unix_s);
+        check(&rollout, &told);
+    }
+    let edges = names.iter().map(|name| (name.clone(), figures(is_bad))).collect();
+    let number = now_unix_s / settings.window_s + 1;
+    let window = Window { number, records: 1, edges: Arc::new(edges), ..Window::default() };
+    let told = rollout.observe(&settings, &mut state, &window, now_unix_s);
+    check(&rollout, &told);
+    for _ in 0..TICKS {
+        now_unix_s += STEP_S;
+        let told = rollout.tick(&settings, &mut state, now_unix_s);
+        check(&rollout, &told);
+    }
+    let told = rollout.decided(&settings, &mut state, now_unix_s);
+    check(&rollout, &told);
+    assert!(state.bundle >= rollout.newest() || told.is_empty(), "numbers are the state's as well");
+}
+
+/// What holds after each call.
+fn check(rollout: &Rollout, told: &[Transition]) {
+    assert_eq!(Rollout::decode(rollout.encode().as_bytes()).expect("it is a rollout"), *rollout);
+    for transition in told {
+        assert!(!transition.to_string().is_empty());
+        if let Transition::RolledBack { number, by, .. } = transition {
+            assert!(number < by, "{transition:?}");
+        }
+    }
+    let number = |name: &str| rollout.document(name).map_or(0, |bundle| bundle.content().number);
+    assert!(rollout.edges().keys().all(|name| number(name) <= rollout.newest()));
+}
+
+fn figures(is_bad: bool) -> Figures {
+    let mut figures = Figures { responses: RESPONSES, ..Figures::default() };
+    for at in 0..RESPONSES {
+        figures.failed.add(f64::from(u8::from(is_bad || at % 10 == 0)));
+        figures.retransmitted.add(at as f64 / RESPONSES as f64);
+        figures.ln_goodput.add(10.0 + (at % 3) as f64);
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else a change of the form, or of a bundle's, would leave the target without a rollout to go on from.
+    #[test]
+    fn the_corpus_is_of_rollouts() {
+        let mut tried = 0;
+        for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/control-rollout")).unwrap()
+        {
+            let path = file.unwrap().path();
+            let rollout = Rollout::decode(&std::fs::read(&path).unwrap());
+            let rollout = rollout.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            tried += usize::from(rollout.candidate().is_some());
+        }
+        assert!(tried > 4);
+    }
+}
