@@ -23,16 +23,18 @@ export const BROKEN = "broken";
 
 /**
  * Starts the program with the sample on demand, as channel `demo`, and a broken presentation beside it.
- * With `agent`, one that keeps sockets and responses, and an edge that is not left on the system's congestion control.
+ * With `agent`, one that keeps sockets and responses, and an edge that is not left on the system's congestion control; with
+ * `controller` as well, one that decides every two seconds and tries another congestion control wherever it may.
  */
-export async function startThalweg({ agent = false } = {}) {
+export async function startThalweg({ agent = false, controller = false } = {}) {
   const directory = await mkdtemp(join(tmpdir(), "thalweg-browser-"));
   const media = join(directory, "media");
   await cp(SAMPLE, join(media, "sample"), { recursive: true });
   await addBroken(media);
 
   const config = join(directory, "thalweg.toml");
-  const own = agent ? [`congestion_control = "${CONGESTION_CONTROL}"`, agentText(directory)] : [];
+  const sections = agentText(directory) + (controller ? controllerText(directory) : "");
+  const own = agent ? [`congestion_control = "${CONGESTION_CONTROL}"`, sections] : [];
   await writeFile(config, configText(media, ...own));
   const child = spawn(PROGRAM, ["up", "--config", config], { stdio: ["ignore", "ignore", "pipe"] });
   const log = [];
@@ -84,6 +86,7 @@ ${more}`;
 
 /** That of the edge beside an agent: no system's own, so a browser's side of a connection does not have it. */
 export const CONGESTION_CONTROL = "reno";
+export const CONGESTION_CONTROL_TRIED = "cubic";
 
 /** An agent that is quick enough to be watched. */
 function agentText(directory) {
@@ -92,6 +95,21 @@ function agentText(directory) {
 period = "500ms"
 spool = ${JSON.stringify(`${join(directory, "spool")}=64MiB`)}
 sqlite = ${JSON.stringify(join(directory, "telemetry.sqlite"))}
+`;
+}
+
+function controllerText(directory) {
+  return `
+[controller]
+listen = "127.0.0.1:0"
+database = ${JSON.stringify(join(directory, "control.sqlite"))}
+window = "2s"
+late = "1s"
+min_rtt_min = "0ms"
+connections_min = 1
+observed_windows_min = 1
+goodput_min = "1kB"
+congestion_control = "${CONGESTION_CONTROL_TRIED}"
 `;
 }
 

@@ -218,11 +218,11 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     agent.end();
 
     let records = records(&files);
-    let steered: Vec<_> = records.iter().filter(|record| record["steered_rule"].is_string()).collect();
+    let steered: Vec<_> = records.iter().filter(|record| record["rule"].is_string()).collect();
     assert!(steered.len() > 100, "{} steered of {}: {}", steered.len(), records.len(), records[0]);
     let told = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
     for record in steered {
-        let held_out = record["steered_holdout"].as_bool().unwrap();
+        let held_out = record["is_holdout"].as_bool().unwrap();
         let ran = told(record, "congestion_control");
         assert_eq!(ran, if held_out { "cubic" } else { "reno" }, "{record}");
     }

@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use hyper::Uri;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thalweg_controller::Controller;
-use thalweg_edge::{BackendUrl, BindError, DiskPlace, Edge, LogTo, Rules, Timeouts};
+use thalweg_edge::{BackendUrl, BindError, BundleSource, DiskPlace, Edge, LogTo, Rules, Timeouts};
 use thalweg_origin::Origin;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
@@ -87,7 +87,10 @@ impl Roles {
     fn bind(config: &Config, sources: Vec<Source>) -> Result<Self, Fault> {
         let origin = config.origin.as_ref().map(bind_origin).transpose()?;
         let origin_addr = origin.as_ref().map(|origin| console::reachable(origin.local_addr()));
-        let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr)).transpose()?;
+        let controller = config.controller.as_ref().map(controller::bind).transpose()?;
+        let controller_addr = controller.as_ref().map(|controller| console::reachable(controller.local_addr()));
+        let bundle = controller_addr.map(|addr| own_bundle(addr, config.agent.as_ref()));
+        let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr, bundle)).transpose()?;
         let console = match (&config.console, &edge) {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
             _ => None,
@@ -286,8 +289,18 @@ fn bytes(size: &Set<Size>) -> usize {
     usize::try_from(size.value.bytes).expect("bounded by its declaration")
 }
 
-fn bind_edge(edge: &config::Edge, origin: Option<SocketAddr>) -> Result<Edge, Fault> {
-    let config = edge_config(edge, origin);
+/// Where the controller of this process has the bundle for the site that the agent names.
+fn own_bundle(controller: SocketAddr, agent: Option<&config::Agent>) -> BundleSource {
+    let pop = agent.and_then(|agent| agent.pop.as_ref()).map_or("", |pop| &pop.value.0);
+    format!("http://{controller}/bundle?pop={pop}").parse().expect("a site's name needs no escape")
+}
+
+fn bind_edge(
+    edge: &config::Edge,
+    origin: Option<SocketAddr>,
+    bundle: Option<BundleSource>,
+) -> Result<Edge, Fault> {
+    let config = edge_config(edge, origin, bundle);
     let bound = match Edge::bind(config.clone()) {
         // A second edge on this machine. Nobody asked for this port by name, and no client needs it.
         Err(BindError::Admin(addr, cause)) if edge.admin.place == Place::Default => {
@@ -314,7 +327,11 @@ fn cannot_listen(addr: SocketAddr, cause: &std::io::Error) -> String {
     format!("cannot listen on {addr}: {cause}")
 }
 
-fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge::Config {
+fn edge_config(
+    edge: &config::Edge,
+    origin: Option<SocketAddr>,
+    own_bundle: Option<BundleSource>,
+) -> thalweg_edge::Config {
     let backends = match &edge.backends {
         Some(backends) => backends.value.clone(),
         None => origin.map(BackendUrl::at).into_iter().collect(),
@@ -334,7 +351,7 @@ fn edge_config(edge: &config::Edge, origin: Option<SocketAddr>) -> thalweg_edge:
         },
         policy: edge.policy.as_ref().map(|policy| policy.value.clone()),
         geoip: edge.geoip.as_ref().map(|files| files.value.clone()).unwrap_or_default(),
-        bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()),
+        bundle: edge.bundle.as_ref().map(|bundle| bundle.value.clone()).or(own_bundle),
         threads: edge.threads.as_ref().and_then(|threads| NonZeroUsize::new(threads.value.0)),
         congestion_control: match edge.congestion_control.value {
             Congestion::System => None,

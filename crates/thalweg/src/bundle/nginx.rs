@@ -17,7 +17,7 @@ pub(super) fn text(bundle: &Bundle) -> String {
 #
 # $thalweg_cc is the congestion control that the bundle has for the client's network, empty where it has none. nginx cannot
 # set it: `thalweg routes apply` does. For log_format, limit_rate, add_header or a module that sets it. Rules' sizes are not
-# in it, nor who is held out, by a hash that split_clients does not compute.
+# in it, nor hosts that are left alone, nor who is held out, by a hash that split_clients does not compute.
 geo $thalweg_cc {{
     default \"\";
 ",

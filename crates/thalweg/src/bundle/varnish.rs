@@ -27,7 +27,7 @@ vcl 4.0;
 # Bundle {}, {}
 # Reason: {}
 #
-# Nobody is held out: that goes by a hash that VCL does not compute. A size is that of Content-Length: what has none is not steered.
+# Nobody is held out: that goes by a hash that VCL does not compute. No host is left alone. A size is that of Content-Length: what has none is not steered.
 ",
         content.number,
         bundle.checksum(),

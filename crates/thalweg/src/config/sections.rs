@@ -75,7 +75,7 @@ section! {
         /// The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
         /// any time; it is looked at once a second. Or a server's URL, which is asked again and again, and is told which edge
         /// asks, by the machine's name unless the query has an edge=NAME. The last good one is kept in the state directory.
-        bundle: BundleSource = unset("no rules and no experiments");
+        bundle: BundleSource = unset("the controller of the same file; without one no rules and no experiments");
         /// How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
         /// soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
         /// more often. 128KiB is a good start. Without it duration and goodput of the log are those of what the kernel
