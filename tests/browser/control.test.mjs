@@ -22,8 +22,9 @@ after(async () => {
 });
 
 it("shows who is tried, why, and which edge goes by it", async () => {
-  const { page, complaints } = await openConsole(browser, `${thalweg.console}?play=live:demo&only=hls&show=control`);
+  const { page, complaints } = await openConsole(browser, `${thalweg.console}?play=live:demo&only=hls&show=requests`);
   await started(page, "hls");
+  await page.getByRole("button", { name: "Control" }).click();
   const row = page.getByTestId("control-list").locator("tr", { hasText: NETWORK });
   await row.waitFor();
   await row.getByRole("button").click();

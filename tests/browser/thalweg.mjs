@@ -108,7 +108,9 @@ late = "1s"
 min_rtt_min = "0ms"
 connections_min = 1
 observed_windows_min = 1
+measure = "goodput"
 goodput_min = "1kB"
+counts_relayed = "on"
 congestion_control = "${CONGESTION_CONTROL_TRIED}"
 `;
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,9 +26,13 @@ const NETWORKS: u8 = 4;
 /// More than a rule's least response.
 const CONTENT_BYTES: usize = 200_000;
 
-/// An address that nobody has, for a service that is to come back there.
+/// An address that nobody has, for a service that is to come back there: of a port that no client is given.
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 10_000) as u16;
+    let ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Relaxed));
+    let mut addresses = ports.take(1000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    addresses.find(|address| TcpListener::bind(address).is_ok()).unwrap()
 }
 
 /// What somebody answers: status, entity tag, content.
@@ -130,7 +134,7 @@ fn controller(directory: &Directory, listen: SocketAddr) -> Process {
     command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
     command.args(["--connections-min", "1", "--observed-windows-min", "1", "--history-windows", "8"]);
     command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "10"]);
-    command.args(["--congestion-control", "reno", "--trial-windows-max", "100000", "--effect-min", "0"]);
+    command.args(["--measure", "goodput", "--congestion-control", "reno", "--trial-windows-max", "100000", "--effect-min", "0"]);
     command.args(["--listen", &listen.to_string()]).arg("--database").arg(directory.0.join("control.sqlite"));
     let process = Process::start(&mut command);
     process.said("controller listening");

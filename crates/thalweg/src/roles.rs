@@ -88,16 +88,14 @@ impl Roles {
         let origin = config.origin.as_ref().map(bind_origin).transpose()?;
         let origin_addr = origin.as_ref().map(|origin| console::reachable(origin.local_addr()));
         let controller = config.controller.as_ref().map(controller::bind).transpose()?;
-        let controller_addr = controller.as_ref().map(|controller| console::reachable(controller.local_addr()));
+        let controller_addr =
+            controller.as_ref().map(|controller| console::reachable(controller.local_addr()));
         let bundle = controller_addr.map(|addr| own_bundle(addr, config.agent.as_ref()));
         let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr, bundle)).transpose()?;
         let console = match (&config.console, &edge) {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
             _ => None,
         };
-        let controller = config.controller.as_ref().map(controller::bind).transpose()?;
-        let controller_addr =
-            controller.as_ref().map(|controller| console::reachable(controller.local_addr()));
         let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, controller_addr)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));

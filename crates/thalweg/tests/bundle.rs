@@ -95,7 +95,7 @@ fn a_geo_map() {
         #
         # $thalweg_cc is the congestion control that the bundle has for the client's network, empty where it has none. nginx cannot
         # set it: `thalweg routes apply` does. For log_format, limit_rate, add_header or a module that sets it. Rules' sizes are not
-        # in it, nor who is held out, by a hash that split_clients does not compute.
+        # in it, nor hosts that are left alone, nor who is held out, by a hash that split_clients does not compute.
         geo $thalweg_cc {
             default "";
             203.0.113.0/24 bbr; # " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
@@ -121,7 +121,7 @@ fn vcl() {
         # Bundle 42, sha256:dee00699ce0f97ac94b323564143ea39372d77e74ed16fa4bf9e5e14e1dc262f
         # Reason: " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
         #
-        # Nobody is held out: that goes by a hash that VCL does not compute. A size is that of Content-Length: what has none is not steered.
+        # Nobody is held out: that goes by a hash that VCL does not compute. No host is left alone. A size is that of Content-Length: what has none is not steered.
 
         import std;
         import tcp;

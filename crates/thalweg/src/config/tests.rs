@@ -385,7 +385,7 @@ fn the_reference_names_every_setting() {
           steering_size_min      SIZE, default 100kB, 0B to 1GiB
               The response from which on a steering rule or an experiment changes the congestion control, or once so much has
               been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
-          bundle                 FILE|URL, if absent: no rules and no experiments
+          bundle                 FILE|URL, if absent: the controller of the same file; without one no rules and no experiments
               The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
               any time; it is looked at once a second. Or a server's URL, which is asked again and again, and is told which edge
               asks, by the machine's name unless the query has an edge=NAME. The last good one is kept in the state directory.
