@@ -2,14 +2,16 @@
 
 use std::net::SocketAddr;
 
-use thalweg_bundle::{Bundle, FAULTS_MAX, Place};
+use thalweg_bundle::{Bundle, FAULTS_MAX, Place, declared_checksum, is_checksum};
 
 /// What the document has in place of its checksum.
 const UNSEALED: &str = r#""checksum":"""#;
 
 /// A document.
 pub(crate) fn run(input: &[u8]) {
-    let bundle = match Bundle::decode(&sealed(input)) {
+    assert!(declared_checksum(input).is_none_or(|checksum| is_checksum(&checksum)));
+    let document = sealed(input);
+    let bundle = match Bundle::decode(&document) {
         Ok(bundle) => bundle,
         Err(faults) => {
             assert!((1..=FAULTS_MAX).contains(&faults.all().len()));
@@ -26,6 +28,7 @@ pub(crate) fn run(input: &[u8]) {
             return;
         }
     };
+    assert_eq!(declared_checksum(&document).as_deref(), Some(bundle.checksum()));
     let again = Bundle::decode(bundle.encode().as_bytes());
     assert_eq!(again.as_ref(), Ok(&bundle));
     for rule in &bundle.content().rules {

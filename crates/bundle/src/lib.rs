@@ -23,6 +23,8 @@ pub use share::Share;
 pub use thalweg_record::{Prefix, PrefixError};
 pub use wire::Unit;
 
+pub use wire::{declared_checksum, is_checksum};
+
 use table::Table;
 
 /// The version of the document that this crate reads and writes, its member `format`. It changes with every change of

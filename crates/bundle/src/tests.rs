@@ -170,6 +170,35 @@ fn what_is_no_document() {
 }
 
 #[test]
+fn a_document_declares_its_checksum() {
+    let bundle = Bundle::new(sample()).unwrap();
+    let checksum = Some(bundle.checksum().to_owned());
+    let document = bundle.encode();
+    assert_eq!(declared_checksum(document.as_bytes()), checksum);
+    // Whatever else is wrong with it.
+    for wrong in
+        [document.replace("\"format\":1", "\"format\":2"), document.replace("\"number\":", "\"count\":")]
+    {
+        assert!(Bundle::decode(wrong.as_bytes()).is_err());
+        assert_eq!(declared_checksum(wrong.as_bytes()), checksum);
+    }
+    let sum = bundle.checksum();
+    for none in [
+        document[..document.len() / 2].to_owned(),
+        document.replace(sum, &sum.to_uppercase()),
+        document.replace(sum, &sum[..sum.len() - 1]),
+        document.replace(sum, &format!("{sum}0")),
+        document.replace(sum, &format!("{} ", &sum[..sum.len() - 1])),
+        document + &" ".repeat(BYTES_MAX),
+        "{}".into(),
+        "[]".into(),
+        r#"{"checksum": 1}"#.into(),
+    ] {
+        assert_eq!(declared_checksum(none.as_bytes()), None);
+    }
+}
+
+#[test]
 fn what_is_too_many_is_told_and_bounded() {
     let rules = (0..=RULES_MAX as u32).map(|at| rule(&format!("{}/32", Ipv4Addr::from_bits(at)))).collect();
     let experiments = (0..EXPERIMENTS_MAX + FAULTS_MAX).map(|_| sample().experiments.remove(0)).collect();

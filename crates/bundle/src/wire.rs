@@ -12,6 +12,10 @@ use sha2::{Digest, Sha256};
 use crate::fault::{Faults, Place};
 use crate::{BYTES_MAX, Bundle, Content, Experiment, FORMAT, Rule, check};
 
+/// What a checksum begins with, and how many hexadecimal digits follow.
+const CHECKSUM: &str = "sha256:";
+const CHECKSUM_DIGITS: usize = 64;
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WireBundle {
@@ -115,10 +119,31 @@ fn json(wire: &WireBundle) -> String {
     serde_json::to_string(wire).expect("a bundle has no map, and its shares are numbers")
 }
 
+/// The checksum that a document says it has, if that has the form of one; nothing else of the document is checked. By it a
+/// refusal says what was refused.
+pub fn declared_checksum(document: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Declared {
+        checksum: String,
+    }
+    if document.len() > BYTES_MAX {
+        return None;
+    }
+    let declared: Declared = serde_json::from_slice(document).ok()?;
+    is_checksum(&declared.checksum).then_some(declared.checksum)
+}
+
+/// Whether a text has the form of [`Bundle::checksum`].
+pub fn is_checksum(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.strip_prefix(CHECKSUM)
+        .is_some_and(|digits| digits.len() == CHECKSUM_DIGITS && digits.bytes().all(is_digit))
+}
+
 /// The checksum that a document ought to have.
 pub(crate) fn checksum(wire: &WireBundle) -> String {
     let canonical = json(&WireBundle { checksum: None, ..wire.clone() });
-    let mut text = String::from("sha256:");
+    let mut text = String::from(CHECKSUM);
     for byte in Sha256::digest(canonical.as_bytes()) {
         write!(text, "{byte:02x}").expect("a String takes every write");
     }

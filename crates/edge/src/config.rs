@@ -10,6 +10,7 @@ use thalweg_record::Prefix;
 use thalweg_tcp::congestion::CongestionControl;
 
 use crate::backend::BackendUrl;
+use crate::bundle::BundleSource;
 
 /// Configuration of an edge.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Where content is kept on disk as well, if it is.
     pub disk: Option<DiskPlace>,
-    /// Where the edge keeps what it has to know after a kill; `None`: nowhere. The directory is made if it is not there.
+    /// Where the edge keeps what it has to know after a kill, and its bundle; `None`: nowhere. The directory is made if it is not there.
     pub state: Option<PathBuf>,
     /// Worker threads; `None`: one for each core that this process may use.
     pub threads: Option<NonZeroUsize>,
@@ -47,8 +48,8 @@ pub struct Config {
     pub policy: Option<PathBuf>,
     /// MaxMind databases, for what a policy asks of where clients are.
     pub geoip: Vec<PathBuf>,
-    /// The bundle of steering rules and experiments, if any: a file, which may come later and be replaced.
-    pub bundle: Option<PathBuf>,
+    /// Where the bundle of steering rules and experiments comes from, if it does.
+    pub bundle: Option<BundleSource>,
     /// What is stored, and for how long.
     pub rules: Rules,
     /// Bytes of the slices in which content is fetched that is too large to be stored whole, or that is asked for far from

@@ -5,7 +5,7 @@
 //! - [`worker`]: one thread a core, each with its own runtime and its own listener on the shared port.
 //! - [`connection`]: a client's connection: one response after the other, its congestion control.
 //! - [`steering`]: who decides on a connection's congestion control, and what was decided.
-//! - [`bundle`]: the rules and experiments in force, from a file.
+//! - [`bundle`]: the rules and experiments in force, from a file or a server.
 //! - [`request`]: requests as they come: heads, content that is handed on or read over.
 //! - [`answer`]: what answers a request: stored, joined, fetched, passed, or an error of our own.
 //! - [`purge`]: what is no longer to be served, as clients and the admin interface ask for it.
@@ -50,6 +50,7 @@ mod worker;
 
 pub use admin::{KEEP_ALIVE, record_stream};
 pub use backend::{BackendUrl, BackendUrlError};
+pub use bundle::{BundleSource, BundleSourceError, BundleUrl};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::{Follower, Numbered, Records};
 pub use policy::{LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};

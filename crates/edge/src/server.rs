@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::admin;
 use crate::backend::Backends;
-use crate::bundle::Bundles;
+use crate::bundle::{Bundles, Kept};
 use crate::config::{Config, DiskPlace, LogTo, SlowStartAfterIdle};
 use crate::hops::Node;
 use crate::log::{self, LogWriter, Records};
@@ -125,6 +125,8 @@ impl Edge {
         }
         let state = State::of(config.state.as_deref())
             .map_err(|error| BindError::Memory(FILE_BYTES as u64, error))?;
+        let kept = state.directory().map(Kept::within);
+        let bundles = Arc::new(Bundles::new(config.bundle.as_ref(), kept));
         let (log, writer) =
             log::open(&config.log, state).map_err(|error| BindError::Log(config.log.clone(), error))?;
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
@@ -132,7 +134,6 @@ impl Edge {
         }
         let backends = Arc::new(Backends::new(&config.backends, &config.timeouts, threads));
         let steering = Arc::new(steering::Common::new(config.steering_size_bytes_min));
-        let bundles = Arc::new(Bundles::new(config.bundle.clone()));
         let (node, connections) = (Node::new(), Arc::default());
         let geo = GeoFiles::open(&config.geoip).map_err(BindError::Geo)?;
         let policies = Arc::new(Policies::new(backends.clone(), geo));
@@ -188,9 +189,11 @@ impl Edge {
             () = stop => Ok(()),
             () = threads.early_end.notified() => Err(io::Error::other("a worker of the edge ended by itself")),
             never = backends.close_old() => match never {},
-            never = bundles.watch() => match never {},
+            never = bundles.clone().watch() => match never {},
         };
         let joined = tokio::task::spawn_blocking(move || {
+            // The state directory is let go with the log.
+            bundles.end();
             let ended = threads.end();
             cache.stop_disk();
             ended

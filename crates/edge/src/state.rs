@@ -1,9 +1,10 @@
-//! What an edge knows over its starts: how many responses each of them has begun, in its state directory.
+//! What an edge knows over its starts, in its state directory: how many responses each of them has begun.
 //!
 //! ```text
 //! DIR/               locked (flock) by the process that uses it
 //! DIR/EPOCH.begun    the counters of one start (`thalweg_cache::counters`); its header: MAGIC, then the epoch, u64.
 //!                    Until the start has ended, and after a kill, a link to that page in SHARED_MEMORY
+//! DIR/bundle.json    the last good bundle (`bundle::kept`)
 //! ```
 //!
 //! The page is in a tmpfs, in `DIR` itself if that is in one. On a disk each thread that counts would wait, now and then, for the
@@ -35,7 +36,7 @@ const ENDED_MAX: usize = 64;
 /// What a file of counters of this version begins with, as this machine orders bytes.
 const MAGIC: u64 = u64::from_be_bytes(*b"twbegun1");
 const EXTENSION: &str = "begun";
-const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// What a directory may not be: a link in it is followed.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -138,6 +139,11 @@ impl State {
     /// Responses that have begun.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.sum()
+    }
+
+    /// The directory, if there is one that this process alone uses, until [`State::end`].
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(|directory| directory.path.as_path())
     }
 
     /// Starts from that of an epoch on, which have ended; none where that epoch is not one of them.

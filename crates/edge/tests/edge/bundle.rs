@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use thalweg_bundle::{Arm, Bundle, Content, Experiment, Rule, Share, Unit};
-use thalweg_edge::Config;
 use thalweg_edge::Follower;
+use thalweg_edge::{BundleSource, Config};
 use thalweg_record::{Decider, ResponseRecord, Steered};
 use thalweg_tcp::{CongestionControl, congestion};
 use tokio::net::{TcpSocket, TcpStream};
@@ -20,7 +20,7 @@ use crate::policy::File;
 use crate::steering::accepted;
 use crate::support::{Backend, Client, PATIENCE, TestEdge, config};
 
-const STEERED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+pub(crate) const STEERED: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Above and below what rules wait for.
 const LARGE_BYTES: usize = 150_000;
@@ -33,12 +33,12 @@ fn named(name: &str) -> CongestionControl {
 }
 
 /// The algorithms of the rule and of the experiment; the default is reno.
-fn algorithms() -> [&'static str; 2] {
+pub(crate) fn algorithms() -> [&'static str; 2] {
     let bbr = if congestion::check(named("bbr")).is_ok() { "bbr" } else { "cubic" };
     [bbr, "cubic"]
 }
 
-fn rule(holdout: f64) -> Rule {
+pub(crate) fn rule(holdout: f64) -> Rule {
     Rule {
         prefix: "127.0.0.2/32".parse().unwrap(),
         congestion_control: algorithms()[0].into(),
@@ -59,21 +59,28 @@ fn experiment(congestion_control: Option<&str>) -> Experiment {
     Experiment { name: "live".into(), hosts, salt: "s".into(), unit: Unit::Client, arms: vec![arm] }
 }
 
-fn document(number: u64, rules: Vec<Rule>, experiments: Vec<Experiment>) -> String {
+pub(crate) fn document(number: u64, rules: Vec<Rule>, experiments: Vec<Experiment>) -> String {
     Bundle::new(Content { number, rules, experiments, ..Content::default() }).unwrap().encode()
 }
 
 /// An edge with a bundle, before a backend of its own.
-struct Bundled {
-    edge: TestEdge,
+pub(crate) struct Bundled {
+    pub(crate) edge: TestEdge,
     backend: Backend,
     records: Follower,
-    file: File,
+    /// The bundle, where it comes from a file.
+    file: Option<File>,
     _policy: Option<File>,
 }
 
 impl Bundled {
     async fn with(document: &str, policy: Option<&str>) -> Self {
+        let file = File::new(document);
+        let source = BundleSource::File(file.0.clone());
+        Self { file: Some(file), ..Self::of(source, policy).await }
+    }
+
+    pub(crate) async fn of(source: BundleSource, policy: Option<&str>) -> Self {
         let backend = Backend::new().await;
         let port = backend.address.port();
         let policy = policy.map(|text| {
@@ -81,16 +88,15 @@ impl Bundled {
                 "vcl 4.1; import thalweg;\nbackend b {{ .host = \"127.0.0.1\"; .port = \"{port}\"; }}\n{text}"
             ))
         });
-        let file = File::new(document);
         let edge = TestEdge::start(Config {
             congestion_control: Some(named("reno")),
             admin: Some((Ipv4Addr::LOCALHOST, 0).into()),
-            bundle: Some(file.0.clone()),
+            bundle: Some(source),
             policy: policy.as_ref().map(|policy| policy.0.clone()),
             ..config(backend.address)
         });
         let records = edge.records.follow();
-        let mut it = Self { edge, backend, records, file, _policy: policy };
+        let mut it = Self { edge, backend, records, file: None, _policy: policy };
         it.store("/large", LARGE_BYTES).await;
         it.store("/small", SMALL_BYTES).await;
         it
@@ -105,14 +111,14 @@ impl Bundled {
         self.records.recv().await.unwrap();
     }
 
-    async fn client(&self, from: Ipv4Addr) -> Client {
+    pub(crate) async fn client(&self, from: Ipv4Addr) -> Client {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
         Client::new(socket.connect(self.edge.address).await.unwrap())
     }
 
     /// The record of a GET, and with it what the kernel says of the edge's socket.
-    async fn get(&mut self, client: &mut Client, path: &str) -> thalweg_edge::Numbered {
+    pub(crate) async fn get(&mut self, client: &mut Client, path: &str) -> thalweg_edge::Numbered {
         client.request("GET", path, "").await;
         assert_eq!(client.response().await.status, 200);
         let record = self.records.recv().await.unwrap();
@@ -123,19 +129,20 @@ impl Bundled {
 
     /// Puts another document in the place of the bundle, as one ought to: by another file.
     fn put(&self, document: &str) {
-        let next = PathBuf::from(format!("{}.next", self.file.0.display()));
+        let file = &self.file.as_ref().unwrap().0;
+        let next = PathBuf::from(format!("{}.next", file.display()));
         std::fs::write(&next, document).unwrap();
-        std::fs::rename(&next, &self.file.0).unwrap();
+        std::fs::rename(&next, file).unwrap();
     }
 
-    async fn stats(&self) -> Value {
+    pub(crate) async fn stats(&self) -> Value {
         let mut admin = Client::new(TcpStream::connect(self.edge.admin.unwrap()).await.unwrap());
         admin.request("GET", "/stats", "Connection: close\r\n").await;
         serde_json::from_slice::<Value>(&admin.response().await.content).unwrap()["bundle"].clone()
     }
 
     /// What the edge tells of the bundle once `holds` is true of it.
-    async fn stats_once(&self, holds: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn stats_once(&self, holds: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
             let stats = self.stats().await;
@@ -148,12 +155,12 @@ impl Bundled {
     }
 }
 
-fn decided(record: &ResponseRecord) -> (&str, Decider) {
+pub(crate) fn decided(record: &ResponseRecord) -> (&str, Decider) {
     let tcp = record.tcp.as_ref().unwrap();
     (tcp.congestion_control.as_str(), tcp.decider.unwrap())
 }
 
-fn by_rule(bundle: u64, is_holdout: bool) -> Steered {
+pub(crate) fn by_rule(bundle: u64, is_holdout: bool) -> Steered {
     Steered { bundle, rule: Some("127.0.0.2/32".into()), is_holdout, ..Steered::default() }
 }
 

@@ -4,6 +4,7 @@ mod abandoned;
 mod backends;
 mod begun;
 mod bundle;
+mod bundle_http;
 mod cache_status;
 mod caching;
 mod conditions;

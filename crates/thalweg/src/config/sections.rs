@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use thalweg_edge::BackendUrl;
+use thalweg_edge::{BackendUrl, BundleSource};
 
 use super::agent_value::{Broker, ClickHouseUrl, KafkaProperty, Namespace, SocketFilter};
 use super::controller_value::{ClientNetwork, ControllerUrl, Part, RankedBy, TriedControl};
@@ -38,7 +38,7 @@ section! {
         /// they may take.
         disk: DiskTier = unset("memory alone");
         /// What the edge has to know after a kill: how many responses it had begun, so that an agent can count those it was not
-        /// told of. A directory for this edge alone; without it the edge serves as well.
+        /// told of, and its last good bundle. A directory for this edge alone; without it the edge serves as well.
         state: StateDirectory = default("thalweg-edge");
         /// For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
         /// stale-while-revalidate of its own.
@@ -73,8 +73,9 @@ section! {
         /// been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
         steering_size_min: Size = default("100kB"), within("0B", "1GiB");
         /// The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
-        /// any time. It is looked at once a second.
-        bundle: PathBuf = unset("no rules and no experiments");
+        /// any time; it is looked at once a second. Or a server's URL, which is asked again and again, and is told which edge
+        /// asks, by the machine's name unless the query has an edge=NAME. The last good one is kept in the state directory.
+        bundle: BundleSource = unset("no rules and no experiments");
         /// How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
         /// soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken
         /// more often. 128KiB is a good start. Without it duration and goodput of the log are those of what the kernel

@@ -2,6 +2,7 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use thalweg_edge::BundleSource;
 
 use super::declare::{Absent, Section, Setting};
 use super::*;
@@ -111,6 +112,19 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             thalweg.toml:3:52: backends: "ftp://e": a backend is http://HOST[:PORT]
             thalweg.toml:3:63: backends: "http://u@f": a backend is http://HOST[:PORT]: host has a character that no host name has
             thalweg.toml:3:77: backends: the number 1 where a server's address such as "http://127.0.0.1:8081" is expected"#]],
+    );
+    edge("bundle = ''", expect!["thalweg.toml:3:10: bundle: a path cannot be empty"]);
+    edge(
+        "bundle = 'https://a/bundle'",
+        expect![[
+            r#"thalweg.toml:3:10: bundle: "https://a/bundle": TLS towards the bundle's server is not supported"#
+        ]],
+    );
+    edge(
+        "bundle = 'http:///bundle'",
+        expect![[
+            r#"thalweg.toml:3:10: bundle: "http:///bundle": the bundle's URL is http://HOST[:PORT]/PATH: host is empty"#
+        ]],
     );
     edge(
         "purge_from = ['10.0.0.0/8', 'none', '10.0.0.0/40', 'localhost', '10.0.0.1/8']",
@@ -235,13 +249,14 @@ fn what_the_file_says_and_what_it_leaves_out() {
 
 #[test]
 fn relative_paths_start_at_the_file() {
-    let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'";
+    let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'\nbundle = 'b.json'";
     let base = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_text(&base.join("thalweg.toml"), text).unwrap();
     assert_eq!(config.origin.unwrap().media.unwrap().value, base.join("src"));
     let edge = config.edge.unwrap();
     assert_eq!(edge.log.value, LogTarget::File(base.join("log.json")));
     assert_eq!(edge.disk.unwrap().value.directory, base.join("a=b"));
+    assert_eq!(edge.bundle.unwrap().value, BundleSource::File(base.join("b.json")));
     assert_eq!(edge.state.value, StateDirectory::At(base.join("thalweg-edge")));
 }
 
@@ -335,7 +350,7 @@ fn the_reference_names_every_setting() {
               they may take.
           state                  DIR|off, default thalweg-edge
               What the edge has to know after a kill: how many responses it had begun, so that an agent can count those it was not
-              told of. A directory for this edge alone; without it the edge serves as well.
+              told of, and its last good bundle. A directory for this edge alone; without it the edge serves as well.
           grace                  DURATION, default 0s, 0s to 720h
               For how long a stale response is served while it is refreshed behind, unless it forbids that or has a
               stale-while-revalidate of its own.
@@ -368,9 +383,10 @@ fn the_reference_names_every_setting() {
           steering_size_min      SIZE, default 100kB, 0B to 1GiB
               The response from which on a steering rule or an experiment changes the congestion control, or once so much has
               been sent on a connection: most connections of players carry a playlist and go. The policy acts at once.
-          bundle                 PATH, if absent: no rules and no experiments
+          bundle                 FILE|URL, if absent: no rules and no experiments
               The bundle of steering rules and experiments: a JSON file that may come later, and that another may replace at
-              any time. It is looked at once a second.
+              any time; it is looked at once a second. Or a server's URL, which is asked again and again, and is told which edge
+              asks, by the machine's name unless the query has an edge=NAME. The last good one is kept in the state directory.
           tcp_notsent_lowat      SIZE, if absent: the kernel's: net.ipv4.tcp_notsent_lowat, 4KiB to 1GiB
               How much may wait unsent in the kernel for each client. With little, a pace or congestion control that is set
               soon takes effect and a seek leaves little behind that is sent in vain; with very little, each thread is woken

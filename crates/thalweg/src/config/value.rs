@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper::Uri;
-use thalweg_edge::{AbandonedFills, BackendUrl, SlowStartAfterIdle};
+use thalweg_edge::{AbandonedFills, BackendUrl, BundleSource, SlowStartAfterIdle};
 use thalweg_http::Authority;
 use thalweg_tcp::CongestionControl;
 
@@ -348,6 +348,25 @@ impl Value for BackendUrl {
             return Err(format!("{text:?}: TLS towards a backend is not supported"));
         }
         text.parse().map_err(|fault| format!("{text:?}: {fault}"))
+    }
+}
+
+impl Value for BundleSource {
+    const FORM: &'static str = "a file, or a URL such as \"http://127.0.0.1:8083/bundle?pop=fra1\"";
+    const PLACEHOLDER: &'static str = "FILE|URL";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|fault: thalweg_edge::BundleSourceError| match text {
+            "" => fault.to_string(),
+            text => format!("{text:?}: {fault}"),
+        })
+    }
+
+    fn relative_to(self, base: &Path) -> Self {
+        match self {
+            Self::File(path) => Self::File(base.join(path)),
+            Self::Http(_) => self,
+        }
     }
 }
 

@@ -1,0 +1,317 @@
+//! The bundle in force: from a file that is looked at or a server that is asked, replaced at once, kept over restarts.
+//!
+//! - [`source`]: where it comes from, as it is configured. [`file`]: a file, looked at again and again.
+//! - [`poll`] and [`http`]: a server, asked by long polling, and told what is in force here and what was refused.
+//! - [`kept`]: the last good one, in the state directory.
+//!
+//! **Invariant:** a bundle that is refused changes nothing: the last good one stays in force, and why is told.
+//! **Invariant:** a worker reads the bundle without a lock; sockets and files are for the runtime beside the workers.
+//! **Invariant:** a bundle is in force before it is kept, and kept before the server is told of it.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwapOption, Guard};
+use serde_json::{Value, json};
+use thalweg_bundle::{Bundle, declared_checksum};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::now_ms;
+
+mod file;
+mod http;
+mod kept;
+mod poll;
+mod source;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+mod tests;
+
+pub(crate) use kept::Kept;
+pub use source::{BundleSource, BundleSourceError, BundleUrl};
+
+use file::{Look, Watched};
+
+/// How often it is looked whether there is another file.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What is told of a refusal; the faults of a hostile document can be as long as that.
+const REASON_BYTES_MAX: usize = 4096;
+
+/// Where a bundle came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    File,
+    Http,
+    /// From the state directory, as the edge started.
+    Kept,
+}
+
+impl Came {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Http => "http",
+            Self::Kept => "kept",
+        }
+    }
+}
+
+/// A bundle that was taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) bundle: Bundle,
+    came: Came,
+    at_ms: u64,
+}
+
+/// A document that was refused, or one that could not be had.
+#[derive(Debug, Clone)]
+struct Refused {
+    reason: String,
+    /// That of the document, as far as it is known.
+    checksum: Option<String>,
+    at_ms: u64,
+}
+
+/// Where the next one comes from.
+#[derive(Debug)]
+enum Source {
+    File(Watched),
+    Http(BundleUrl),
+}
+
+impl Source {
+    fn told(&self) -> String {
+        match self {
+            Self::File(file) => file.path().display().to_string(),
+            Self::Http(url) => url.to_string(),
+        }
+    }
+}
+
+/// What is told of the source.
+#[derive(Debug, Default)]
+struct Status {
+    /// The last refusal.
+    refused: Option<Refused>,
+    /// When the source last had an answer: a file was there, or a server said something that has a meaning.
+    heard_ms: Option<u64>,
+    /// Why a server is not heard, and since when; nothing once it is.
+    unheard: Option<(String, u64)>,
+}
+
+/// Which bundle is in force, and where the next one comes from.
+#[derive(Debug, Default)]
+pub(crate) struct Bundles {
+    source: Option<Source>,
+    active: ArcSwapOption<Taken>,
+    status: Mutex<Status>,
+    kept: Mutex<Option<Kept>>,
+}
+
+impl Bundles {
+    /// With what lies in the file now, else with what was kept. There may be nothing yet. Without a source nothing is in
+    /// force.
+    pub(crate) fn new(source: Option<&BundleSource>, kept: Option<Kept>) -> Self {
+        let source = source.map(|source| match source {
+            BundleSource::File(path) => Source::File(Watched::new(path.clone())),
+            BundleSource::Http(url) => Source::Http(url.clone()),
+        });
+        let bundles = Self { source, kept: Mutex::new(kept), ..Self::default() };
+        bundles.look();
+        bundles.begin_with_kept();
+        bundles
+    }
+
+    /// The bundle in force.
+    pub(crate) fn active(&self) -> Guard<Option<Arc<Taken>>> {
+        self.active.load()
+    }
+
+    /// Takes each new bundle, for as long as it is polled.
+    pub(crate) async fn watch(self: Arc<Self>) -> Infallible {
+        match &self.source {
+            None => std::future::pending().await,
+            Some(Source::File(_)) => self.watch_file().await,
+            Some(Source::Http(url)) => poll::run(self.clone(), url.clone().of_this_machine()).await,
+        }
+    }
+
+    /// Keeps nothing from now on; what is being kept has been once this returns. The state directory may go to another.
+    pub(crate) fn end(&self) {
+        *lock(&self.kept) = None;
+    }
+
+    async fn watch_file(self: Arc<Self>) -> Infallible {
+        let mut tick = interval(LOOK_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let bundles = self.clone();
+            let looked = tokio::task::spawn_blocking(move || bundles.look()).await;
+            if let Err(error) = looked {
+                self.refuse(format!("not looked at: {error}"), None);
+            }
+        }
+    }
+
+    /// Takes what lies in the file, if it has changed since the last look.
+    fn look(&self) {
+        let Some(Source::File(file)) = &self.source else { return };
+        match file.look() {
+            Look::Same => self.hear(),
+            Look::StillNone => {}
+            Look::Gone => {
+                tracing::info!(path = %file.path().display(), "no bundle there; what there was stays in force");
+            }
+            Look::Unreadable(reason) => {
+                self.refuse(reason, None);
+            }
+            Look::Document(document) => {
+                self.hear();
+                let _ = self.offer(&document, None, Came::File);
+            }
+        }
+    }
+
+    fn begin_with_kept(&self) {
+        if self.source.is_none() || self.active().is_some() {
+            return;
+        }
+        let kept = lock(&self.kept);
+        let Some(kept) = kept.as_ref() else { return };
+        match kept.read().map(|document| document.map(|document| Bundle::decode(&document))) {
+            Ok(None) => {}
+            Ok(Some(Ok(bundle))) => self.activate(bundle, Came::Kept),
+            Ok(Some(Err(faults))) => {
+                let (path, fault) = (kept.path(), &faults.all()[0]);
+                tracing::warn!(path = %path.display(), %fault, "the kept bundle is damaged, and ignored");
+            }
+            Err(error) => {
+                tracing::warn!(path = %kept.path().display(), %error, "the kept bundle cannot be read");
+            }
+        }
+    }
+
+    /// Takes a document, unless it is the bundle in force; its checksum. `stated` is the checksum by which it came.
+    fn offer(&self, document: &[u8], stated: Option<String>, came: Came) -> Result<String, Refused> {
+        let bundle = Bundle::decode(document)
+            .map_err(|faults| self.refuse(faults.to_string(), declared_checksum(document).or(stated)))?;
+        let checksum = bundle.checksum().to_owned();
+        if self.checksum().as_ref() != Some(&checksum) {
+            let document = bundle.encode();
+            self.activate(bundle, came);
+            self.keep(&document);
+        }
+        Ok(checksum)
+    }
+
+    fn activate(&self, bundle: Bundle, came: Came) {
+        let content = bundle.content();
+        let (number, rules, experiments) = (content.number, content.rules.len(), content.experiments.len());
+        let (source, reason) = (came.as_str(), &content.reason);
+        tracing::info!(source, number, rules, experiments, reason, "bundle taken");
+        self.active.store(Some(Arc::new(Taken { bundle, came, at_ms: now_ms() })));
+    }
+
+    fn keep(&self, document: &str) {
+        if let Some(kept) = lock(&self.kept).as_ref()
+            && let Err(error) = kept.write(document)
+        {
+            let path = kept.path();
+            tracing::warn!(path = %path.display(), %error, "bundle not kept; the next start begins with one before it");
+        }
+    }
+
+    fn refuse(&self, reason: String, checksum: Option<String>) -> Refused {
+        let reason = cut(reason, REASON_BYTES_MAX);
+        let mut status = lock(&self.status);
+        if status.refused.as_ref().is_none_or(|last| last.reason != reason) {
+            let (source, in_force) = (self.source.as_ref().map(Source::told), self.number());
+            tracing::warn!(source, reason, checksum, in_force, "bundle refused");
+        }
+        let refused = Refused { reason, checksum, at_ms: now_ms() };
+        status.refused = Some(refused.clone());
+        refused
+    }
+
+    /// The source has had an answer.
+    fn hear(&self) {
+        let mut status = lock(&self.status);
+        status.heard_ms = Some(now_ms());
+        if status.unheard.take().is_some() {
+            tracing::info!(
+                source = self.source.as_ref().map(Source::told),
+                "the bundle's server is heard again"
+            );
+        }
+    }
+
+    /// The source has had none. Told once, until there is one.
+    fn miss(&self, reason: String) {
+        let mut status = lock(&self.status);
+        if status.unheard.is_none() {
+            let (source, in_force) = (self.source.as_ref().map(Source::told), self.number());
+            tracing::warn!(
+                source,
+                reason,
+                in_force,
+                "the bundle's server is not heard; asked again and again"
+            );
+        }
+        let since = status.unheard.take().map_or_else(now_ms, |(_, since)| since);
+        status.unheard = Some((reason, since));
+    }
+
+    fn checksum(&self) -> Option<String> {
+        self.active().as_ref().map(|taken| taken.bundle.checksum().to_owned())
+    }
+
+    fn number(&self) -> Option<u64> {
+        self.active().as_ref().map(|taken| taken.bundle.content().number)
+    }
+
+    /// What the admin interface tells; null where no bundle is configured.
+    pub(crate) fn told(&self) -> Value {
+        if self.source.is_none() {
+            return Value::Null;
+        }
+        let status = lock(&self.status);
+        let refused = status.refused.as_ref().map(|refused| {
+            json!({"reason": refused.reason, "checksum": refused.checksum, "unix_ms": refused.at_ms})
+        });
+        let unheard =
+            status.unheard.as_ref().map(|(reason, since)| json!({"reason": reason, "since_unix_ms": since}));
+        let active = self.active();
+        let content = active.as_ref().map(|taken| taken.bundle.content());
+        json!({
+            "number": content.map(|content| content.number),
+            "reason": content.map(|content| &content.reason),
+            "rules": content.map(|content| content.rules.len()),
+            "experiments": content.map(|content| content.experiments.len()),
+            "checksum": active.as_ref().map(|taken| taken.bundle.checksum()),
+            "source": active.as_ref().map(|taken| taken.came.as_str()),
+            "taken_unix_ms": active.as_ref().map(|taken| taken.at_ms),
+            "heard_unix_ms": status.heard_ms,
+            "unheard": unheard,
+            "refused": refused,
+        })
+    }
+}
+
+/// A text of at most so many bytes.
+fn cut(mut text: String, bytes_max: usize) -> String {
+    text.truncate(text.floor_char_boundary(bytes_max));
+    text
+}
+
+/// `text` with each byte that is not `kept` percent-encoded (RFC 3986 §2.1).
+fn escape(text: &str, kept: impl Fn(u8) -> bool) -> String {
+    let byte = |byte: u8| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(byte).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

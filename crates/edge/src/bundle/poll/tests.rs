@@ -1,0 +1,210 @@
+//! What requests say after which answers, and how long is waited between them.
+
+use expect_test::{Expect, expect};
+use thalweg_bundle::{Bundle, Content};
+
+use super::*;
+
+fn bundle(number: u64) -> Bundle {
+    Bundle::new(Content { number, ..Content::default() }).unwrap()
+}
+
+fn answer(document: &str, etag: Option<&str>) -> Result<Answer, String> {
+    Ok(Answer::Document { content: document.into(), etag: etag.map(str::to_owned) })
+}
+
+/// An edge that asks a server, and its bundles named instead of their checksums.
+struct Asking {
+    bundles: Arc<Bundles>,
+    known: Known,
+}
+
+impl Asking {
+    fn new() -> Self {
+        let source = "http://127.0.0.1:9/bundle".parse().unwrap();
+        Self { bundles: Arc::new(Bundles::new(Some(&source), None)), known: Known::default() }
+    }
+
+    /// Takes an answer; what the next request says.
+    async fn check(&mut self, answer: Result<Answer, String>, is_heard: bool, expect: Expect) {
+        assert_eq!(self.known.hear(&self.bundles, answer).await, is_heard);
+        let fields = self.known.fields(self.bundles.checksum().as_deref());
+        let text: String = fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        let named = |text: String, number| text.replace(bundle(number).checksum(), &format!("SUM{number}"));
+        expect.assert_eq(&(1..10).fold(text, named));
+    }
+}
+
+#[tokio::test]
+async fn requests_tell_what_is_in_force_and_what_was_refused() {
+    let mut it = Asking::new();
+    let tag = |number| format!("\"{}\"", bundle(number).checksum());
+    it.check(
+        Ok(Answer::Nothing),
+        true,
+        expect![[r#"
+        prefer: wait=30
+    "#]],
+    )
+    .await;
+    // Nothing is in force: what was refused is not told in the first place.
+    it.check(
+        answer("{", Some("\"a\"")),
+        false,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "", "a"
+        thalweg-refused: 1:1:%20EOF%20while%20parsing%20an%20object
+    "#]],
+    )
+    .await;
+    it.check(
+        answer(&bundle(7).encode(), Some(&tag(7))),
+        true,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM7"
+    "#]],
+    )
+    .await;
+    it.check(
+        Ok(Answer::Unchanged),
+        true,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM7"
+    "#]],
+    )
+    .await;
+    // One that fits its checksum no more, with a tag, without, and with one that is not even JSON.
+    let bad = bundle(8).encode().replace(":8,", ":18,");
+    for etag in [Some(tag(8)), None] {
+        it.check(answer(&bad, etag.as_deref()), false, expect![[r#"
+            prefer: wait=30
+            if-none-match: "SUM7", "SUM8"
+            thalweg-refused: SUM8 /checksum:%20not%20that%20of%20the%20content,%20which%20is%20sha256:f57b45de09fa9f4fff4bdc0a338862c87154cf75d1a02bedda8002cb3b550028
+        "#]]).await;
+    }
+    it.check(
+        answer("%", Some(&tag(8))),
+        false,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM7", "SUM8"
+        thalweg-refused: SUM8 1:1:%20expected%20value
+    "#]],
+    )
+    .await;
+    // It stays told until there is a good one.
+    it.check(
+        Ok(Answer::Unchanged),
+        true,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM7", "SUM8"
+        thalweg-refused: SUM8 1:1:%20expected%20value
+    "#]],
+    )
+    .await;
+    it.check(
+        Err("away".into()),
+        false,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM7", "SUM8"
+        thalweg-refused: SUM8 1:1:%20expected%20value
+    "#]],
+    )
+    .await;
+    it.check(
+        Ok(Answer::TooLong { etag: Some("W/\"9\"".into()) }),
+        false,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM7", W/"9"
+        thalweg-refused: longer%20than%208388608%20bytes
+    "#]],
+    )
+    .await;
+    it.check(
+        Ok(Answer::TooLong { etag: None }),
+        false,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM7"
+        thalweg-refused: longer%20than%208388608%20bytes
+    "#]],
+    )
+    .await;
+    // A server that makes tags of its own gets them back, as long as that bundle is in force.
+    it.check(
+        answer(&bundle(6).encode(), Some("W/\"6\"")),
+        true,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM6", W/"6"
+    "#]],
+    )
+    .await;
+    it.check(
+        answer(&bundle(5).encode(), None),
+        true,
+        expect![[r#"
+        prefer: wait=30
+        if-none-match: "SUM5"
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_what_it_is_told_changes_nothing() {
+    let mut it = Asking::new();
+    assert!(it.known.hear(&it.bundles, answer(&bundle(7).encode(), None)).await);
+    let taken = it.bundles.active.load_full().unwrap();
+    assert!(it.known.hear(&it.bundles, answer(&bundle(7).encode(), Some("\"x\""))).await);
+    assert!(Arc::ptr_eq(&taken, &it.bundles.active.load_full().unwrap()));
+}
+
+#[tokio::test]
+async fn how_the_server_is_heard_is_told() {
+    let mut it = Asking::new();
+    for reason in ["away", "still away"] {
+        it.known.hear(&it.bundles, Err(reason.into())).await;
+        assert_eq!(it.bundles.told()["unheard"]["reason"], reason);
+    }
+    let told = it.bundles.told();
+    assert!(told["heard_unix_ms"].is_null() && told["unheard"]["since_unix_ms"].is_u64());
+    it.known.hear(&it.bundles, Ok(Answer::Unchanged)).await;
+    let told = it.bundles.told();
+    assert!(told["heard_unix_ms"].is_u64() && told["unheard"].is_null());
+}
+
+#[test]
+fn pauses_grow_and_differ() {
+    let ms = |failures, took_ms, random| pause(failures, Duration::from_millis(took_ms), random).as_millis();
+    // A server that holds requests is asked again at once, one that does not once a second.
+    assert_eq!([ms(0, 0, 1.0), ms(0, 300, 1.0), ms(0, 1000, 1.0), ms(0, 29_000, 1.0)], [1000, 700, 0, 0]);
+    let least: Vec<_> = (1..8).map(|failures| ms(failures, 5000, 0.0)).collect();
+    assert_eq!(least, [1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
+    let most: Vec<_> = (1..8).map(|failures| ms(failures, 5000, 1.0)).collect();
+    assert_eq!(most, [2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
+    assert_eq!(ms(u32::MAX, 0, 1.0), PAUSE_MAX.as_millis());
+    let drawn: Vec<f64> = (0..100).map(|_| fraction()).collect();
+    assert!(drawn.iter().all(|drawn| (0.0..=1.0).contains(drawn)));
+    assert!(drawn.iter().any(|drawn| *drawn < 0.4) && drawn.iter().any(|drawn| *drawn > 0.6));
+}
+
+#[test]
+fn a_refusal_is_one_short_line() {
+    let refused = |reason: &str, checksum| Refused { reason: reason.into(), checksum, at_ms: 0 };
+    assert_eq!(refusal(&refused("a%b\r\nSet-Cookie: é\"", None)), "a%25b%0D%0ASet-Cookie:%20%C3%A9\"");
+    let checksum = bundle(1).checksum().to_owned();
+    for fill in ["a", "é", "\n", "€"] {
+        let line = refusal(&refused(&fill.repeat(4000), Some(checksum.clone())));
+        assert!(line.starts_with(&format!("{checksum} ")));
+        assert!(line.len() <= REFUSED_BYTES_MAX && line.len() > REFUSED_BYTES_MAX - 9, "{}", line.len());
+        let reason = thalweg_http::target::decode(&line[checksum.len() + 1..]).unwrap();
+        assert!(String::from_utf8(reason).unwrap().chars().all(|char| fill.starts_with(char)));
+    }
+}
