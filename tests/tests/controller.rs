@@ -134,7 +134,16 @@ fn controller(directory: &Directory, listen: SocketAddr) -> Process {
     command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
     command.args(["--connections-min", "1", "--observed-windows-min", "1", "--history-windows", "8"]);
     command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "10"]);
-    command.args(["--measure", "goodput", "--congestion-control", "reno", "--trial-windows-max", "100000", "--effect-min", "0"]);
+    command.args([
+        "--measure",
+        "goodput",
+        "--congestion-control",
+        "reno",
+        "--trial-windows-max",
+        "100000",
+        "--effect-min",
+        "0",
+    ]);
     command.args(["--listen", &listen.to_string()]).arg("--database").arg(directory.0.join("control.sqlite"));
     let process = Process::start(&mut command);
     process.said("controller listening");

@@ -2,10 +2,12 @@
 //!
 //! - [`varnish`]: algorithms of congestion control behind a cache.
 //! - [`lumen`]: live segments through a content network while they are made.
+//! - [`edgio`]: congestion control tuned by client network.
 //!
 //! **Invariant:** a publication's method is followed as far as it says; what it leaves open, and what was chosen, is told beside
 //! the figures.
 
+pub mod edgio;
 pub mod lumen;
 pub mod varnish;
 
@@ -36,12 +38,35 @@ pub const ALL: [Published; 5] = [
         title: "Spotify, 2018: smoother streaming with BBR",
         missing: Some("the experiment engine, and playback of many viewers over paths"),
     },
-    Published {
-        name: "edgio",
-        title: "Edgio, 2021: congestion control tuned by client network",
-        missing: Some("telemetry of all sockets, and the controller"),
-    },
+    Published { name: "edgio", title: edgio::TITLE, missing: None },
 ];
+
+/// What ended a measuring before all was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Early {
+    /// A failure: of what, and why.
+    Failed(String),
+    /// A signal, by its number.
+    Interrupted(i32),
+}
+
+impl Early {
+    /// Why it is not all, in words.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Early::Failed(why) => format!("Not all was measured: {why}."),
+            Early::Interrupted(signal) => format!("Not all was measured: interrupted by signal {signal}."),
+        }
+    }
+
+    /// The program's exit status: of a signal as the shell has it.
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Early::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(1),
+            Early::Failed(_) => 1,
+        }
+    }
+}
 
 /// What a publication says of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]

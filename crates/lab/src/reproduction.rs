@@ -10,7 +10,7 @@ use clap::Args;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use thalweg_lab::cc;
 use thalweg_lab::report;
-use thalweg_lab::reproduce::{ALL, Published, lumen, table, varnish};
+use thalweg_lab::reproduce::{ALL, Published, edgio, lumen, table, varnish};
 use thalweg_lab::signals::Signals;
 
 use crate::WRONG_USE;
@@ -31,12 +31,14 @@ Examples:
   thalweg-lab reproduce varnish --out report     the whole: 2,400 samples, about an hour
   thalweg-lab reproduce lumen --quick            joiners, chunks over two tiers, 60 viewers: half a minute
   thalweg-lab reproduce lumen --out report       the whole, up to 50,000 viewers: ten minutes
+  thalweg-lab reproduce edgio --quick            16 networks, an edge, an agent and a controller: three minutes
+  thalweg-lab reproduce edgio --out report       the whole: five minutes
   thalweg-lab reproduce all --out reports        one after the other, each in a directory of its own
 
-Prints each headline figure as published, as measured here, and the ratio. varnish needs root; lumen needs nginx, and 18,000 open files
-for each process. With --out, DIR has report.html, samples.csv and summary.json.
+Prints each headline figure as published, as measured here, and the ratio. varnish and edgio need root; lumen needs nginx, and 18,000
+open files for each process. With --out, DIR has report.html, samples.csv and summary.json.
 Exit status: 0 done, however the figures are; 1 not all could be measured, as samples failed or a program did, or the machine is too busy
-for the figures of varnish to be trusted; 2 wrong use, or a machine that lacks what is needed; 128 and the signal's number by SIGINT or
+for the figures of varnish or edgio to be trusted, or the controller of edgio did not find what is there; 2 wrong use, or a machine that lacks what is needed; 128 and the signal's number by SIGINT or
 SIGTERM, for which SIGHUP is taken too: what is there by then is printed and written. Of all, the worst.")]
 pub(crate) struct Reproduce {
     /// Which publication, or all; without one they are listed
@@ -74,6 +76,7 @@ pub(crate) fn reproduce(asked: Reproduce) -> anyhow::Result<ExitCode> {
     }
     match published.name {
         "lumen" => of_lumen(&asked, thalweg),
+        "edgio" => of_edgio(&asked, &thalweg),
         _ => of_varnish(&asked, &thalweg),
     }
 }
@@ -103,6 +106,16 @@ fn of_lumen(asked: &Reproduce, thalweg: PathBuf) -> anyhow::Result<ExitCode> {
         table(&lumen::headlines(&outcome)),
         lumen::OPEN
     ));
+    if let Some(directory) = &asked.out {
+        results::write(directory, &page(&outcome), &csv(&outcome), &json(&outcome))?;
+    }
+    Ok(ExitCode::from(outcome.exit_status()))
+}
+
+fn of_edgio(asked: &Reproduce, thalweg: &Path) -> anyhow::Result<ExitCode> {
+    use report::edgio::{csv, json, page};
+    let outcome = edgio::run(&edgio::plan(asked.quick), thalweg, &tell)?;
+    print(&format!("{}\n{}\n{}\n", report::edgio::table(&outcome), table(&outcome.headlines()), edgio::OPEN));
     if let Some(directory) = &asked.out {
         results::write(directory, &page(&outcome), &csv(&outcome), &json(&outcome))?;
     }

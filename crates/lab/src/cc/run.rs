@@ -2,8 +2,6 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
@@ -38,10 +36,9 @@ pub fn run(plan: &Plan, thalweg: &Path, tell: &(dyn Fn(usize, usize) + Sync)) ->
     let emulation = Emulation::start(&lanes)?;
     let ends = ending.of(&emulation);
     let servers = Servers::start(&emulation, thalweg)?;
-    in_namespace(&emulation, Side::Server, || warm(&emulation, plan))??;
+    emulation.run_on(Side::Server, || warm(&emulation, plan))??;
     let ended = ends.tell_instead();
-    let mut report =
-        in_namespace(&emulation, Side::Clients, || Sampling::of(plan, &emulation).run(ended, tell))?;
+    let mut report = emulation.run_on(Side::Clients, || Sampling::of(plan, &emulation).run(ended, tell))?;
     drop(servers);
     emulation.count_missed();
     let lateness_of = |lanes: Range<usize>| Lateness::of(lanes.flat_map(|lane| emulation.ways(lane)));
@@ -50,18 +47,6 @@ pub fn run(plan: &Plan, thalweg: &Path, tell: &(dyn Fn(usize, usize) + Sync)) ->
         .map(|path| lateness_of(path * plan.lanes..(path + 1) * plan.lanes))
         .collect();
     Ok(report)
-}
-
-/// Runs what `work` gives on a thread in that side's network namespace, where its sockets are made.
-fn in_namespace<F: Future<Output: Send>>(
-    emulation: &Emulation,
-    side: Side,
-    work: impl FnOnce() -> F + Send,
-) -> io::Result<F::Output> {
-    emulation.on(side, || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(runtime.block_on(work()))
-    })
 }
 
 /// Samples as they are taken, all lanes on one thread: each lane waits for the network nearly all the time.

@@ -272,6 +272,21 @@ impl Emulation {
         self.namespace(side).run(work)
     }
 
+    /// The same with a future that `work` gives, on a runtime of that thread.
+    ///
+    /// # Errors
+    /// If there is no thread or no runtime.
+    pub(crate) fn run_on<F: Future<Output: Send>>(
+        &self,
+        side: Side,
+        work: impl FnOnce() -> F + Send,
+    ) -> io::Result<F::Output> {
+        self.on(side, || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            Ok(runtime.block_on(work()))
+        })
+    }
+
     /// Starts a process on one side.
     ///
     /// # Errors

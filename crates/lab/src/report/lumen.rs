@@ -131,17 +131,9 @@ Startup and stalls of all viewers, live latency of those at no offset; errors ar
 how many were so at the end. Once all had joined: Gbit/s, cores and memory of the edges, and of the \
 processes of viewers, together.";
 
-/// Why it is not all.
-fn words_of_early(outcome: &Outcome) -> Option<String> {
-    Some(match outcome.early.as_ref()? {
-        Early::Failed(why) => format!("Not all was measured: {why}."),
-        Early::Interrupted(signal) => format!("Not all was measured: interrupted by signal {signal}."),
-    })
-}
-
 /// All tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {
-    let early = words_of_early(outcome).map(|words| words + "\n").unwrap_or_default();
+    let early = outcome.early.as_ref().map(|early| early.words() + "\n").unwrap_or_default();
     format!(
         "{JOINERS}\n{}\n{CHUNKS}\n{}\n{VIEWERS}\n{}\n{}\n{early}",
         columns(&TIMES, &words_of_times(&joiners(outcome))),
@@ -154,8 +146,8 @@ pub fn table(outcome: &Outcome) -> String {
 /// The page.
 pub fn page(outcome: &Outcome) -> String {
     let mut page = published(TITLE, OPEN, &headlines(outcome));
-    if let Some(words) = words_of_early(outcome) {
-        page.paragraph("warning", &words);
+    if let Some(early) = &outcome.early {
+        page.paragraph("warning", &early.words());
     }
     page.heading(JOINERS);
     page.paragraph("note", OF_JOINERS);

@@ -2,6 +2,7 @@
 
 pub mod cc;
 mod chart;
+pub mod edgio;
 pub mod load;
 pub mod lumen;
 mod page;

@@ -27,6 +27,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::cc::statistics::{of_sorted, told};
 use crate::signals::Signals;
 
+pub use super::Early;
 pub use headlines::headlines;
 pub use usage::Usage;
 
@@ -154,15 +155,6 @@ pub fn plan(is_quick: bool) -> Plan {
         steps: vec![1_000, 10_000, 50_000],
         audience,
     }
-}
-
-/// What ended it before all was measured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Early {
-    /// A failure: of what, and why.
-    Failed(String),
-    /// A signal, by its number.
-    Interrupted(i32),
 }
 
 /// What was measured.
@@ -315,11 +307,7 @@ impl Outcome {
 
     /// The program's exit status: of a signal as the shell has it, 1 if not all could be measured.
     pub fn exit_status(&self) -> u8 {
-        match self.early {
-            Some(Early::Interrupted(signal)) => u8::try_from(128 + signal).unwrap_or(1),
-            Some(Early::Failed(_)) => 1,
-            None => 0,
-        }
+        self.early.as_ref().map_or(0, Early::exit_status)
     }
 
     /// Times to first byte of the joiners of that fill, in milliseconds, those left out who came when it had ended.

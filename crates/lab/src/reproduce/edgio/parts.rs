@@ -1,0 +1,122 @@
+//! What runs on the server's side: a backend, the controller, an edge that asks it for its bundle, and the agent between them.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use super::told::Controller;
+use crate::emulation::{Emulation, Side};
+use crate::process::Running;
+
+/// Where clients connect.
+pub(super) const EDGE_PORT: u16 = 80;
+const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8082);
+const CONTROLLER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
+/// The site's name.
+const POP: &str = "lab";
+/// What connections have unless a rule says otherwise, and what is tried.
+pub(super) const DEFAULT: &str = "cubic";
+pub(super) const TRIED: &str = "bbr";
+/// What of the kernel says which algorithms it has.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+/// The controller's settings other than its defaults: what takes minutes and hours there takes seconds here.
+pub const CONTROLLER_SETTINGS: [(&str, &str); 13] = [
+    ("window", "4s"),
+    ("late", "2s"),
+    ("history-windows", "15"),
+    ("observed-windows-min", "5"),
+    ("trial-windows-max", "35"),
+    ("proof-windows-max", "1000"),
+    ("cool-off-windows", "1000"),
+    ("explored-max", "1"),
+    ("exploring-max", "1"),
+    ("holdout", "0.05"),
+    ("retransmitted-rise-max", "0.03"),
+    ("guardrail-rise-max", "0.1"),
+    ("guardrail-pause-windows", "3"),
+];
+/// Those of the edge.
+pub const EDGE_SETTINGS: [(&str, &str); 2] =
+    [("congestion-control", DEFAULT), ("tcp-notsent-lowat", "64KiB")];
+/// Those of the agent.
+pub const AGENT_SETTINGS: [(&str, &str); 1] = [("period", "500ms")];
+
+/// All of it, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Parts {
+    _agent: Running,
+    _edge: Running,
+    _controller: Running,
+    _backend: Running,
+}
+
+/// The controller, from its side.
+pub(super) fn controller() -> Controller<'static> {
+    Controller { address: CONTROLLER, pop: POP }
+}
+
+impl Parts {
+    /// Starts each once what it needs is there.
+    ///
+    /// # Errors
+    /// What does not start, or lacks something.
+    pub(super) fn start(emulation: &Emulation, thalweg: &Path) -> anyhow::Result<Self> {
+        check_algorithms()?;
+        let own = std::env::current_exe().context("this program's own file")?;
+        let mut command = Command::new(own);
+        command.args(["load", "serve", "--listen", "127.0.0.1:0"]);
+        let (backend, origin) = Running::start_on(emulation, Side::Server, command)?;
+        let scratch = emulation.scratch();
+        let start = |role: &[&str], own: &[(&str, String)], set: &[(&str, &str)]| {
+            let mut command = Command::new(thalweg);
+            command.args(role).current_dir(scratch);
+            let set = set.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            for (name, value) in own.iter().cloned().chain(set) {
+                command.arg(format!("--{name}")).arg(value);
+            }
+            Running::start_on(emulation, Side::Server, command)
+                .with_context(|| format!("{} of {}", role[0], thalweg.display()))
+        };
+        let file = |name: &str| scratch.join(name).display().to_string();
+        let listen = [("listen", CONTROLLER.to_string()), ("database", file("control.sqlite"))];
+        let tried = [("congestion-control", TRIED)];
+        let set: Vec<_> = tried.into_iter().chain(CONTROLLER_SETTINGS).collect();
+        let (controller, _) = start(&["controller", "run"], &listen, &set)?;
+        let listen = [
+            ("listen", SocketAddr::from((Ipv4Addr::UNSPECIFIED, EDGE_PORT)).to_string()),
+            ("admin", ADMIN.to_string()),
+            ("backend", format!("http://{origin}")),
+            ("bundle", format!("http://{CONTROLLER}/bundle?pop={POP}")),
+            ("state", file("edge")),
+        ];
+        let (edge, address) = start(&["edge"], &listen, &EDGE_SETTINGS)?;
+        ensure!(address.port() == EDGE_PORT, "the edge listens at {address}");
+        let brings = [
+            ("listen", "127.0.0.1:0".to_owned()),
+            ("edge", ADMIN.to_string()),
+            ("controller", format!("http://{CONTROLLER}")),
+            ("pop", POP.to_owned()),
+            ("sockets", format!("sport {EDGE_PORT}")),
+            ("spool", format!("{}=64MiB", file("spool"))),
+        ];
+        let (agent, _) = start(&["agent"], &brings, &AGENT_SETTINGS)?;
+        Ok(Self { _agent: agent, _edge: edge, _controller: controller, _backend: backend })
+    }
+}
+
+/// Whether the kernel has both algorithms.
+fn check_algorithms() -> anyhow::Result<()> {
+    let available = fs::read_to_string(AVAILABLE).context(AVAILABLE)?;
+    for needed in [DEFAULT, TRIED] {
+        ensure!(
+            available.split_whitespace().any(|name| name == needed),
+            "the kernel has no {needed}, only {}: `modprobe tcp_{needed}`",
+            available.trim()
+        );
+    }
+    Ok(())
+}
