@@ -86,7 +86,6 @@ ${more}`;
 
 /** That of the edge beside an agent: no system's own, so a browser's side of a connection does not have it. */
 export const CONGESTION_CONTROL = "reno";
-export const CONGESTION_CONTROL_TRIED = "cubic";
 
 /** An agent that is quick enough to be watched. */
 function agentText(directory) {
@@ -107,11 +106,12 @@ window = "2s"
 late = "1s"
 min_rtt_min = "0ms"
 connections_min = 1
+exploring_max = 10
 observed_windows_min = 1
 measure = "goodput"
-goodput_min = "1kB"
+goodput_min = "0B"
 counts_relayed = "on"
-congestion_control = "${CONGESTION_CONTROL_TRIED}"
+congestion_control = "cubic"
 `;
 }
 

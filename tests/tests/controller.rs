@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use program::{Directory, Process, records, thalweg, until};
 use serde_json::Value;
@@ -21,8 +21,10 @@ use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::KafkaSink;
 use thalweg_tests::services;
 
-/// Client networks: 127.0.1.0/24 and on.
-const NETWORKS: u8 = 4;
+/// Client networks, 127.0.1.0/24 and on: as many as a bottom group needs, and one.
+const NETWORKS: u8 = 6;
+/// Between two connections of a network: of ever so many, what it costs to set a congestion control would be shown to harm.
+const CLIENT_PAUSE: Duration = Duration::from_millis(20);
 /// More than a rule's least response.
 const CONTENT_BYTES: usize = 200_000;
 
@@ -108,9 +110,8 @@ impl Clients {
             let is_over = is_over.clone();
             thread::spawn(move || {
                 while !is_over.load(Relaxed) {
-                    if fetch(edge, network).is_err() {
-                        thread::yield_now(); // killed: it comes back
-                    }
+                    let _ = fetch(edge, network); // one that was killed comes back
+                    thread::sleep(CLIENT_PAUSE);
                 }
             })
         });
