@@ -107,6 +107,7 @@ late = "1s"
 min_rtt_min = "0ms"
 connections_min = 1
 exploring_max = 10
+evidence_connections_min = 1000000
 observed_windows_min = 1
 measure = "goodput"
 goodput_min = "0B"

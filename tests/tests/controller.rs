@@ -23,7 +23,7 @@ use thalweg_tests::services;
 
 /// Client networks, 127.0.1.0/24 and on: as many as a bottom group needs, and one.
 const NETWORKS: u8 = 6;
-/// Between two connections of a network: of ever so many, what it costs to set a congestion control would be shown to harm.
+/// Between two connections of a network.
 const CLIENT_PAUSE: Duration = Duration::from_millis(20);
 /// More than a rule's least response.
 const CONTENT_BYTES: usize = 200_000;
@@ -129,12 +129,12 @@ impl Drop for Clients {
     }
 }
 
-/// Windows of seconds, and everything tried at once.
+/// Windows of seconds, everything tried at once, and nothing ever said of it: loopback is of no network's kind.
 fn controller(directory: &Directory, listen: SocketAddr) -> Process {
     let mut command = thalweg();
     command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
     command.args(["--connections-min", "1", "--observed-windows-min", "1", "--history-windows", "8"]);
-    command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "10"]);
+    command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "1000000"]);
     command.args([
         "--measure",
         "goodput",

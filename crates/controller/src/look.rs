@@ -60,7 +60,7 @@ fn prefix(settings: &Settings, entry: &Entry) -> Value {
         "duty": entry.history.duty_cycle(),
         "flap": entry.history.flap_rate(),
         "observed": entry.history.observed_windows(),
-        "connections": entry.connections,
+        "connections": entry.connections.round(),
         "steered": steered.is_some(),
         "reason": entry.reason.as_str(),
         "stage": steered.map(stage),
