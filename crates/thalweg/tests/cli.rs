@@ -284,7 +284,8 @@ fn help_teaches() {
               consumer     Bring telemetry from Kafka to ClickHouse, each record once
               query        Ask what has been kept of sockets and responses: ready queries over windows of five
                            minutes
-              controller   Simulate the controller's decision; it does not run on real records yet
+              controller   Decide which client networks get another congestion control, and whether that has
+                           helped them
               routes       Steer servers that are not Thalweg: a bundle's rules as kernel routes with a
                            congestion control
               bundle       Write a bundle's rules for a server that is not Thalweg
@@ -439,7 +440,7 @@ fn a_bundle_is_checked() {
         &wrong,
         expect![[r#"
             status 1
-            wrong.json: /checksum: not that of the content, which is sha256:992abeccfc6f9b7cd69383f9da673bd8bb862ba1d5d38d0517df08e2dbe6d35c
+            wrong.json: /checksum: not that of the content, which is sha256:5d37737e669cecd72ac19f2fb1da34bfd88a360002b5bf53791fff36c363619f
             wrong.json: /rules/0/prefix: bits after the prefix are set: write 203.0.113.0/24
             wrong.json: /rules/0/holdout: not a share: 0 to 1, with at most six decimals
         "#]],
@@ -448,13 +449,13 @@ fn a_bundle_is_checked() {
         "unsealed.json",
         &document(""),
         expect![[r#"
-        status 1
-        unsealed.json: /checksum: not that of the content, which is sha256:1e40c02fea4f915a14da4dc6680dbe5512ef1fdf19f0d49619ed755946c22e19
-    "#]],
+            status 1
+            unsealed.json: /checksum: not that of the content, which is sha256:3394c0c75f40d97f3d648c6a1571ead73475d40ea4c0c0c213f0446203f88681
+        "#]],
     );
     check(
         "right.json",
-        &document("sha256:1e40c02fea4f915a14da4dc6680dbe5512ef1fdf19f0d49619ed755946c22e19"),
+        &document("sha256:3394c0c75f40d97f3d648c6a1571ead73475d40ea4c0c0c213f0446203f88681"),
         expect![[r#"
             status 0
             right.json: no fault found: bundle 1, rules: 1, experiments: 0
