@@ -152,7 +152,7 @@ impl Tables {
 
     /// Every row, and every group of the rollups with its sums and percentiles.
     fn content(&self) -> String {
-        let rows = TABLES.map(|table| self.text(&format!("SELECT * FROM {table} ORDER BY number")));
+        let rows = TABLES.map(|table| self.text(&format!("SELECT * FROM {table} ORDER BY number, host")));
         let keys = "window, pop, prefix, asn, region, congestion_control";
         let sockets = self.text(&format!(
             "SELECT {keys}, sum(samples), sum(bytes_acked), {QUANTILES}(rtt) FROM sockets_5m GROUP BY {keys} ORDER BY {keys}"
