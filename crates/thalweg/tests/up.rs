@@ -65,7 +65,9 @@ fn every_role_is_there_and_ends_on_a_signal() {
         let port = edge.rsplit_once(':').unwrap().1;
         let config = get(&console, "/api/config", "");
         assert!(
-            config.contains(&format!(r#"{{"control":false,"edge":{{"port":{port}}},"telemetry":false,"version":""#)),
+            config.contains(&format!(
+                r#"{{"control":false,"edge":{{"port":{port}}},"telemetry":false,"version":""#
+            )),
             "{config}"
         );
         // A stream of records that never ends by itself does not hold up the end.
