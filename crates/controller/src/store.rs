@@ -3,6 +3,7 @@
 //! **Invariant:** what happens together is in it together, or not at all.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,19 +62,26 @@ pub(crate) struct Changed {
 pub(crate) struct Store {
     connection: Connection,
     path: PathBuf,
+    /// Held by who writes, until its end: a file beside it, since SQLite has locks of its own on this one.
+    _lock: Option<File>,
 }
 
 impl Store {
     /// Opens a file, or makes it.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let refused = |why| StoreError { path: path.to_owned(), why };
+        let beside = path.with_added_extension("lock");
+        let lock =
+            File::create(&beside).map_err(|error| refused(format!("{}: {error}", beside.display())))?;
+        lock.try_lock()
+            .map_err(|_| refused("another controller has it: give this one a file of its own".to_owned()))?;
         let opened = Connection::open(path).and_then(|mut connection| {
             connection.busy_timeout(WRITER_BUSY_TIMEOUT)?;
             let why = prepare(&mut connection)?;
             Ok((connection, why))
         });
-        let refused = |why| StoreError { path: path.to_owned(), why };
         match opened {
-            Ok((connection, None)) => Ok(Self { connection, path: path.to_owned() }),
+            Ok((connection, None)) => Ok(Self { connection, path: path.to_owned(), _lock: Some(lock) }),
             Ok((_, Some(why))) => Err(refused(why)),
             Err(error) => Err(refused(error.to_string())),
         }
@@ -83,7 +91,7 @@ impl Store {
     pub(crate) fn reader(path: &Path) -> rusqlite::Result<Self> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        Ok(Self { connection, path: path.to_owned() })
+        Ok(Self { connection, path: path.to_owned(), _lock: None })
     }
 
     /// What chance goes by.

@@ -96,7 +96,10 @@ impl Roles {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
             _ => None,
         };
-        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, controller_addr)).transpose()?;
+        // What the agent writes to Kafka the controller reads there, and need not be brought.
+        let brought_to =
+            controller_addr.filter(|_| config.controller.as_ref().is_none_or(|it| it.kafka.is_none()));
+        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
         let sources = sources.into_iter().zip(targets).collect();
