@@ -96,9 +96,10 @@ impl Roles {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
             _ => None,
         };
-        // What the agent writes to Kafka the controller reads there, and need not be brought.
-        let brought_to =
-            controller_addr.filter(|_| config.controller.as_ref().is_none_or(|it| it.kafka.is_none()));
+        // What the agent writes to Kafka the controller may read there, and need not be brought.
+        let writes = config.agent.as_ref().is_some_and(|agent| agent.kafka.is_some());
+        let reads = config.controller.as_ref().is_some_and(|controller| controller.kafka.is_some());
+        let brought_to = controller_addr.filter(|_| !(writes && reads));
         let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
