@@ -36,7 +36,7 @@ CREATE TABLE sockets (
     lost INTEGER,                                -- of those, taken for lost
     reordering INTEGER,                          -- reordering that is not taken for loss, in TCP segments
     ca_state INTEGER,                            -- the loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss
-    delivery_rate_bytes_per_s INTEGER,           -- newest delivery rate sample, Linux 4.9; absent before the first
+    delivery_rate_bytes_per_s INTEGER,           -- newest delivery rate sample, Linux 4.9; absent before the first, and once this side has closed
     delivery_rate_app_limited INTEGER,           -- 1: that sample was limited by the application, not by the network
     pacing_rate_bytes_per_s INTEGER,             -- pacing rate; absent where there is no limit
     notsent_bytes INTEGER,                       -- bytes that were never sent yet

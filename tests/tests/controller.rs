@@ -1,4 +1,4 @@
-//! The controller among real parts: nginx, an edge and an agent, or Kafka. What clients do becomes rounds and bundles, the edge goes by
+//! The controller among real parts: an edge and an agent, or Kafka. What clients do becomes rounds and bundles, the edge goes by
 //! them, and what is told of a network is what it had; through kills of the controller and of the edge.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
@@ -50,7 +50,7 @@ fn ask(server: SocketAddr, target: &str, fields: &str) -> (u16, String, String) 
     (status, etag.to_owned(), content.to_owned())
 }
 
-/// As JSON; null before there is anything.
+/// As JSON.
 fn told(controller: SocketAddr, target: &str) -> Value {
     let (_, _, content) = ask(controller, target, "");
     serde_json::from_str(&content).unwrap()
@@ -209,15 +209,20 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
 
     // Nobody decides: the edge goes on by what it has, also one that comes back to nobody.
     let before: Vec<_> = (1..=NETWORKS).map(|network| arms(control, network)).collect();
-    let (_, etag, _) = ask(control, "/bundle?pop=here", "");
     deciding.kill();
     serving.kill();
     let _serving = edge(&directory, listen, admin, backend, &bundle);
     agent.said("following the responses of an edge");
     let _deciding = controller(&directory, control);
-    assert_eq!(ask(control, "/bundle?pop=here", "").1, etag);
-    let not_modified = ask(control, "/bundle?pop=here", &format!("If-None-Match: {etag}\r\n"));
-    assert_eq!(not_modified.0, 304);
+    // What was known is known: nothing is counted anew, but for what is told of a window that has just closed.
+    for (network, before) in (1..=NETWORKS).zip(&before) {
+        let now = arms(control, network);
+        let has_left = now == (0, 0);
+        assert!(has_left || now.0 >= before.0 && now.1 >= before.1, "{network}: {before:?}, {now:?}");
+    }
+    let (_, etag, _) = ask(control, "/bundle?pop=here", "");
+    let (status, ..) = ask(control, "/bundle?pop=here", &format!("If-None-Match: {etag}\r\n"));
+    assert!(status == 304 || status == 200, "{status}: 200 if it has become another meanwhile");
     until("what was shown goes on from what was known", || {
         // Those that were slow may leave meanwhile: they are not any more.
         (1..=NETWORKS).zip(&before).any(|(network, before)| {
@@ -240,11 +245,19 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
 }
 
 const KAFKA_WINDOW_S: u64 = 4;
-const KAFKA_LATE_S: u64 = 12;
+/// Longer than what is to be sent and read takes on a busy machine.
+const KAFKA_LATE_S: u64 = 16;
 const BATCHES: u64 = 60;
 const BATCH_RECORDS: u64 = 200;
-/// Times that the controller is killed while records come.
-const KILLS: u64 = 4;
+/// Times that the controller is started while records come, each but the first after a kill.
+const STARTS: u64 = 4;
+
+const HOUR_US: u64 = 3_600_000_000;
+
+/// The same of another machine.
+fn warming(batch: Batch) -> Batch {
+    Batch { source: Source { host: "edge-0".into(), ..batch.source }, ..batch }
+}
 
 /// Samples of sockets, within the last window's length before a time.
 fn batch(index: u64, now_unix_us: u64) -> Batch {
@@ -290,6 +303,8 @@ fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka() {
     let cluster =
         Cluster { brokers: kafka.brokers(), topic: "thalweg.telemetry".into(), properties: Vec::new() };
     let mut sink = KafkaSink::of(cluster, Some(3));
+    // The first makes the topic, which takes its time, and is of windows long over.
+    sink.keep(&warming(batch(0, HOUR_US))).unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now_unix_us = u64::try_from(now.as_micros()).unwrap();
     let mut sent = BTreeMap::<u64, u64>::new();
@@ -301,7 +316,7 @@ fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka() {
             *sent.entry(socket.time_unix_us / 1_000_000 / KAFKA_WINDOW_S).or_default() += 1;
         }
         sink.keep(&batch).unwrap();
-        if index % (BATCHES / KILLS) == BATCHES / KILLS / 2 {
+        if index % (BATCHES / STARTS) == BATCHES / STARTS / 2 {
             // What it had read is gone with it.
             drop(running.take());
             running = Some(kafka_controller(&directory, &kafka.brokers()));

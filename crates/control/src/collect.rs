@@ -13,7 +13,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-use thalweg_record::{Cause, Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
+use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
 use twox_hash::XxHash3_64;
 
 use crate::figures::EDGES_MAX;
@@ -164,7 +164,7 @@ impl Open {
             connection.min_rtt_us = min_rtt_us;
         }
         match gauges.delivery_rate_bytes_per_s {
-            Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited && may_send(socket) => {
+            Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited => {
                 push(&mut connection.delivery_rates, rate)
             }
             _ => true,
@@ -237,12 +237,6 @@ impl Open {
         }
         known
     }
-}
-
-/// Whether this side may still send content. Once it has closed, the kernel's sample is of the FIN, one packet in a round trip, and
-/// not marked as limited by the application (seen on Linux 6.18): that would be the rate of every connection at its end.
-fn may_send(socket: &SocketRecord) -> bool {
-    socket.cause == Cause::Dump && ["ESTAB", "CLOSE-WAIT"].contains(&socket.state.as_str())
 }
 
 /// What names a connection to a PoP. Two of one client's ports on two machines are two.

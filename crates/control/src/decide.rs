@@ -110,15 +110,11 @@ pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Momen
         };
         (state.clone(), decision)
     };
-    let over_unix_s = window.number.saturating_add(1).saturating_mul(settings.window_s);
-    if over_unix_s > moment.now_unix_s || window.number > WINDOW_MAX {
-        return kept(Round::Early);
-    }
-    let basis = Basis::of(settings);
-    let last = state.window.zip(state.basis.as_ref()).map(|(last, before)| before.renumber(last, &basis));
-    let Some(elapsed) = follows(last, window.number, settings.history_windows) else {
-        return kept(Round::Repeated);
+    let elapsed = match elapsed(settings, state, window, moment.now_unix_s) {
+        Ok(elapsed) => elapsed,
+        Err(round) => return kept(round),
     };
+    let basis = Basis::of(settings);
     if window.prefixes.is_empty() {
         // Not even the window's number is taken over: what passes until the PoP is heard again is told by the next.
         return kept(Round::Silent);
@@ -126,6 +122,22 @@ pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Momen
     let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, moment, basis).run();
     decision.content = new_bundle(settings, &mut state, &decision, moment);
     (state, decision)
+}
+
+/// Whether a window is the next to be decided at a time: one that is not changes nothing, in the state or in a rollout.
+pub fn is_next(settings: &Settings, state: &State, window: &Window, now_unix_s: u64) -> bool {
+    elapsed(settings, state, window, now_unix_s).is_ok()
+}
+
+/// How many windows it is after the last one that was decided; else what becomes of it.
+fn elapsed(settings: &Settings, state: &State, window: &Window, now_unix_s: u64) -> Result<u64, Round> {
+    let over_unix_s = window.number.saturating_add(1).saturating_mul(settings.window_s);
+    if over_unix_s > now_unix_s || window.number > WINDOW_MAX {
+        return Err(Round::Early);
+    }
+    let basis = Basis::of(settings);
+    let last = state.window.zip(state.basis.as_ref()).map(|(last, before)| before.renumber(last, &basis));
+    follows(last, window.number, settings.history_windows).ok_or(Round::Repeated)
 }
 
 /// The bundle of a state, if its rules are not those that edges are known to go by.

@@ -75,7 +75,9 @@ fn plain(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
         let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.filter(|_| byte == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        let is_escape =
+            byte == b'%' && digits.is_some_and(|digits| digits.bytes().all(|it| it.is_ascii_hexdigit()));
+        match digits.filter(|_| is_escape).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(escaped) => {
                 out.push(escaped);
                 rest = &after[2..];
@@ -109,10 +111,10 @@ mod tests {
         };
         assert_eq!(Heard::of(&HeaderMap::new()), Heard::default());
         let both =
-            heard(&format!("\"sha256:0\", {}", document.etag), "sha256:1 zu lang: 8%20MiB %C3%BC %zz%");
+            heard(&format!("\"sha256:0\", {}", document.etag), "sha256:1 zu lang: 8%20MiB %C3%BC %+5 %zz%");
         assert!(both.knows(&document));
         assert_eq!(both.in_force(), Some("sha256:0"));
-        assert_eq!(both.refused, Some(("sha256:1".into(), "zu lang: 8 MiB ü %zz%".into())));
+        assert_eq!(both.refused, Some(("sha256:1".into(), "zu lang: 8 MiB ü %+5 %zz%".into())));
         let refused_alone = heard("\"\", \"sha256:1\"", "sha256:1 no");
         assert_eq!(refused_alone.in_force(), None);
         assert_eq!(heard("*", "nothing").in_force(), None);

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::ready;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use thalweg_control::{Collector, Counts, Decision, SCOPES_MAX, Scope, Settings, State, Window};
+use thalweg_control::{Collector, Counts, Decision, Round, SCOPES_MAX, Scope, Settings, State, Window};
 use thalweg_record::{Batch, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -25,7 +25,7 @@ use crate::store::{Store, StoreError};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Batches and questions that wait for the engine; who has more waits.
 const WAITING_MAX: usize = 16;
-/// Machines whose position is known: of more, what comes again is counted twice.
+/// Sources (a machine, and a start of its agent's numbers) whose position is known.
 const SOURCES_MAX: usize = 100_000;
 /// What the engine is asked.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) enum Message {
     Position { host: String, epoch: u64, tell: oneshot::Sender<Option<u64>> },
     /// Which bundle an edge is to have.
     Poll { pop: String, edge: Option<String>, heard: Heard, tell: oneshot::Sender<Answer> },
-    /// The edges of a PoP; null where none is known.
+    /// The edges of a PoP; null where none is known, or what is known is not written yet.
     Edges { pop: String, tell: oneshot::Sender<Value> },
 }
 
@@ -102,9 +102,11 @@ pub(crate) struct Engine {
     collector: Collector,
     store: Store,
     pops: BTreeMap<String, Pop>,
-    /// The number after the last record of each source, by host; an older epoch's is of no use.
-    positions: HashMap<String, (u64, u64)>,
+    /// The number after the last record of each source, by host and epoch.
+    positions: HashMap<(String, u64), u64>,
     pending: VecDeque<(Scope, Window)>,
+    /// When it may be tried again to write.
+    retry_at: Instant,
     counted: Counts,
     messages: mpsc::Receiver<Message>,
     changes: watch::Sender<u64>,
@@ -121,6 +123,7 @@ impl Engine {
         for (name, pop) in pops.iter().filter(|(_, pop)| pop.state.window.is_some()) {
             shared.set(name, pop);
         }
+        shared.figures.steered.set(steered(&pops) as f64);
         let (send, messages) = mpsc::channel(WAITING_MAX);
         let (changes, changed) = watch::channel(0);
         let handle = Handle { messages: send, changes: changed, shared: shared.clone() };
@@ -132,6 +135,7 @@ impl Engine {
             pops,
             positions: HashMap::new(),
             pending: VecDeque::new(),
+            retry_at: Instant::now(),
             counted: Counts::default(),
             messages,
             changes,
@@ -172,24 +176,21 @@ impl Engine {
             }
             Message::Read(batch) => self.add(&batch, 0),
             Message::Position { host, epoch, tell } => {
-                let known = self.positions.get(&host).filter(|(of, _)| *of == epoch);
-                let _ = tell.send(known.map(|(_, next)| *next));
+                let _ = tell.send(self.positions.get(&(host, epoch)).copied());
             }
             Message::Poll { pop, edge, heard, tell } => {
                 let _ = tell.send(self.poll(&pop, edge.as_deref(), &heard));
             }
             Message::Edges { pop, tell } => {
-                let _ = tell.send(self.pops.get(&pop).map(Pop::edges).unwrap_or_default());
+                let written = self.pops.get(&pop).filter(|pop| pop.unwritten.is_empty());
+                let _ = tell.send(written.map(Pop::edges).unwrap_or_default());
             }
         }
     }
 
-    /// What an edge is to have. An edge is known from before its PoP's first round.
+    /// What an edge is to have. Of a PoP without records nothing is kept: whoever asks may have its name wrong.
     fn poll(&mut self, name: &str, edge: Option<&str>, heard: &Heard) -> Answer {
-        if let Some(edge) = edge
-            && (self.pops.contains_key(name) || self.pops.len() < SCOPES_MAX)
-        {
-            let pop = self.pops.entry(name.to_owned()).or_default();
+        if let (Some(edge), Some(pop)) = (edge, self.pops.get_mut(name)) {
             pop.hear(&self.settings, edge, heard, now_unix_s());
             self.write(name);
         }
@@ -203,14 +204,16 @@ impl Engine {
     /// Takes what is new of a batch; gives the number after its last record.
     fn take(&mut self, batch: &Batch) -> u64 {
         let Source { host, epoch, .. } = &batch.source;
-        let known = self.positions.get(host).filter(|(of, _)| of == epoch).map_or(0, |(_, next)| *next);
+        let key = (host.clone(), *epoch);
+        let known = self.positions.get(&key).copied().unwrap_or(0);
         let repeated = batch.entries.partition_point(|entry| entry.number < known);
         self.shared.figures.repeated.inc_by(repeated as u64);
         self.add(batch, repeated);
         let next = batch.entries.last().map_or(known, |last| known.max(last.number.saturating_add(1)));
-        if self.positions.len() < SOURCES_MAX || self.positions.contains_key(host) {
-            self.positions.insert(host.clone(), (*epoch, next));
+        if self.positions.len() == SOURCES_MAX {
+            self.positions.clear(); // what comes again now is counted twice, once in years of restarts
         }
+        self.positions.insert(key, next);
         next
     }
 
@@ -256,11 +259,16 @@ impl Engine {
         }
         let seed = XxHash3_64::oneshot_with_seed(self.seed, name.as_bytes());
         let pop = self.pops.entry(name.clone()).or_default();
-        let Decision { round, entered, left, steered, .. } =
-            pop.close(&self.settings, &window, seed, now_unix_s());
+        let decided = pop.close(&self.settings, &window, seed, now_unix_s());
+        let Some(Decision { round, entered, left, steered, .. }) = decided else {
+            tracing::info!(pop = name, window = window.number, "window was decided before");
+            return;
+        };
         let (entered, left) = (entered.len(), left.len());
         tracing::info!(pop = name, window = window.number, ?round, entered, left, steered, "window closed");
-        self.shared.figures.rounds.inc();
+        if matches!(round, Round::Decided | Round::Stopped) {
+            self.shared.figures.rounds.inc();
+        }
         self.write(&name);
     }
 
@@ -268,7 +276,11 @@ impl Engine {
     /// is answered meanwhile.
     fn write(&mut self, name: &str) {
         let Some(pop) = self.pops.get_mut(name).filter(|pop| !pop.unwritten.is_empty()) else { return };
+        if Instant::now() < self.retry_at {
+            return;
+        }
         if let Err(error) = self.store.keep(name, pop, now_unix_s()) {
+            self.retry_at = Instant::now() + LOOK_EVERY;
             self.shared.figures.failures.inc();
             tracing::error!(pop = name, %error, "what is known cannot be written: edges hear nothing until it is");
             return;
@@ -277,11 +289,17 @@ impl Engine {
             tracing::info!(pop = name, "{transition}");
         }
         pop.written();
-        self.shared.set(name, pop);
-        let steered: usize = self.pops.values().map(|pop| pop.state.steered().count()).sum();
-        self.shared.figures.steered.set(steered as f64);
+        if pop.state.window.is_some() {
+            self.shared.set(name, pop);
+        }
+        self.shared.figures.steered.set(steered(&self.pops) as f64);
         self.changes.send_modify(|version| *version += 1);
     }
+}
+
+/// Prefixes that are steered, of all PoPs.
+fn steered(pops: &BTreeMap<String, Pop>) -> usize {
+    pops.values().map(|pop| pop.rollout.stable().map_or(0, |bundle| bundle.content().rules.len())).sum()
 }
 
 pub(crate) fn now_unix_s() -> u64 {

@@ -35,13 +35,17 @@ impl Figures {
             ("records_late", "Records of windows that were closed, left out", &self.late),
             ("records_early", "Records of windows that have not begun, left out", &self.early),
             ("records_over_limit", "Records beyond a limit, left out", &self.over_limit),
-            ("rounds", "Windows that were closed", &self.rounds),
+            ("rounds", "Rounds that were decided", &self.rounds),
             ("failures", "Times that what is known could not be written", &self.failures),
             ("polls", "Times that edges have asked for their bundle", &self.polls),
         ] {
             registry.register(name, help, counter.clone());
         }
-        registry.register("steered", "Prefixes that are steered, of all PoPs", self.steered.clone());
+        registry.register(
+            "steered",
+            "Rules of the bundles that all edges have but canaries, of all PoPs",
+            self.steered.clone(),
+        );
         registry.register("edges", "Edges that are known", self.edges.clone());
         registry
     }

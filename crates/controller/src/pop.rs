@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use thalweg_bundle::Bundle;
 use thalweg_control::{
-    Decision, Moment, Poll, Rollout, Round, Settings, Stage, State, Transition, Window, decide,
+    Decision, Moment, Poll, Rollout, Round, Settings, Stage, State, Transition, Window, decide, is_next,
 };
 
 use crate::document::{Document, Heard};
@@ -53,14 +53,17 @@ impl Pop {
         Self { state, rollout, ..Self::default() }
     }
 
-    /// Decides a window.
+    /// Decides a window, unless it was decided or is from before the last.
     pub(crate) fn close(
         &mut self,
         settings: &Settings,
         window: &Window,
         seed: u64,
         now_unix_s: u64,
-    ) -> Decision {
+    ) -> Option<Decision> {
+        if !is_next(settings, &self.state, window, now_unix_s) {
+            return None;
+        }
         self.unwritten.add(self.rollout.observe(settings, &mut self.state, window, now_unix_s));
         let moment = Moment { now_unix_s, seed, acknowledged_bundle: self.rollout.newest() };
         let (state, decision) = decide(settings, &self.state, window, moment);
@@ -74,7 +77,7 @@ impl Pop {
             self.unwritten.rounds.push(Told::of(settings, window, &decision, (bundle > 0).then_some(bundle)));
             self.unwritten.is_changed = true;
         }
-        decision
+        Some(decision)
     }
 
     /// Hears an edge.

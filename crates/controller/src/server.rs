@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Query, State as With};
+use axum::body::{Body, to_bytes};
+use axum::extract::{Query, State as With};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use thalweg_control::Settings;
 use thalweg_record::{Batch, Prefix};
 use thalweg_telemetry::tail::Tail;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Config;
@@ -40,6 +40,10 @@ const ROUNDS_TOLD_MAX: u32 = 2_016;
 const EVENTS_TOLD_MAX: u32 = 100;
 /// Bytes of a PoP's or an edge's name.
 const NAME_BYTES_MAX: usize = 255;
+/// The request field that says how long an answer may take.
+const PREFER: &str = "prefer";
+/// Batches that are read at a time; more wait, in their agents.
+const BATCHES_READ_MAX: usize = 4;
 /// The media type of records.
 const PROTOBUF: &str = "application/x-protobuf";
 /// The media type of OpenMetrics' text.
@@ -54,6 +58,7 @@ pub(crate) struct Server {
     /// Reads the ledger; opened at first use.
     reader: Arc<Mutex<Option<Store>>>,
     registry: Arc<Registry>,
+    reading: Arc<Semaphore>,
 }
 
 /// Why there is no answer.
@@ -111,6 +116,7 @@ impl Server {
             settings: Arc::new(config.settings.clone()),
             database: config.database.clone(),
             reader: Arc::default(),
+            reading: Arc::new(Semaphore::new(BATCHES_READ_MAX)),
         }
     }
 
@@ -123,7 +129,7 @@ impl Server {
     /// Everything.
     pub(crate) fn router(&self) -> Router {
         let own = Router::new()
-            .route("/records", post(take).layer(DefaultBodyLimit::max(BATCH_BYTES_MAX)))
+            .route("/records", post(take))
             .route("/position", get(position))
             .route("/bundle", get(bundle))
             .route("/metrics", get(metrics))
@@ -179,12 +185,17 @@ fn read_with<T>(
 }
 
 /// Takes a batch of an agent.
-async fn take(With(server): With<Server>, fields: HeaderMap, content: Bytes) -> Result<Response, Refused> {
+async fn take(With(server): With<Server>, fields: HeaderMap, content: Body) -> Result<Response, Refused> {
     if fields.contains_key(ORIGIN) || fields.get(CONTENT_TYPE).is_none_or(|form| form != PROTOBUF) {
         return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("records are {PROTOBUF}")));
     }
+    let _reading = server.reading.acquire().await.map_err(|_| gone())?;
+    let content = to_bytes(content, BATCH_BYTES_MAX).await.map_err(|error| bad(error.to_string()))?;
     let decoded = tokio::task::spawn_blocking(move || Batch::decode(&content)).await.map_err(|_| gone())?;
     let batch = decoded.map_err(|error| bad(error.to_string()))?;
+    if [&batch.source.host, &batch.source.pop].into_iter().any(|name| name.len() > NAME_BYTES_MAX) {
+        return Err(bad(format!("a name has at most {NAME_BYTES_MAX} bytes")));
+    }
     let position = server.ask(|tell| Message::Records(batch, tell)).await?;
     Ok(told(StatusCode::OK, &json!({ "position": position })))
 }
@@ -205,6 +216,11 @@ async fn bundle(
     fields: HeaderMap,
 ) -> Result<Response, Refused> {
     let Question { pop, edge, .. } = question.check()?;
+    if fields.contains_key(ORIGIN) {
+        return Err(Refused(StatusCode::FORBIDDEN, "a web page may not do this".to_owned()));
+    }
+    // An edge says how long it would wait: what a page's picture asks for says nothing of the kind, and is not remembered.
+    let edge = edge.filter(|_| fields.contains_key(PREFER));
     let heard = Heard::of(&fields);
     let until = Instant::now() + wait(&fields);
     let mut changes = server.handle.changes.clone();
@@ -223,16 +239,17 @@ async fn bundle(
             return Ok((fields, document.text.clone()).into_response());
         }
         match timeout_at(until, changes.changed()).await {
-            Ok(changed) => changed.map_err(|_| gone())?,
-            Err(_) if document.is_some() => return Ok(StatusCode::NOT_MODIFIED.into_response()),
-            Err(_) => return Ok(StatusCode::NO_CONTENT.into_response()),
+            Ok(Err(_)) => return Err(gone()),
+            _ if Instant::now() < until => {}
+            _ if document.is_some() => return Ok(StatusCode::NOT_MODIFIED.into_response()),
+            _ => return Ok(StatusCode::NO_CONTENT.into_response()),
         }
     }
 }
 
 /// How long a request may be held: `Prefer: wait=10` (RFC 7240 §4.3).
 fn wait(fields: &HeaderMap) -> Duration {
-    let preferences = fields.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let preferences = fields.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut preferences = preferences.flat_map(|value| value.split(',')).map(str::trim);
     let wait = preferences.find_map(|preference| preference.strip_prefix("wait=")?.trim().parse().ok());
     Duration::from_secs(wait.unwrap_or(0)).min(WAIT_MAX)

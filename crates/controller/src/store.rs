@@ -3,12 +3,13 @@
 //! **Invariant:** what happens together is in it together, or not at all.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction};
 use serde_json::Value;
-use thalweg_control::{Rollout, State};
+use thalweg_control::{Rollout, State, Transition};
 use thalweg_record::Prefix;
 
 use crate::pop::{Pop, out};
@@ -22,8 +23,10 @@ const EVENTS_KEPT: u32 = 1_000;
 const BUNDLES_KEPT: u64 = 100;
 /// Changes of a prefix that are told, the newest.
 const CHANGES_TOLD_MAX: u32 = 100;
-/// Readers beside the engine wait for it so long.
+/// Readers beside the engine wait for it so long,
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// and the engine for others: there are none but those who look into the file by hand.
+const WRITER_BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 /// What marks a file as one of these (`application_id`): "Thlc".
 const APPLICATION: u32 = 0x5468_6c63;
 /// The version of the tables (`user_version`).
@@ -59,19 +62,26 @@ pub(crate) struct Changed {
 pub(crate) struct Store {
     connection: Connection,
     path: PathBuf,
+    /// Held by who writes, until its end: a file beside it, since SQLite has locks of its own on this one.
+    _lock: Option<File>,
 }
 
 impl Store {
     /// Opens a file, or makes it.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let refused = |why| StoreError { path: path.to_owned(), why };
+        let beside = path.with_added_extension("lock");
+        let lock =
+            File::create(&beside).map_err(|error| refused(format!("{}: {error}", beside.display())))?;
+        lock.try_lock()
+            .map_err(|_| refused("another controller has it: give this one a file of its own".to_owned()))?;
         let opened = Connection::open(path).and_then(|mut connection| {
-            connection.busy_timeout(BUSY_TIMEOUT)?;
+            connection.busy_timeout(WRITER_BUSY_TIMEOUT)?;
             let why = prepare(&mut connection)?;
             Ok((connection, why))
         });
-        let refused = |why| StoreError { path: path.to_owned(), why };
         match opened {
-            Ok((connection, None)) => Ok(Self { connection, path: path.to_owned() }),
+            Ok((connection, None)) => Ok(Self { connection, path: path.to_owned(), _lock: Some(lock) }),
             Ok((_, Some(why))) => Err(refused(why)),
             Err(error) => Err(refused(error.to_string())),
         }
@@ -81,7 +91,7 @@ impl Store {
     pub(crate) fn reader(path: &Path) -> rusqlite::Result<Self> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        Ok(Self { connection, path: path.to_owned() })
+        Ok(Self { connection, path: path.to_owned(), _lock: None })
     }
 
     /// What chance goes by.
@@ -132,6 +142,15 @@ impl Store {
             transaction
                 .prepare_cached("DELETE FROM bundles WHERE pop = ?1 AND number <= ?2")?
                 .execute((name, number.saturating_sub(BUNDLES_KEPT).cast_signed()))?;
+        }
+        for transition in &pop.unwritten.transitions {
+            let (Transition::RolledBack { withdrawn, .. } | Transition::Rejected { withdrawn, .. }) =
+                transition
+            else {
+                continue;
+            };
+            let left: Vec<_> = withdrawn.iter().map(|prefix| (*prefix, "left", "rolled_back")).collect();
+            keep_changes(&transaction, name, (pop.state.window.unwrap_or(0), now_unix_s), &left)?;
         }
         for transition in &pop.unwritten.transitions {
             transaction
@@ -205,18 +224,41 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
+fn keep_changes(
+    transaction: &Transaction<'_>,
+    pop: &str,
+    (window, unix_s): (u64, u64),
+    changes: &[(Prefix, &str, &str)],
+) -> rusqlite::Result<()> {
+    let mut change =
+        transaction.prepare_cached("INSERT OR REPLACE INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    for (prefix, what, reason) in changes {
+        change.execute((
+            pop,
+            prefix.to_string(),
+            window.cast_signed(),
+            unix_s.cast_signed(),
+            what,
+            reason,
+        ))?;
+    }
+    Ok(())
+}
+
 fn keep_round(transaction: &Transaction<'_>, pop: &str, told: &Told) -> rusqlite::Result<()> {
-    let (window, unix_s) = (told.window.cast_signed(), told.unix_s.cast_signed());
+    let unix_s = told.unix_s.cast_signed();
+    // Rounds of a clock that was ahead would be the newest until it has come to them.
+    for table in ["rounds", "changes"] {
+        transaction
+            .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND unix_s > ?2"))?
+            .execute((pop, unix_s))?;
+    }
     transaction.prepare_cached("INSERT OR REPLACE INTO rounds VALUES (?1, ?2, ?3)")?.execute((
         pop,
         unix_s,
         told.json.to_string(),
     ))?;
-    let mut change =
-        transaction.prepare_cached("INSERT OR REPLACE INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-    for (prefix, what, reason) in &told.changes {
-        change.execute((pop, prefix.to_string(), window, unix_s, what, reason))?;
-    }
+    keep_changes(transaction, pop, (told.window, told.unix_s), &told.changes)?;
     // By their count: a clock that was wrong for a moment is no reason to forget.
     let oldest = transaction
         .prepare_cached("SELECT unix_s FROM rounds WHERE pop = ?1 ORDER BY unix_s DESC LIMIT 1 OFFSET ?2")?

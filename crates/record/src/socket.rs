@@ -82,7 +82,7 @@ pub struct Gauges {
     pub reordering: u32,
     /// The loss state machine: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     pub ca_state: u8,
-    /// Newest delivery rate sample, Linux 4.9; absent before the first.
+    /// Newest delivery rate sample, Linux 4.9; absent before the first, and once this side has closed: it is that of the FIN then.
     pub delivery_rate_bytes_per_s: Option<u64>,
     /// That sample was limited by the application, not by the network.
     pub delivery_rate_app_limited: bool,

@@ -77,8 +77,12 @@ impl Tail {
     /// When the brokers cannot be asked, or cannot be read, now.
     pub fn read(&mut self, since_unix_ms: i64) -> Result<Read, Error> {
         if self.asked_at.is_none_or(|at| at.elapsed() >= PARTITIONS_PERIOD) {
-            self.assign(since_unix_ms).map_err(|cause| self.failed(cause))?;
+            // Whatever comes of it: what is assigned already is read on.
             self.asked_at = Some(Instant::now());
+            if let Err(cause) = self.assign(since_unix_ms) {
+                self.asked_at = self.partitions.first().and(self.asked_at);
+                return Err(self.failed(cause));
+            }
         }
         let message = match self.kafka.poll(POLL) {
             None => return Ok(Read::Nothing),
@@ -102,33 +106,37 @@ impl Tail {
         Ok(Read::Batch(batch))
     }
 
-    /// Reads the partitions that are not read yet.
+    /// Reads the partitions that are not read yet. One that cannot be asked about now is left for the next time.
     fn assign(&mut self, since_unix_ms: i64) -> Result<(), KafkaError> {
         let metadata = self.kafka.fetch_metadata(Some(&self.topic), ASK_TIMEOUT)?;
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
         let all = topic.into_iter().flat_map(MetadataTopic::partitions).map(MetadataPartition::id);
         let new: Vec<_> = all.filter(|partition| !self.partitions.contains(partition)).collect();
-        if new.is_empty() {
-            return Ok(());
+        for partition in new {
+            match self.begin(partition, since_unix_ms) {
+                Ok(()) => drop(self.partitions.insert(partition)),
+                Err(cause) => tracing::warn!(topic = self.topic, partition, %cause, "partition not read yet"),
+            }
         }
-        let mut times = TopicPartitionList::new();
-        for partition in &new {
-            times.add_partition_offset(&self.topic, *partition, Offset::Offset(since_unix_ms))?;
-        }
-        let found = self.kafka.offsets_for_times(times, ASK_TIMEOUT)?;
-        let mut assigned = TopicPartitionList::new();
-        for partition in found.elements() {
-            partition.error()?;
-            // Of a partition that has nothing of that time yet it is what comes.
-            let offset = match partition.offset() {
-                Offset::Offset(offset) if offset >= 0 => Offset::Offset(offset),
-                _ => Offset::End,
-            };
-            assigned.add_partition_offset(&self.topic, partition.partition(), offset)?;
-        }
-        self.kafka.incremental_assign(&assigned)?;
-        self.partitions.extend(new);
         Ok(())
+    }
+
+    /// Reads a partition from a time on; from where its end was, asked before, if it has nothing of that time.
+    fn begin(&self, partition: i32, since_unix_ms: i64) -> Result<(), KafkaError> {
+        let (_, end) = self.kafka.fetch_watermarks(&self.topic, partition, ASK_TIMEOUT)?;
+        let mut times = TopicPartitionList::new();
+        times.add_partition_offset(&self.topic, partition, Offset::Offset(since_unix_ms))?;
+        let found = self.kafka.offsets_for_times(times, ASK_TIMEOUT)?;
+        let found = found.elements();
+        let found = found.first().expect("what was asked for is in the answer");
+        found.error()?;
+        let offset = match found.offset() {
+            Offset::Offset(offset) if offset >= 0 => offset,
+            _ => end,
+        };
+        let mut assigned = TopicPartitionList::new();
+        assigned.add_partition_offset(&self.topic, partition, Offset::Offset(offset))?;
+        self.kafka.incremental_assign(&assigned)
     }
 
     fn failed(&self, cause: KafkaError) -> Error {

@@ -96,7 +96,11 @@ impl Roles {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
             _ => None,
         };
-        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, controller_addr)).transpose()?;
+        // What the agent writes to Kafka the controller may read there, and need not be brought.
+        let writes = config.agent.as_ref().is_some_and(|agent| agent.kafka.is_some());
+        let reads = config.controller.as_ref().is_some_and(|controller| controller.kafka.is_some());
+        let brought_to = controller_addr.filter(|_| !(writes && reads));
+        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
         let sources = sources.into_iter().zip(targets).collect();

@@ -148,18 +148,6 @@ fn what_tells_of_goodput_and_of_delivery_rate_is_counted() {
 }
 
 #[test]
-fn a_socket_that_has_closed_its_side_tells_no_delivery_rate() {
-    let mut it = It::new(|_| {});
-    it.dump(SocketRecord { cause: Cause::Destroy, state: "CLOSE".into(), ..socket(1, 24_000, false) });
-    it.dump(SocketRecord { state: "LAST-ACK".into(), ..socket(1, 24_000, false) });
-    it.dump(SocketRecord { state: "CLOSE-WAIT".into(), ..socket(2, 500_000, false) });
-    let sample = it.sample();
-    assert_eq!(sample.other.delivery_rate.count(), 1);
-    assert!(sample.other.delivery_rate.quantile(0.5).unwrap() > 490_000.0);
-    assert_eq!(sample.other.sent_bytes, 3_000, "what it has counted is counted");
-}
-
-#[test]
 fn a_connection_is_in_the_arm_that_its_responses_tell() {
     let mut it = It::new(|_| {});
     // Its socket is heard of before the response that tells.

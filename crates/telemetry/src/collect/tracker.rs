@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_record::{Bbr, Cause, Counters, Gauges, SocketRecord};
 use thalweg_tcp::CongestionControl;
-use thalweg_tcp::diag::Socket;
+use thalweg_tcp::diag::{Socket, State};
 use thalweg_tcp::info::{SSTHRESH_INFINITE, TcpInfo};
 
 use super::saved::{self, Known};
@@ -163,7 +163,7 @@ impl Tracker {
             sample_one_in: (self.one_in > NonZeroU32::MIN).then_some(self.one_in),
             interval_us: elapsed.map(|elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)),
             congestion_control: known.map(|name| name.to_string()),
-            gauges: socket.tcp_info.as_ref().map(gauges),
+            gauges: socket.tcp_info.as_ref().map(|info| gauges(info, may_send(socket.state))),
             counters: socket.tcp_info.as_ref().and_then(|info| match before {
                 Some(seen) => Some(since(&totals(info), &seen.totals)),
                 None if self.dumps == 0 => None,
@@ -179,7 +179,13 @@ impl Tracker {
     }
 }
 
-fn gauges(info: &TcpInfo) -> Gauges {
+/// Whether this side may still send content. Once it has closed, the kernel's newest delivery rate is that of the FIN, one packet in a
+/// round trip, and is not marked as limited by the application (seen on Linux 6.18).
+fn may_send(state: State) -> bool {
+    matches!(state, State::Established | State::CloseWait)
+}
+
+fn gauges(info: &TcpInfo, may_send: bool) -> Gauges {
     Gauges {
         rtt_us: info.rtt_us,
         rttvar_us: info.rttvar_us,
@@ -193,7 +199,7 @@ fn gauges(info: &TcpInfo) -> Gauges {
         lost: info.lost,
         reordering: info.reordering,
         ca_state: info.ca_state,
-        delivery_rate_bytes_per_s: info.delivery_rate_bytes_per_s.filter(|&rate| rate > 0),
+        delivery_rate_bytes_per_s: info.delivery_rate_bytes_per_s.filter(|&rate| rate > 0 && may_send),
         delivery_rate_app_limited: info.delivery_rate_app_limited,
         pacing_rate_bytes_per_s: info.pacing_rate_bytes_per_s,
         notsent_bytes: info.notsent_bytes,

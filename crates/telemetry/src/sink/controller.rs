@@ -96,6 +96,7 @@ async fn ask(
     let request = Request::builder().method(method).uri(target).header(HOST, authority);
     let request = request.header(CONTENT_TYPE, "application/x-protobuf").body(Full::new(content.clone()));
     let request = request.map_err(|error| (false, error.into()))?;
+    sender.ready().await.map_err(|error| passing(error.into()))?;
     let response = sender.send_request(request).await.map_err(|error| passing(error.into()))?;
     let status = response.status();
     let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(passing)?;
@@ -128,7 +129,17 @@ impl Sink for ControllerSink {
     fn keep(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let mut content = Vec::new();
         batch.encode(&mut content);
-        self.ask(&Method::POST, "/records", &content.into()).map(drop)
+        let position = self.ask(&Method::POST, "/records", &content.into())?;
+        let last = batch.entries.last().map_or(0, |last| last.number);
+        if position.is_some_and(|position| position > last) {
+            return Ok(());
+        }
+        // Whoever answers there is no controller, or not one that has these.
+        Err(SinkError {
+            what: format!("the controller at {} has not taken what it was given", self.authority),
+            is_passing: false,
+            cause: format!("it tells position {position:?} after record {last}").into(),
+        })
     }
 }
 

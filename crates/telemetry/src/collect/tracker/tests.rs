@@ -53,6 +53,20 @@ fn acked(record: &SocketRecord) -> Option<u64> {
 }
 
 #[test]
+fn no_delivery_rate_is_told_once_this_side_has_closed() {
+    let rate = |state: State| {
+        let mut socket = socket(7, 1000, 0);
+        socket.state = state;
+        socket.tcp_info.as_mut().unwrap().delivery_rate_bytes_per_s = Some(24_000);
+        let record = begun().dumped(&socket, clock().at(0)).unwrap();
+        assert_eq!(acked(&record), Some(1000), "what it has counted is counted");
+        record.gauges.unwrap().delivery_rate_bytes_per_s
+    };
+    assert_eq!([State::Established, State::CloseWait].map(rate), [Some(24_000); 2]);
+    assert_eq!([State::FinWait1, State::LastAck, State::Close].map(rate), [None; 3]);
+}
+
+#[test]
 fn what_came_since_the_record_before() {
     let (clock, mut tracker) = (clock(), begun());
     let first = tracker.dumped(&socket(7, 1000, u32::MAX), clock.at(0)).unwrap();
