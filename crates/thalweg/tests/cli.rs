@@ -429,7 +429,7 @@ fn a_bundle_is_checked() {
     );
     let document = |checksum: &str| {
         format!(
-            r#"{{"format": 2, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+            r#"{{"format": 3, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
                  "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "bbr", "holdout": 0.1, "reason": ""}}],
                  "experiments": []}}"#
         )
@@ -468,7 +468,7 @@ fn a_bundle_that_asks_for_what_the_kernel_lacks_is_a_warning() {
     let directory = Directory::new();
     let check = |checksum: &str| {
         let document = format!(
-            r#"{{"format": 2, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+            r#"{{"format": 3, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
                  "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "cubic", "holdout": 0.1, "reason": ""}}],
                  "experiments": [{{"name": "live", "hosts": ["live.example"], "salt": "a", "unit": "client", "arms": [
                     {{"name": "as-is", "share": 0.5}}, {{"name": "new", "share": 0.5, "congestion_control": "nosuch"}}]}}]}}"#
