@@ -199,7 +199,9 @@ fn faults_of_tenants() {
     let document = format!(
         r#"{{"experiments":[],"format":3,"hosts_left_alone":["c.example"],"made_at":"2026-11-20T23:00:00Z","number":1,"reason":"","rules":[{rules}],"tenants":{tenants}}}"#
     );
-    check(&document, expect![[r#"
+    check(
+        &document,
+        expect![[r#"
         /checksum: there is none, which is sha256:a1820f933df993dc926d5e753d467d732e421ae60727df1bad69b1e5cb47597c
         /tenants/1/hosts: a tenant has a host at least
         /tenants/2/hosts/2: not a host's name, in lower case and without a port
@@ -207,7 +209,8 @@ fn faults_of_tenants() {
         /tenants/2/hosts/1: the same as /hosts_left_alone/0
         /rules/4/tenant: not the first host of one of /tenants
         /rules/3/prefix: 10.1.0.0/16 overlaps 10.0.0.0/8 of /rules/0
-        /rules/2/prefix: 10.0.0.0/24 overlaps 10.0.0.0/24 of /rules/1"#]]);
+        /rules/2/prefix: 10.0.0.0/24 overlaps 10.0.0.0/24 of /rules/1"#]],
+    );
 }
 
 #[test]

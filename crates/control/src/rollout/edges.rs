@@ -7,7 +7,7 @@ use super::follow::one_line;
 use super::{Candidate, Edge, Refusal, Rollout, Stage, Transition, Why};
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::tenants::Tenants;
 
 /// Bytes of an edge's name: what a DNS name can have.
 pub const EDGE_NAME_BYTES_MAX: usize = 253;
@@ -34,7 +34,7 @@ impl Rollout {
     pub fn poll(
         &mut self,
         settings: &Settings,
-        state: &mut State,
+        tenants: &mut Tenants,
         poll: Poll,
         now_unix_s: u64,
     ) -> Vec<Transition> {
@@ -49,7 +49,7 @@ impl Rollout {
             self.edges.insert(poll.edge.to_owned(), Edge::default());
         }
         self.hear(poll, now_unix_s);
-        let mut told = self.hear_refusal(settings, state, poll, now_unix_s);
+        let mut told = self.hear_refusal(settings, tenants, poll, now_unix_s);
         told.extend(self.hear_acknowledgement(poll, now_unix_s));
         told.extend(self.choose(settings, now_unix_s));
         told
@@ -74,7 +74,7 @@ impl Rollout {
     fn hear_refusal(
         &mut self,
         settings: &Settings,
-        state: &mut State,
+        tenants: &mut Tenants,
         poll: Poll,
         now_unix_s: u64,
     ) -> Vec<Transition> {
@@ -89,7 +89,7 @@ impl Rollout {
         let before = known.refused.replace(refusal);
         let is_canary = self.candidate.as_ref().is_some_and(|it| it.canaries.contains_key(poll.edge));
         if is_canary {
-            return self.roll_back(settings, state, Why::Refused { edge, reason }, now_unix_s);
+            return self.roll_back(settings, tenants, Why::Refused { edge, reason }, now_unix_s);
         }
         let is_told = before.is_some_and(|before| before.checksum == checksum);
         if is_told { Vec::new() } else { vec![Transition::EdgeRefused { edge, number, reason }] }
@@ -106,7 +106,7 @@ impl Rollout {
     }
 
     /// Tells the time, at least twice each minute.
-    pub fn tick(&mut self, settings: &Settings, state: &mut State, now_unix_s: u64) -> Vec<Transition> {
+    pub fn tick(&mut self, settings: &Settings, tenants: &mut Tenants, now_unix_s: u64) -> Vec<Transition> {
         self.clock.advance(now_unix_s);
         let mut told = self.miss(settings.canary.acknowledge_s_max);
         let now_s = self.clock.own_s;
@@ -117,7 +117,7 @@ impl Rollout {
                 if now_s.saturating_sub(since_s) <= settings.canary.acknowledge_s_max {
                     Vec::new()
                 } else if is_second {
-                    self.go_on_with_fewer(settings, state, now_unix_s)
+                    self.go_on_with_fewer(settings, tenants, now_unix_s)
                 } else {
                     self.choose_others(settings)
                 }
@@ -131,7 +131,7 @@ impl Rollout {
                 if now_s.saturating_sub(since_s) <= span_s {
                     Vec::new()
                 } else {
-                    self.roll_back(settings, state, Why::Unobserved, now_unix_s)
+                    self.roll_back(settings, tenants, Why::Unobserved, now_unix_s)
                 }
             }
         });
@@ -184,13 +184,13 @@ impl Rollout {
     fn go_on_with_fewer(
         &mut self,
         settings: &Settings,
-        state: &mut State,
+        tenants: &mut Tenants,
         now_unix_s: u64,
     ) -> Vec<Transition> {
         let now_s = self.clock.own_s;
         match self.candidate.as_mut().filter(|it| it.acknowledged() > 0) {
             Some(candidate) => vec![candidate.watch(now_s, now_unix_s)],
-            None => self.roll_back(settings, state, Why::Unacknowledged, now_unix_s),
+            None => self.roll_back(settings, tenants, Why::Unacknowledged, now_unix_s),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use thalweg_record::Prefix;
+use crate::tenants::Whom;
 
 /// What has happened to bundles or edges.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub enum Transition {
         /// Why not.
         reason: String,
         /// Who has left.
-        withdrawn: Vec<Prefix>,
+        withdrawn: Vec<Whom>,
     },
     /// These edges get the candidate.
     Canaries {
@@ -62,7 +62,7 @@ pub enum Transition {
         /// Why.
         why: Why,
         /// Who has left.
-        withdrawn: Vec<Prefix>,
+        withdrawn: Vec<Whom>,
     },
     /// An edge refuses the bundle that all have, and goes on with the one that it has.
     EdgeRefused {
