@@ -71,19 +71,23 @@ impl Tenants {
         elapsed(settings, self.states.get(tenant).unwrap_or(&none), window, now_unix_s).is_ok()
     }
 
-    /// Decides the windows of one span of time, each of another tenant; in the order in which they come.
+    /// Decides the windows of one span of time, each of another tenant: each decision with its window's place. Of hosts that are tenants by
+    /// themselves the first are decided, and of no more than there is room for.
     pub fn decide(
         &mut self,
         settings: &Settings,
         windows: &[(String, Window)],
         moment: Moment,
-    ) -> Vec<Decision> {
+    ) -> Vec<(usize, Decision)> {
         self.keep(settings, windows.iter().map(|(_, window)| window.number).max().unwrap_or_default());
         let first = windows.first().map_or(0, |(_, window)| window.number as usize % windows.len());
         let (mut entering_max, mut changes_max) = (settings.entering_max, settings.changes_max);
         let mut decisions: BTreeMap<usize, Decision> = BTreeMap::new();
         for at in (first..windows.len()).chain(0..first) {
             let (tenant, window) = &windows[at];
+            if !self.has_room(settings, tenant) {
+                continue;
+            }
             let state = self.states.get(tenant).cloned().unwrap_or_default();
             let steered_elsewhere = self.steered() - state.steered().count();
             let own = settings.of(tenant);
@@ -107,7 +111,7 @@ impl Tenants {
             }
             decisions.insert(at, decision);
         }
-        decisions.into_values().collect()
+        decisions.into_iter().collect()
     }
 
     /// Forgets who is no tenant any more, and hosts that nobody asks for.
@@ -120,7 +124,7 @@ impl Tenants {
     }
 
     /// Whether there is room for a tenant.
-    pub fn has_room(&self, settings: &Settings, tenant: &str) -> bool {
+    fn has_room(&self, settings: &Settings, tenant: &str) -> bool {
         let unnamed = || self.states.keys().filter(|tenant| !settings.names(tenant)).count();
         self.states.contains_key(tenant) || settings.names(tenant) || unnamed() < SCOPES_MAX - TENANTS_MAX
     }

@@ -125,6 +125,25 @@ pub enum Figure {
     Goodput,
 }
 
+impl Transition {
+    /// Whether it changes states: else a rollout alone.
+    pub fn changes_states(&self) -> bool {
+        match self {
+            Self::Reduced { .. }
+            | Self::CandidateReduced { .. }
+            | Self::Proposed { .. }
+            | Self::Rejected { .. }
+            | Self::RolledBack { .. } => true,
+            Self::Ended { .. }
+            | Self::Canaries { .. }
+            | Self::Acknowledged { .. }
+            | Self::Promoted { .. }
+            | Self::EdgeRefused { .. }
+            | Self::EdgeSilent { .. } => false,
+        }
+    }
+}
+
 impl Figure {
     fn write(self, number: f64) -> String {
         match self {

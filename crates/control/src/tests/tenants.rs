@@ -60,7 +60,7 @@ impl Shared {
         let decisions = self.tenants.decide(&self.settings, &windows, moment);
         self.rollout.decided(&self.settings, &mut self.tenants, now_unix_s);
         assert!(self.tenants.states().values().all(|state| state.bundle >= self.rollout.newest()));
-        decisions
+        decisions.into_iter().map(|(_, decision)| decision).collect()
     }
 
     fn reason(&self, tenant: &str) -> Option<Reason> {
@@ -163,13 +163,16 @@ fn each_host_may_be_a_tenant_by_itself() {
     let tried = &rollout.candidate().unwrap().bundle;
     let control = |host| tried.rule(prefix(0).first(), host).map(|rule| rule.congestion_control.as_str());
     assert_eq!([control("A.example"), control("b.example"), control("")], [Some("bbr"), None, None]);
-    assert!(tenants.has_room(&settings, "b.example"));
     // Nobody asks for it any more.
     lab.number += 3_000;
     let window = lab.window();
     let moment = lab.moment(&window);
-    tenants.decide(&settings, &[("b.example".into(), window)], moment);
+    tenants.decide(&settings, &[("b.example".into(), window.clone())], moment);
     assert_eq!(tenants.states().keys().collect::<Vec<_>>(), ["b.example"]);
+    // So many hosts have room, and no more.
+    let hosts = |at: usize| (format!("{at}.example"), window.clone());
+    let windows: Vec<_> = (0..SCOPES_MAX).map(hosts).collect();
+    assert_eq!(tenants.decide(&settings, &windows, moment).len(), SCOPES_MAX - TENANTS_MAX - 1);
     settings.by_tenant = false;
     tenants.decide(&settings, &[], moment);
     assert!(tenants.states().is_empty());
