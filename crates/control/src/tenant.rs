@@ -57,7 +57,7 @@ impl Settings {
     }
 
     /// What is wrong with the tenants' hosts.
-    pub(crate) fn check_hosts_of_tenants(&self) -> Vec<Fault> {
+    pub fn check_hosts_of_tenants(&self) -> Vec<Fault> {
         let fault = |expected: String| Fault { setting: "hosts", expected };
         let mut faults = Vec::new();
         let hosts = self.tenants.iter().map(|it| it.hosts.len());
@@ -79,7 +79,9 @@ impl Settings {
             }
             for host in hosts {
                 if known.contains(&host) {
-                    faults.push(fault(format!("of one tenant and not left alone, and {host} is not")));
+                    faults.push(fault(format!(
+                        "names that no other tenant has and that are not left alone, unlike {host}"
+                    )));
                 }
                 known.insert(host);
             }

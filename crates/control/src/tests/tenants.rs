@@ -193,8 +193,8 @@ fn what_is_wrong_with_tenants_is_told() {
     expect_test::expect![[r#"
         {
             "hosts has to be 1 to 256 names of hosts, without ports",
-            "hosts has to be of one tenant and not left alone, and a.example is not",
-            "hosts has to be of one tenant and not left alone, and c.example is not",
+            "hosts has to be names that no other tenant has and that are not left alone, unlike a.example",
+            "hosts has to be names that no other tenant has and that are not left alone, unlike c.example",
             "hosts_left_alone has to be the same for all tenants",
             "window_s has to be the same for all tenants",
         }
