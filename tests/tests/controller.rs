@@ -89,28 +89,29 @@ fn backend() -> SocketAddr {
     address
 }
 
-/// Asks for the content once, on a connection from a network; an edge that is away gives none.
-fn fetch(edge: SocketAddr, network: u8) -> std::io::Result<()> {
+/// Asks a host for the content once, on a connection from a network; an edge that is away gives none.
+fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
     socket.connect(&edge.into())?;
     let mut stream = TcpStream::from(socket);
-    stream.write_all(b"GET /content HTTP/1.1\r\nHost: media.example\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET /content HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut content = Vec::new();
     stream.read_to_end(&mut content).map(drop)
 }
 
-/// Clients of every network, one connection after the other, until this is dropped.
+/// Clients of every network, one connection after the other, of each host in turn, until this is dropped.
 struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
 
 impl Clients {
-    fn of(edge: SocketAddr) -> Self {
+    fn of(edge: SocketAddr, hosts: &'static [&'static str]) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let clients = (1..=NETWORKS).map(|network| {
             let is_over = is_over.clone();
             thread::spawn(move || {
-                while !is_over.load(Relaxed) {
-                    let _ = fetch(edge, network); // one that was killed comes back
+                for host in hosts.iter().cycle().take_while(|_| !is_over.load(Relaxed)) {
+                    let _ = fetch(edge, network, host); // one that was killed comes back
                     thread::sleep(CLIENT_PAUSE);
                 }
             })
@@ -190,7 +191,7 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
             .args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]),
     );
     agent.said("following the responses of an edge");
-    let clients = Clients::of(listen);
+    let clients = Clients::of(listen, &["media.example"]);
 
     until("both arms of every network have shown something", || {
         (1..=NETWORKS).all(|network| {
@@ -242,6 +243,85 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
         let ran = told(record, "congestion_control");
         assert_eq!(ran, if held_out { "cubic" } else { "reno" }, "{record}");
     }
+}
+
+/// A site of one process. Of all hosts no network is steered, as round trips are shorter than what is asked for; a tenant asks for less.
+const TENANT: &str = r#"
+[edge]
+listen = "127.0.0.1:0"
+admin = "127.0.0.1:0"
+backends = ["BACKEND"]
+memory = "16MiB"
+congestion_control = "cubic"
+state = "edge"
+[agent]
+pop = "here"
+period = "200ms"
+json = "files"
+[controller]
+listen = "CONTROLLER"
+window = "2s"
+late = "1s"
+measure = "goodput"
+min_rtt_min = "10s"
+connections_min = 1
+observed_windows_min = 1
+evidence_connections_min = 1000000
+trial_windows_max = 100000
+effect_min = 0
+congestion_control = "reno"
+[[tenant]]
+hosts = ["news.example", "sport.example"]
+min_rtt_min = "0ms"
+"#;
+
+#[test]
+fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
+    let directory = Directory::new();
+    let (control, backend) = (free_address(), backend());
+    let file = directory.0.join("thalweg.toml");
+    let text = TENANT.replace("BACKEND", &format!("http://{backend}"));
+    std::fs::write(&file, text.replace("CONTROLLER", &control.to_string())).unwrap();
+    let process = Process::start(thalweg().args(["up", "--config"]).arg(&file).current_dir(&directory.0));
+    let listen = process.said("edge listening").parse().unwrap();
+    let clients = Clients::of(listen, &["media.example", "news.example", "Sport.example:80"]);
+    let of_tenant = |network: u8| {
+        let target = format!("/explain?pop=here&tenant=news.example&prefix=127.0.{network}.0/24");
+        let (status, _, content) = ask(control, &target, "");
+        if status != 200 {
+            return 0;
+        }
+        let told: Value = serde_json::from_str(&content).unwrap();
+        told["entry"]["treated"].as_u64().unwrap_or(0)
+    };
+    until("a network of the tenant has shown something", || (1..=NETWORKS).any(|it| of_tenant(it) >= 10));
+    let status = thalweg().args(["controller", "status", "--controller", &control.to_string()]).output();
+    let status = String::from_utf8(status.unwrap().stdout).unwrap();
+    let tenants: Vec<_> = status.lines().skip(1).map_while(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(tenants, ["-", "news.example"], "{status}");
+    let said = |tenant: &[&str]| {
+        let mut command = thalweg();
+        command.args(["controller", "explain", "127.0.1.1", "--controller", &control.to_string()]);
+        String::from_utf8(command.args(tenant).output().unwrap().stdout).unwrap()
+    };
+    assert!(said(&[]).starts_with("127.0.1.0/24: low_rtt"), "{}", said(&[]));
+    assert!(!said(&["--tenant", "News.example"]).starts_with("127.0.1.0/24: low_rtt"));
+    drop(clients);
+    process.end();
+
+    let records = records(&directory.0.join("files"));
+    let (mut own, mut others) = (0, 0);
+    for record in records.iter().filter(|record| record["request_host"].is_string()) {
+        let is_steered = record["rule"].is_string();
+        match record["request_host"].as_str().unwrap() {
+            "media.example" => {
+                assert!(!is_steered, "{record}");
+                others += 1;
+            }
+            _ => own += usize::from(is_steered),
+        }
+    }
+    assert!(own > 20 && others > 100, "{own} of the tenant, {others} of others");
 }
 
 const KAFKA_WINDOW_S: u64 = 4;
