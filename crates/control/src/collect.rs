@@ -1,7 +1,8 @@
 //! From records to windows. Whatever comes of a connection is gathered until its window closes: only then is it known whose it
 //! was, and what a rule has done with it.
 //!
-//! A window closes [`Settings::late_s`] after its end; what comes later is counted and left out, so a window is made once. A connection's
+//! A window closes [`Settings::late_s`] after its end by the clock that [`Collector::close`] is told, which may be behind where records
+//! come late; what comes after that is counted and left out, so a window is made once. A connection's
 //! outcome is told once, in the first window in which it has one.
 //!
 //! **Invariant:** a closed window is not opened again, whatever the clock does: see [`follows`].
@@ -51,6 +52,8 @@ pub struct Collector {
     /// The tenant of each host that settings name.
     tenants: Hosts<usize>,
     pops: BTreeMap<String, Pop>,
+    /// The clock by which windows have closed.
+    closed_unix_s: u64,
     counts: Counts,
 }
 
@@ -87,7 +90,7 @@ impl Collector {
     /// One that has seen nothing.
     pub fn new(settings: Settings) -> Self {
         let tenants = settings.tenants_of_hosts();
-        Self { settings, tenants, pops: BTreeMap::new(), counts: Counts::default() }
+        Self { settings, tenants, pops: BTreeMap::new(), closed_unix_s: 0, counts: Counts::default() }
     }
 
     /// What was left out so far.
@@ -116,7 +119,7 @@ impl Collector {
             self.counts.over_limit += 1;
             return;
         };
-        let is_over = now_unix_s >= closes_at(number, &self.settings);
+        let is_over = self.closed_unix_s >= closes_at(number, &self.settings);
         if is_over || follows(pop.closed, number, self.settings.history_windows).is_none() {
             self.counts.late += 1;
             return;
@@ -136,6 +139,7 @@ impl Collector {
 
     /// Closes each window whose time has passed, in order.
     pub fn close(&mut self, now_unix_s: u64) -> Vec<Closed> {
+        self.closed_unix_s = now_unix_s;
         let mut closed = Vec::new();
         for (name, pop) in &mut self.pops {
             // A clock that was set back leaves windows of a future that is not over: they wait for it, or go below.

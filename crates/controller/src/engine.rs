@@ -25,6 +25,8 @@ use crate::store::{Store, StoreError};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Batches and questions that wait for the engine; who has more waits.
 const WAITING_MAX: usize = 16;
+/// How long windows are held open for what is not read from Kafka yet, seconds.
+pub(crate) const HELD_S_MAX: u64 = 900;
 /// Sources (a machine, and a start of its agent's numbers) whose position is known.
 const SOURCES_MAX: usize = 100_000;
 /// What the engine is asked.
@@ -34,6 +36,8 @@ pub(crate) enum Message {
     Records(Batch, oneshot::Sender<u64>),
     /// To take a batch in which nothing came before.
     Read(Batch),
+    /// To what time, seconds since the Unix epoch, Kafka is read; nothing where it cannot be told.
+    ReadTo(Option<u64>),
     /// Which number is the first that it has not from this host and epoch, if it has any.
     Position { host: String, epoch: u64, tell: oneshot::Sender<Option<u64>> },
     /// Which bundle an edge is to have.
@@ -106,6 +110,9 @@ pub(crate) struct Engine {
     pops: BTreeMap<String, Pop>,
     /// The number after the last record of each source, by host and epoch.
     positions: HashMap<(String, u64), u64>,
+    /// To what time Kafka is read, if it is.
+    read_to_unix_s: Option<u64>,
+    reads_kafka: bool,
     pending: VecDeque<Closed>,
     /// When it may be tried again to write.
     retry_at: Instant,
@@ -136,6 +143,8 @@ impl Engine {
             store,
             pops,
             positions: HashMap::new(),
+            read_to_unix_s: None,
+            reads_kafka: config.kafka.is_some(),
             pending: VecDeque::new(),
             retry_at: Instant::now(),
             counted: Counts::default(),
@@ -177,6 +186,7 @@ impl Engine {
                 let _ = tell.send(self.take(&batch)); // who has gone asks again
             }
             Message::Read(batch) => self.add(&batch, 0),
+            Message::ReadTo(unix_s) => self.read_to_unix_s = unix_s,
             Message::Position { host, epoch, tell } => {
                 let _ = tell.send(self.positions.get(&(host, epoch)).copied());
             }
@@ -233,7 +243,7 @@ impl Engine {
 
     /// Lets time pass: windows close, edges are missed, and what could not be written is tried again.
     fn tick(&mut self) {
-        self.pending.extend(self.collector.close(now_unix_s()));
+        self.pending.extend(self.collector.close(self.closes_unix_s(now_unix_s())));
         self.count();
         let names: Vec<_> = self.pops.keys().cloned().collect();
         for name in names {
@@ -244,6 +254,15 @@ impl Engine {
         }
         let edges: usize = self.pops.values().map(|pop| pop.rollout.edges().len()).sum();
         self.shared.figures.edges.set(edges as f64);
+    }
+
+    /// The clock by which windows close: it waits for what is not read yet, but not for ever.
+    fn closes_unix_s(&self, now_unix_s: u64) -> u64 {
+        if !self.reads_kafka {
+            return now_unix_s;
+        }
+        let read_to = self.read_to_unix_s.unwrap_or(0).min(now_unix_s);
+        read_to.max(now_unix_s.saturating_sub(HELD_S_MAX))
     }
 
     fn count(&mut self) {

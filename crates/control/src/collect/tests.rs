@@ -212,9 +212,27 @@ fn a_window_is_closed_once_and_in_its_time() {
     assert_eq!(it.close(end + LATE_S), []);
     // By more than the history: it was wrong before, and all goes on.
     let before = NOW_UNIX_S - 100 * 300;
+    assert_eq!(it.close(before), []);
     add(&mut it, before, before);
     let closed = it.close(before + 600);
     assert_eq!((closed.len(), closed[0].windows[0].1.number), (1, NUMBER - 100));
+}
+
+#[test]
+fn a_window_takes_records_as_long_as_it_is_held_open() {
+    let mut it = Collector::new(Settings::default());
+    let end = (NUMBER + 1) * 300;
+    let add = |it: &mut Collector, now: u64| {
+        it.add(&source(), &entry(Record::Response(Arc::new(response(1, None)))), now);
+    };
+    add(&mut it, NOW_UNIX_S);
+    assert_eq!(it.close(end + LATE_S - 1), []);
+    // By the clock here it is long over.
+    add(&mut it, end + LATE_S + 900);
+    let closed = it.close(end + LATE_S);
+    assert_eq!((it.counts(), closed[0].windows[0].1.records), (Counts::default(), 2));
+    add(&mut it, end + LATE_S + 900);
+    assert_eq!(it.counts().late, 1);
 }
 
 #[test]
