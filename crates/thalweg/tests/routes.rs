@@ -5,21 +5,20 @@ mod bundles;
 mod network;
 mod program;
 
+use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use thalweg_bundle::Share;
 use thalweg_tcp::congestion;
 
-use bundles::{document, of_rules, rule};
+use bundles::{document_but, of_rules, rule};
 use network::{Namespace, Network};
 use program::{Directory, Running, thalweg};
-
-/// What [`follow`] does within.
-const FOLLOWED_MAX: Duration = Duration::from_secs(30);
 
 fn program() -> String {
     thalweg(&[]).get_program().to_str().unwrap().to_owned()
@@ -98,8 +97,8 @@ fn connections_of_a_bundles_prefixes_run_its_algorithm() {
     assert_eq!(
         apply(server, &second),
         format!(
-            "add 198.51.100.0/24 {via} congctl {other}\nreplace 203.0.113.0/24 {via} congctl {default}\n\
-             remove 192.0.2.0/24 {via} congctl {other}\nbundle 2: 1 added, 1 replaced, 1 removed, 1 as they were\n"
+            "remove 192.0.2.0/24 {via} congctl {other}\nadd 198.51.100.0/24 {via} congctl {other}\n\
+             replace 203.0.113.0/24 {via} congctl {default}\nbundle 2: 1 added, 1 replaced, 1 removed, 1 as they were\n"
         )
     );
     assert_eq!(network.algorithms("203.0.113.7"), elsewhere);
@@ -158,17 +157,6 @@ fn what_is_wrong_changes_nothing() {
     let before = server.routes();
     let unchanged = |why: &str| assert_eq!(server.routes(), before, "{why}");
 
-    let unknown = of_rules(2, &[("192.0.2.0/24", &other), ("203.0.113.0/24", "nosuch")]);
-    let unknown = directory.write("unknown.json", &unknown);
-    let said = failed(server, &["apply", unknown.to_str().unwrap()]);
-    assert!(
-        said.starts_with(
-            "thalweg: rule 203.0.113.0/24: this kernel has no congestion control \"nosuch\"; it has "
-        ),
-        "{said}"
-    );
-    unchanged(&said);
-
     let faulty = of_rules(2, &[("192.0.2.0/24", &other)]).replace("192.0.2.0", "192.0.3.0");
     let faulty = directory.write("faulty.json", &faulty);
     let said = failed(server, &["apply", faulty.to_str().unwrap()]);
@@ -189,19 +177,52 @@ fn what_is_wrong_changes_nothing() {
         unchanged(&said);
     }
 
-    // The router of IPv6 is not on any link any more: its route stays, and the kernel takes no other by it.
-    let half =
-        of_rules(2, &[("192.0.2.0/24", &other), ("203.0.113.0/24", &default), ("2001:db8:77::/56", &other)]);
-    let half = directory.write("half.json", &half);
-    server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
-    let before = server.routes();
-    let said = failed(server, &["apply", half.to_str().unwrap()]);
-    assert!(said.starts_with("thalweg: the kernel refuses the route 2001:db8:77::/56"), "{said}");
-    assert_eq!(server.routes(), before, "{said}");
-
     for wrong in [["--table", "255"], ["--table", "0"], ["--table", "maim"], ["--keep", "--dry-run"]] {
         assert_eq!(run(server, &[&["apply", next], &wrong[..]].concat()).status.code(), Some(2), "{wrong:?}");
     }
+}
+
+#[test]
+fn what_the_kernel_refuses_is_left_out_alone() {
+    let (network, directory, (default, other)) = (Network::new(), Directory::new(), algorithms());
+    let server = &network.server;
+    let first = ["192.0.2.0/24", "203.0.113.0/24", "2001:db8:77::/56"].map(|prefix| (prefix, &*other));
+    apply(server, &directory.write("first.json", &of_rules(1, &first)));
+
+    // The router of IPv6 is on no link any more: its route stays, and the kernel takes no other by it.
+    server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
+    let second = [("198.51.100.0/24", &*other), ("203.0.113.0/24", "nosuch"), ("2001:db8:77::/56", &default)];
+    let second = directory.write("second.json", &of_rules(2, &second));
+    let output = run(server, &["apply", second.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let via = "via 10.9.0.2 dev v0 src 10.9.0.1";
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!(
+            "remove 192.0.2.0/24 {via} congctl {other}\nadd 198.51.100.0/24 {via} congctl {other}\n\
+             remove 203.0.113.0/24 {via} congctl {other}\n\
+             remove 2001:db8:77::/56 via 2001:db8:9::2 dev v0 congctl {other}\n\
+             bundle 2: 1 added, 0 replaced, 3 removed, 0 as they were, 2 left out\n"
+        )
+    );
+    let err = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> =
+        err.lines().map(|line| line.rsplit_once("json: warning: ").unwrap_or(("", line)).1).collect();
+    let refused = "is left out: the kernel refuses its route";
+    let [unknown, of_ipv4, of_ipv6, last] = lines[..] else { panic!("{err}") };
+    let lacks = "rule 203.0.113.0/24: this kernel has no congestion control \"nosuch\"; it has ";
+    assert!(unknown.starts_with(lacks), "{unknown}");
+    assert_eq!(
+        [of_ipv4, of_ipv6, last],
+        [
+            &*format!(
+                "203.0.113.0/24 {refused}: Unknown tcp congestion algorithm: Invalid argument (os error 22)"
+            ),
+            &format!("2001:db8:77::/56 {refused}: No route to host (os error 113)"),
+            "thalweg: not all was done: changes that the kernel refuses: 2",
+        ]
+    );
+    shows(server, &["198.51.100.0/24 "]);
 }
 
 #[test]
@@ -212,16 +233,49 @@ fn what_a_route_cannot_do_is_told() {
         size_bytes_min: Some(100_000),
         ..rule("203.0.113.0/24", &other)
     };
-    let file = directory.write("bundle.json", &document(1, vec![held, rule("192.0.2.0/24", &other)]));
+    let rules = vec![held, rule("192.0.2.0/24", &other)];
+    let file = directory.write("bundle.json", &document_but(1, rules, &["audio.example"]));
     let file = file.to_str().unwrap();
     let (_, err) = said(&network.server, &["apply", file]);
-    assert_eq!(
-        err,
-        format!(
-            "{file}: warning: 1 rules hold connections out, and a route steers all of its prefix: nothing is left to compare with\n\
-             {file}: warning: 1 rules have a size, and a route steers each connection from its first byte\n"
-        )
+    let warnings = [
+        "1 rules hold connections out, and a route steers all of its prefix: nothing is left to compare with",
+        "1 rules have a size, and a route steers each connection from its first byte",
+        "1 hosts are left alone, and a route knows no host: connections that ask for them are steered too",
+    ];
+    assert_eq!(err, warnings.map(|warning| format!("{file}: warning: {warning}\n")).concat());
+}
+
+#[test]
+fn of_many_that_are_left_out_some_are_named() {
+    let (network, directory, (_, other)) = (Network::new(), Directory::new(), algorithms());
+    network.server.shell("ip route add unreachable 198.18.0.0/15");
+    let prefixes: Vec<_> = (0..150).map(|third| format!("198.18.{third}.0/24")).collect();
+    let rules: Vec<_> = prefixes.iter().map(|prefix| (&**prefix, &*other)).collect();
+    let file = directory.write("bundle.json", &of_rules(1, &rules));
+    let (out, err) = said(&network.server, &["apply", file.to_str().unwrap()]);
+    assert_eq!(out, "bundle 1: 0 added, 0 replaced, 0 removed, 0 as they were, 150 left out\n");
+    assert_eq!(err.lines().count(), 101);
+    assert!(err.ends_with(": warning: and 50 more\n"), "{err}");
+}
+
+#[test]
+fn what_the_kernel_has_learned_of_an_address_is_no_route() {
+    let (network, directory, (_, other)) = (Network::new(), Directory::new(), algorithms());
+    // Behind the router there is a link with a small MTU.
+    network.clients.shell(
+        "ip link add w0 mtu 1300 type veth peer name w1 && ip link set w1 up && ip link set w0 up &&
+         ip -6 route add 2001:db8:77:1::/64 dev w0 && echo 1 >/proc/sys/net/ipv6/conf/all/forwarding",
     );
+    let server = &network.server;
+    let file = directory.write("bundle.json", &of_rules(1, &[("2001:db8:77::/56", &other)]));
+    apply(server, &file);
+    server.on_thread(|| {
+        let socket = UdpSocket::bind("[::]:0").unwrap();
+        socket.send_to(&[0; 1400], "[2001:db8:77:1::1]:9").unwrap();
+    });
+    server.shell("until ip -6 route show cache | grep -q 'metric 4000000000.*mtu 1300'; do sleep 0.01; done");
+    shows(server, &["2001:db8:77::/56 "]);
+    assert_eq!(apply(server, &file), "bundle 1: 0 added, 0 replaced, 0 removed, 1 as they were\n");
 }
 
 #[test]
@@ -255,19 +309,12 @@ fn put(directory: &Directory, document: &str) -> PathBuf {
     path
 }
 
-/// Waits until the routes that are set are these, by their first words.
-fn until(at: &Namespace, expected: &[&str]) {
-    let begun = Instant::now();
-    loop {
-        let shown = said(at, &["show"]).0;
-        let is_as_expected = shown.lines().count() == expected.len()
-            && expected.iter().zip(shown.lines()).all(|(begin, line)| line.starts_with(begin));
-        if is_as_expected {
-            return;
-        }
-        assert!(begun.elapsed() < FOLLOWED_MAX, "{shown}, not {expected:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+/// The routes that are set are these, by their first words.
+fn shows(at: &Namespace, expected: &[&str]) {
+    let shown = said(at, &["show"]).0;
+    let is_as_expected = shown.lines().count() == expected.len()
+        && expected.iter().zip(shown.lines()).all(|(begin, line)| line.starts_with(begin));
+    assert!(is_as_expected, "{shown}, not {expected:?}");
 }
 
 #[test]
@@ -285,28 +332,101 @@ fn a_bundle_is_followed_and_so_are_the_paths() {
     running.err_line_with("routes changed: 1 added, 1 replaced, 0 removed, 0 as they were");
     put(&directory, &of_rules(3, &[]).replace(":3,", ":4,"));
     running.err_line_with("bundle refused");
-    put(&directory, &of_rules(4, &[("192.0.2.0/24", "nosuch")]));
-    running.err_line_with("bundle refused: rule 192.0.2.0/24: this kernel has no congestion control");
-    until(server, &["192.0.2.0/24 via 10.9.0.2 ", "203.0.113.0/24 via 10.9.0.2 "]);
+    let by_the_first = ["192.0.2.0/24 via 10.9.0.2 ", "203.0.113.0/24 via 10.9.0.2 "];
+    shows(server, &by_the_first);
 
     // Another router; then the interface goes, and comes back.
     server.shell("ip route change default via 10.9.0.3 src 10.9.0.1 metric 100 proto dhcp initcwnd 30");
-    until(server, &["192.0.2.0/24 via 10.9.0.3 ", "203.0.113.0/24 via 10.9.0.3 "]);
+    running.err_line_with("routes changed: 0 added, 2 replaced, 0 removed, 0 as they were");
+    shows(server, &["192.0.2.0/24 via 10.9.0.3 ", "203.0.113.0/24 via 10.9.0.3 "]);
     assert_eq!(network.algorithms("192.0.2.7"), [other.clone(), other.clone()]);
     server.shell("ip link set v0 down");
-    until(server, &[]);
+    running.err_line_with("203.0.113.0/24 is left out: no route leads there");
+    shows(server, &[]);
     server.shell(
         "ip link set v0 up && ip route add default via 10.9.0.2 src 10.9.0.1 metric 100 proto dhcp initcwnd 30",
     );
-    until(server, &["192.0.2.0/24 via 10.9.0.2 ", "203.0.113.0/24 via 10.9.0.2 "]);
+    running.err_line_with("routes changed: 2 added, 0 replaced, 0 removed, 0 as they were");
+    shows(server, &by_the_first);
     // Somebody removes one of ours.
     server.shell("ip route delete 192.0.2.0/24 proto 116");
-    until(server, &["192.0.2.0/24 via 10.9.0.2 ", "203.0.113.0/24 via 10.9.0.2 "]);
+    running.err_line_with("routes changed: 1 added, 0 replaced, 0 removed, 1 as they were");
+    shows(server, &by_the_first);
     std::fs::remove_file(&path).unwrap();
     running.err_line_with("no bundle at");
-    until(server, &["192.0.2.0/24 via 10.9.0.2 ", "203.0.113.0/24 via 10.9.0.2 "]);
+    shows(server, &by_the_first);
     assert_eq!(running.stop(Signal::TERM), Some(0));
     assert_eq!(of_ipv4(), before);
+}
+
+/// What the kernel tells of changes to its routes from now on; and what is done once, it tells as the last.
+fn monitor(at: &Namespace) -> (Running, Receiver<String>) {
+    let running = Running::start(at.command("ip", &["monitor", "route"]));
+    let lines = running.out_lines();
+    loop {
+        at.shell(MARK);
+        if lines.recv_timeout(Duration::from_millis(100)).is_ok() {
+            return (running, lines);
+        }
+    }
+}
+
+/// A route that nothing has to do with.
+const MARK: &str = "ip route add 10.99.0.0/24 dev v0 && ip route delete 10.99.0.0/24 dev v0";
+
+#[test]
+fn what_the_kernel_refuses_neither_blocks_nor_flaps() {
+    let (network, directory, (_, other)) = (Network::new(), Directory::new(), algorithms());
+    let server = &network.server;
+    let path = put(&directory, &of_rules(1, &[("192.0.2.0/24", &other), ("203.0.113.0/24", &other)]));
+    let (_monitor, changes) = monitor(server);
+    let (mut running, mut said) = (follow(server, &path, &[]), Vec::new());
+    let mut until = |part: &str| {
+        loop {
+            let line = running.err_line();
+            assert!(!line.is_empty(), "it ended before {part:?}");
+            said.push(line);
+            if said.last().is_some_and(|line| line.contains(part)) {
+                return;
+            }
+        }
+    };
+    until("routes changed: 2 added, 0 replaced, 0 removed, 0 as they were");
+
+    // 192.0.2.0/24 is taken back; two others are refused, one for its router, which is on no link.
+    server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
+    let rules = [("198.51.100.0/24", "nosuch"), ("203.0.113.0/24", &other), ("2001:db8:77::/56", &other)];
+    put(&directory, &of_rules(2, &rules));
+    until("routes changed: 0 added, 0 replaced, 1 removed, 1 as they were, 2 left out");
+    until("198.51.100.0/24 is left out: the kernel refuses its route: Unknown tcp congestion algorithm");
+    until("2001:db8:77::/56 is left out: the kernel refuses its route");
+
+    // Meanwhile all else goes on. What is refused is tried again by itself, and told once.
+    server.shell("ip route change default via 10.9.0.3 src 10.9.0.1 metric 100 proto dhcp initcwnd 30");
+    until("routes changed: 0 added, 1 replaced, 0 removed, 0 as they were, 2 left out");
+    server.shell("ip -6 route add 2001:db8:9::/64 dev v0");
+    until("routes changed: 1 added, 0 replaced, 0 removed, 1 as they were, 1 left out");
+    shows(server, &["203.0.113.0/24 via 10.9.0.3 ", "2001:db8:77::/56 via 2001:db8:9::2 "]);
+    // By another path it is another route, and told no second time.
+    let refused = said.iter().filter(|line| line.contains("the kernel refuses"));
+    assert_eq!(refused.count(), 2, "{said:?}");
+
+    server.shell("ip route add 10.98.0.0/24 dev v0");
+    let changes = changes.iter().take_while(|line| !line.starts_with("10.98.0.0/24"));
+    let ours: Vec<_> = changes.filter(|line| line.contains("proto 116")).collect();
+    let expected = [
+        "192.0.2.0/24 via 10.9.0.2 ",
+        "203.0.113.0/24 via 10.9.0.2 ",
+        "Deleted 192.0.2.0/24 via 10.9.0.2 ",
+        "203.0.113.0/24 via 10.9.0.3 ",
+        "2001:db8:77::/56 via 2001:db8:9::2 ",
+    ];
+    assert_eq!(ours.len(), expected.len(), "{ours:?}");
+    for (line, begin) in ours.iter().zip(expected) {
+        assert!(line.starts_with(begin), "{ours:?}");
+    }
+    assert_eq!(running.stop(Signal::TERM), Some(0));
+    shows(server, &[]);
 }
 
 #[test]
@@ -315,14 +435,16 @@ fn what_is_left_is_cleaned_up() {
     let server = &network.server;
     let before = server.routes();
     let path = put(&directory, &of_rules(1, &[("203.0.113.0/24", &other), ("192.0.2.0/24", &other)]));
-    for signal in [Signal::KILL, Signal::INT] {
-        let more: &[&str] = if signal == Signal::INT { &["--keep"] } else { &[] };
-        let mut running = follow(server, &path, more);
-        running.err_line_with("bundle taken");
-        until(server, &["192.0.2.0/24 ", "203.0.113.0/24 "]);
-        running.stop(signal);
-        until(server, &["192.0.2.0/24 ", "203.0.113.0/24 "]);
-    }
+    let both = ["192.0.2.0/24 ", "203.0.113.0/24 "];
+    let mut running = follow(server, &path, &[]);
+    running.err_line_with("routes changed: 2 added");
+    running.stop(Signal::KILL);
+    shows(server, &both);
+    // Routes are looked at as a bundle is taken, before any signal.
+    let mut running = follow(server, &path, &["--keep"]);
+    running.err_line_with("bundle taken");
+    assert_eq!(running.stop(Signal::INT), Some(0));
+    shows(server, &both);
     let next = directory.write("other.json", &of_rules(2, &[("198.51.100.0/24", &other)]));
     assert!(apply(server, &next).ends_with("bundle 2: 1 added, 0 replaced, 2 removed, 0 as they were\n"));
     let dry = said(server, &["remove", "--dry-run"]).0;
