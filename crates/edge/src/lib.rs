@@ -50,7 +50,7 @@ mod worker;
 
 pub use admin::{KEEP_ALIVE, record_stream};
 pub use backend::{BackendUrl, BackendUrlError};
-pub use bundle::{BundleSource, BundleSourceError, BundleUrl};
+pub use bundle::{BundleSource, BundleSourceError, BundleUrl, FileLook, WatchedFile};
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::{Follower, Numbered, Records};
 pub use policy::{LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};

@@ -41,7 +41,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// What a file has, and no more of it than shows that it is too long.
-pub(crate) fn read_document(file: &Path) -> io::Result<Vec<u8>> {
+fn read_document(file: &Path) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
     File::open(file)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut document)?;
     Ok(document)
@@ -82,8 +82,22 @@ pub(crate) fn run(command: &BundleCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Puts a file in the place of another, whole: a server that reads it meanwhile has the one or the other.
+/// Names of hosts as regular expressions, without the dot that may end one.
+fn escaped(hosts: &[String]) -> impl Iterator<Item = String> {
+    let names = hosts.iter().map(|host| host.trim_end_matches('.').replace('.', r"\."));
+    names.filter(|name| !name.is_empty())
+}
+
+/// Puts a file in the place of another, whole: a server that reads it meanwhile has the one or the other. Of a symbolic link, in the
+/// place of what that leads to.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let path = match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        found => found?,
+    };
+    if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(io::Error::other("not a regular file"));
+    }
     let passing = path.with_added_extension("new");
     let mut file = File::create(&passing)?;
     file.write_all(text.as_bytes())?;

@@ -3,25 +3,22 @@
 
 mod bundles;
 mod program;
+mod servers;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use expect_test::expect;
-use rustix::process::{Pid, Signal, kill_process};
 use thalweg_bundle::Rule;
 use thalweg_tcp::congestion;
 use thalweg_tcp::diag::{Diag, Extensions, Filter};
 
-use bundles::{HOSTILE, document, of_rules, rule};
+use bundles::{HOSTILE, document, document_but, of_rules, rule};
 use program::{Directory, thalweg};
+use servers::{Server, get};
 
-/// A server accepts connections by then, also one that compiles its policy first.
-const START_MAX: Duration = Duration::from_secs(30);
 /// From what size on rules of [`sized`] hold.
 const SIZE_BYTES: u64 = 100_000;
 
@@ -37,50 +34,26 @@ fn written(server: &str, directory: &Directory, document: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A server's process, which accepts connections; it ends with this.
-struct Server(Child);
-
-impl Server {
-    fn start(command: &mut Command, address: SocketAddr, log: &Path) -> Self {
-        let errors = std::fs::File::create(log).unwrap();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn();
-        let mut server = Self(child.expect("tools/setup test installs it"));
-        let begun = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            let has_ended = server.0.try_wait().unwrap().is_some() || begun.elapsed() > START_MAX;
-            assert!(!has_ended, "it does not start: {}", std::fs::read_to_string(log).unwrap());
-            thread::sleep(Duration::from_millis(10));
-        }
-        server
-    }
+/// Hosts that bundles of tests leave alone: as many as there may be, as long as they may be, and two that are short.
+fn many_hosts() -> Vec<String> {
+    let long = |number| format!("{}.{number:03}.{}", "a".repeat(120), "b".repeat(128));
+    (0..254).map(long).chain(["audio.example".to_owned(), "default".to_owned()]).collect()
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        let _ = self.0.wait();
-    }
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-/// The response to a request on this connection, which stays open.
-fn get(connection: &mut TcpStream, path: &str) -> String {
-    write!(connection, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    let (mut response, mut buffer) = (Vec::new(), [0; 1 << 16]);
-    loop {
-        let read = connection.read(&mut buffer).unwrap();
-        assert!(read > 0, "it closed: {}", String::from_utf8_lossy(&response));
-        response.extend(&buffer[..read]);
-        let text = String::from_utf8_lossy(&response);
-        let Some((head, content)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-        if content.len() == length.parse::<usize>().unwrap() {
-            return content.to_owned();
-        }
-    }
+/// How a request may name a host that [`many_hosts`] has, and whether it does.
+fn named(hosts: &[String]) -> [(String, bool); 10] {
+    [
+        ("audio.example".to_owned(), true),
+        ("Audio.EXAMPLE:8080".to_owned(), true),
+        ("audio.example.".to_owned(), true),
+        ("audio.example.:80".to_owned(), true),
+        ("default".to_owned(), true),
+        (hosts[0].clone(), true),
+        (hosts[253].to_uppercase(), true),
+        ("audio-example".to_owned(), false),
+        ("audio.example.com".to_owned(), false),
+        ("my.audio.example".to_owned(), false),
+    ]
 }
 
 #[test]
@@ -93,9 +66,9 @@ fn a_geo_map() {
         # Bundle 42, sha256:5f2068d6bbeaeebe5a6683542b00bdf4c76f6ed363f5d50eb84f12eebecb1e5e
         # Reason: " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
         #
-        # $thalweg_cc is the congestion control that the bundle has for the client's network, empty where it has none. nginx cannot
-        # set it: `thalweg routes apply` does. For log_format, limit_rate, add_header or a module that sets it. Rules' sizes are not
-        # in it, nor hosts that are left alone, nor who is held out, by a hash that split_clients does not compute.
+        # $thalweg_cc is the congestion control that the bundle has for the client's network, empty where it has none and for
+        # hosts that are left alone. nginx cannot set it: `thalweg routes apply` does. For log_format, limit_rate, add_header or a module
+        # that sets it. Rules' sizes are not in it, nor who is held out, by a hash that split_clients does not compute.
         geo $thalweg_cc {
             default "";
             203.0.113.0/24 bbr; # " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
@@ -103,6 +76,26 @@ fn a_geo_map() {
         }
     "##]]
     .assert_eq(&text);
+    let but = document_but(42, vec![rule("192.0.2.0/24", "bbr")], &["audio.example", "dotted.example.", "."]);
+    let text = written("nginx", &directory, &but);
+    expect![[r#"
+        geo $thalweg_cc_of_network {
+            default "";
+            192.0.2.0/24 bbr;
+        }
+        map $host $thalweg_cc {
+            default $thalweg_cc_of_network;
+            ~^audio\.example$ "";
+            ~^dotted\.example$ "";
+        }
+    "#]]
+    .assert_eq(&without_comments(&text));
+}
+
+/// A file without comments, which begin with a number sign.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim_end());
+    lines.filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
 }
 
 #[test]
@@ -121,7 +114,7 @@ fn vcl() {
         # Bundle 42, sha256:0d583c67d4272dbcdac8887b37eca5f918c618e49b74eb34a7119a425feeaa2b
         # Reason: " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
         #
-        # Nobody is held out: that goes by a hash that VCL does not compute. No host is left alone. A size is that of Content-Length: what has none is not steered.
+        # Nobody is held out: that goes by a hash that VCL does not compute. A size is that of Content-Length: what has none is not steered.
 
         import std;
         import tcp;
@@ -165,6 +158,17 @@ fn vcl() {
     assert!(check(&text).status.success());
     let odd = document(42, vec![rule("0.0.0.0/0", "bbr"), rule("::/0", "x_-1")]);
     assert!(check(&written("varnish", &directory, &odd)).status.success());
+    let hosts = many_hosts();
+    let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
+    let but = document_but(42, vec![sized("192.0.2.0/24", "bbr")], &hosts);
+    let output = check(&written("varnish", &directory, &but));
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let but =
+        document_but(42, vec![sized("192.0.2.0/24", "bbr")], &["audio.example", "dotted.example.", "."]);
+    let text = without_comments(&written("varnish", &directory, &but));
+    let condition = text.lines().find(|line| line.contains("if (client.ip")).unwrap();
+    expect![[r#"if (client.ip ~ thalweg_bbr_100000 && std.integer(resp.http.Content-Length, 0) >= 100000 && req.http.host !~ "(?i)^(?:audio\.example|dotted\.example)\.*(?::[0-9]*)?$") {"#]]
+        .assert_eq(condition.trim_start());
     let output = check(&written("varnish", &directory, &document(42, Vec::new())));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
@@ -191,6 +195,9 @@ fn what_cannot_be_written_is_told() {
         refused(&["nginx", bundle, "-o", "/there-is-none/out"]),
         "thalweg: cannot write /there-is-none/out: No such file or directory (os error 2)\n"
     );
+    // What is no file, as a device or a pipe, is not replaced by one.
+    let said = refused(&["nginx", bundle, "-o", "/dev/null"]);
+    assert_eq!(said, "thalweg: cannot write /dev/null: not a regular file\n");
     // A reason of two lines would end its comment: no bundle has one.
     let two_lines = of_rules(1, &[("203.0.113.0/24", "bbr")]).replace("漢", "\\n} include evil; #");
     let two_lines = directory.write("bundle.json", &two_lines);
@@ -201,36 +208,40 @@ fn what_cannot_be_written_is_told() {
 
 #[test]
 fn nginx_tells_it_of_each_client() {
-    let directory = Directory::new();
+    let (directory, hosts) = (Directory::new(), many_hosts());
+    let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
     let rules = [("127.0.0.0/8", "reno"), ("2001:db8:77::/56", "bbr"), ("203.0.113.0/24", "dctcp-reno")];
-    let bundle = directory.write("bundle.json", &of_rules(1, &rules));
-    let map = directory.path().join("thalweg-cc.conf");
-    let args = ["bundle", "nginx", bundle.to_str().unwrap(), "--output", map.to_str().unwrap()];
-    for _ in 0..2 {
+    let map = directory.write("as-it-was", "");
+    let link = directory.path().join("thalweg-cc.conf");
+    std::os::unix::fs::symlink(&map, &link).unwrap();
+    let rules = rules.map(|(prefix, algorithm)| rule(prefix, algorithm)).to_vec();
+    for left_alone in [&[][..], &hosts] {
+        let bundle = directory.write("bundle.json", &document_but(1, rules.clone(), left_alone));
+        let args = ["bundle", "nginx", bundle.to_str().unwrap(), "--output", link.to_str().unwrap()];
         assert!(thalweg(&args).status().unwrap().success());
-    }
-    let (address, at) = (free_address(), directory.path().display());
-    let config = format!(
-        "daemon off; worker_processes 1; pid {at}/pid; user root; events {{ worker_connections 64; }}
-         http {{
-             access_log off; include {at}/thalweg-cc.conf;
-             server {{ listen {address}; set_real_ip_from 127.0.0.1; real_ip_header X-Client; return 200 \"[$thalweg_cc]\"; }}
-         }}"
-    );
-    let config = directory.write("nginx.conf", &config);
-    let mut command = Command::new("/usr/sbin/nginx");
-    command.arg("-p").arg(directory.path()).arg("-c").arg(config).args(["-e", "stderr"]);
-    let _server = Server::start(&mut command, address, &directory.path().join("log"));
-    for (client, expected) in [
-        ("127.0.0.1", "[reno]"),
-        ("203.0.113.255", "[dctcp-reno]"),
-        ("203.0.114.0", "[]"),
-        ("2001:db8:77:ff::1", "[bbr]"),
-        ("2001:db8:77:100::1", "[]"),
-    ] {
-        let mut connection = TcpStream::connect(address).unwrap();
-        let path = format!("/ HTTP/1.1\r\nX-Client: {client}\r\nX-Rest:");
-        assert_eq!(get(&mut connection, &path), expected, "{client}");
+        assert!(link.is_symlink(), "what it leads to is replaced");
+        let block = "set_real_ip_from unix:; real_ip_header X-Client; return 200 \"[$thalweg_cc]\";";
+        let (server, socket) = Server::nginx(&directory, block);
+        let told = |client: &str, host: &str| {
+            let mut connection = UnixStream::connect(&socket).unwrap();
+            let fields = format!("Host: {host}\r\nX-Client: {client}\r\nConnection: close\r\n");
+            get(&mut connection, "/", &fields)
+        };
+        for (client, expected) in [
+            ("127.0.0.1", "[reno]"),
+            ("203.0.113.255", "[dctcp-reno]"),
+            ("203.0.114.0", "[]"),
+            ("2001:db8:77:ff::1", "[bbr]"),
+            ("2001:db8:77:100::1", "[]"),
+        ] {
+            assert_eq!(told(client, "video.example"), expected, "{client}: {}", server.said());
+        }
+        for (host, is_named) in named(&many_hosts()) {
+            let is_left_alone = is_named && !left_alone.is_empty();
+            assert_eq!(told("127.0.0.1", &host), if is_left_alone { "[]" } else { "[reno]" }, "{host}");
+        }
+        drop(server);
+        std::fs::remove_file(socket).unwrap();
     }
 }
 
@@ -274,8 +285,11 @@ fn varnish_sets_it_for_what_is_large_enough() {
         rule("203.0.113.0/24", &other),
         rule("2001:db8:77::/56", "nosuch"),
     ];
-    directory.write("thalweg.vcl", &written("varnish", &directory, &document(1, rules)));
-    let (address, behind, at) = (free_address(), backend(), directory.path().display());
+    let hosts = many_hosts();
+    let left_alone: Vec<_> = hosts.iter().map(String::as_str).collect();
+    let text = written("varnish", &directory, &document_but(1, rules, &left_alone));
+    directory.write("thalweg.vcl", &text);
+    let (behind, at) = (backend(), directory.path().display());
     let policy = format!(
         "vcl 4.1;\ninclude \"{at}/thalweg.vcl\";\n\
          backend content {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}\nsub vcl_recv {{ return (pass); }}",
@@ -283,15 +297,21 @@ fn varnish_sets_it_for_what_is_large_enough() {
     );
     let policy = directory.write("policy.vcl", &policy);
     assert!(thalweg(&["check", policy.to_str().unwrap()]).output().unwrap().status.success());
-    let mut command = Command::new("/usr/sbin/varnishd");
-    command.args(["-F", "-j", "none", "-T", "none", "-s", "malloc,32m", "-a", &address.to_string()]);
-    command.arg("-n").arg(directory.path().join("varnish")).arg("-f").arg(policy);
-    let _server = Server::start(&mut command, address, &directory.path().join("log"));
+    let (_server, address) = Server::varnish(&directory, &policy);
     let mut connection = TcpStream::connect(address).unwrap();
-    get(&mut connection, "/99999");
+    get(&mut connection, "/99999", "Host: video.example\r\n");
     assert_eq!(at_the_server(&connection), default);
-    get(&mut connection, "/100000");
+    get(&mut connection, "/100000", "Host: video.example\r\n");
     assert_eq!(at_the_server(&connection), other);
+    for (host, is_named) in named(&hosts) {
+        let mut connection = TcpStream::connect(address).unwrap();
+        get(&mut connection, "/100000", &format!("Host: {host}\r\n"));
+        assert_eq!(at_the_server(&connection), if is_named { default } else { &other }, "{host}");
+    }
+    let mut connection = TcpStream::connect(address).unwrap();
+    get(&mut connection, "/100000", "Host: default.\r\n");
+    get(&mut connection, "/100000", "Host: video.example\r\n");
+    assert_eq!(at_the_server(&connection), other, "another host's response on the same connection is due");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A file that is looked at again and again, and read once it is another.
+//! A file that is looked at again and again, and read once it is another. What else follows bundles looks as the edge does.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -33,34 +33,39 @@ impl Stamp {
 
 /// What a look has found.
 #[derive(Debug)]
-pub(super) enum Look {
+pub enum Look {
     /// The file that was found before.
     Same,
     /// None that can be read, as before.
     StillNone,
+    /// There is none, and there was one, or this is the first look.
     Gone,
+    /// There is one that cannot be read; why.
     Unreadable(String),
+    /// What another file has, and no more of it than shows that it is too long for a bundle.
     Document(Vec<u8>),
 }
 
 /// A file that is looked at. There may be none yet.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub struct Watched {
     path: PathBuf,
     seen: Mutex<Option<Result<Stamp, io::ErrorKind>>>,
 }
 
 impl Watched {
-    pub(super) fn new(path: PathBuf) -> Self {
+    /// One that was not looked at yet.
+    pub fn new(path: PathBuf) -> Self {
         Self { path, seen: Mutex::new(None) }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Looks, and reads what is new.
-    pub(super) fn look(&self) -> Look {
+    pub fn look(&self) -> Look {
         let found =
             std::fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata)).map_err(|error| error.kind());
         if lock(&self.seen).replace(found) == Some(found) {

@@ -29,6 +29,7 @@ mod status;
 #[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 mod tests;
 
+pub use file::{Look as FileLook, Watched as WatchedFile};
 pub(crate) use kept::Kept;
 pub use source::{BundleSource, BundleSourceError, BundleUrl};
 

@@ -2,6 +2,7 @@
 //!
 //! Anyone may read them; to change them needs CAP_NET_ADMIN.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -47,6 +48,33 @@ pub struct Routes {
     socket: OwnedFd,
     sequence: u32,
     buffer: Box<[u8]>,
+}
+
+/// What came of changes.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Those that were made. Where a replacement was refused, the removal of what there was.
+    pub made: Vec<Change>,
+    /// Those that the kernel refused.
+    pub refused: Vec<Refused>,
+}
+
+/// A change that the kernel refused; its text is why.
+#[derive(Debug)]
+pub struct Refused {
+    /// What was to be.
+    pub change: Change,
+    /// The error number.
+    pub cause: io::Error,
+    /// The kernel's own words, where it has any.
+    pub said: Option<String>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.said.as_ref().map_or(Ok(()), |said| write!(f, "{said}: "))?;
+        write!(f, "{}", self.cause)
+    }
 }
 
 /// A socket of rtnetlink that hears the multicast groups of `groups`, a bit for each.
@@ -103,40 +131,40 @@ impl Routes {
         Err(Error::Unsteady)
     }
 
-    /// Makes the changes in their order. Where one fails, those before it are undone, the last one first.
+    /// Makes the changes in their order; what the kernel refuses keeps nothing else from being made. A route that cannot be replaced
+    /// is removed: it has an algorithm, or goes by a path, that is not the prefix's any more.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`], [`Error::Refused`], [`Error::NotUndone`]; where the kernel does not answer.
-    pub fn change(&mut self, changes: &[Change]) -> Result<(), Error> {
-        for (done, change) in changes.iter().enumerate() {
-            let Err(cause) = self.make(change) else { continue };
-            let undone = changes[..done].iter().rev().map(|change| self.make(&change.reversed()));
-            let left = undone.filter(Result::is_err).count();
-            return Err(match left {
-                0 => cause,
-                changes => Error::NotUndone { cause: Box::new(cause), changes },
-            });
+    /// [`Error::NotPermitted`]; where the kernel does not answer.
+    pub fn change(&mut self, changes: Vec<Change>) -> Result<Changed, Error> {
+        let (mut changed, mut rest) = (Changed::default(), changes);
+        rest.reverse();
+        while let Some(change) = rest.pop() {
+            let Err(Refusal { cause, said }) = self.make(&change)? else {
+                changed.made.push(change);
+                continue;
+            };
+            if let Change::Replace { old, .. } = &change {
+                rest.push(Change::Remove(old.clone()));
+            }
+            changed.refused.push(Refused { change, cause, said });
         }
-        Ok(())
+        Ok(changed)
     }
 
-    fn make(&mut self, change: &Change) -> Result<(), Error> {
+    fn make(&mut self, change: &Change) -> Result<Result<(), Refusal>, Error> {
         let sequence = self.next_sequence();
-        let (route, request) = match change {
-            Change::Add(new) => (new, new.to_be_set(REQUEST | ACK | CREATE | EXCLUSIVE, sequence)),
-            Change::Replace { new, .. } => (new, new.to_be_set(REQUEST | ACK | CREATE | REPLACE, sequence)),
-            Change::Remove(old) => (old, old.to_be_removed(REQUEST | ACK, sequence)),
+        let request = match change {
+            Change::Add(new) => new.to_be_set(REQUEST | ACK | CREATE | EXCLUSIVE, sequence),
+            Change::Replace { new, .. } => new.to_be_set(REQUEST | ACK | CREATE | REPLACE, sequence),
+            Change::Remove(old) => old.to_be_removed(REQUEST | ACK, sequence),
         };
-        let Err(refusal) = self.ask(&request, |_| Ok(()))? else { return Ok(()) };
+        let Err(refusal) = self.ask(&request, |_| Ok(()))? else { return Ok(Ok(())) };
         match Errno::from_io_error(&refusal.cause) {
             Some(Errno::PERM) => Err(Error::NotPermitted),
             // It has gone by itself, as with its interface.
-            Some(Errno::SRCH) if matches!(change, Change::Remove(_)) => Ok(()),
-            _ => Err(Error::Refused {
-                route: Box::new(route.clone()),
-                cause: refusal.cause,
-                said: refusal.said,
-            }),
+            Some(Errno::SRCH) if matches!(change, Change::Remove(_)) => Ok(Ok(())),
+            _ => Ok(Err(refusal)),
         }
     }
 

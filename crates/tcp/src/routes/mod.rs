@@ -9,7 +9,7 @@
 //! informed; on a locked route its `setsockopt(TCP_CONGESTION)` would fail with EPERM (`tcp_set_congestion_control`).
 //!
 //! **Invariant:** what is set has [`PROTOCOL`], and nothing without it is ever changed or removed.
-//! **Invariant:** where any change fails, those before it are undone.
+//! **Invariant:** what is taken away goes first and stays away. What the kernel refuses has no route of ours; all others stand.
 
 pub mod kernel;
 mod message;
@@ -18,7 +18,7 @@ pub mod route;
 pub mod shown;
 pub mod watch;
 
-pub use kernel::Routes;
+pub use kernel::{Changed, Refused, Routes};
 pub use plan::{Change, Plan, Skipped, Wanted, plan};
 pub use route::{Nexthop, Route};
 pub use watch::Watch;
@@ -46,22 +46,6 @@ pub const TABLE_LOCAL: u32 = 255;
 pub enum Error {
     /// Routes may only be changed with CAP_NET_ADMIN.
     NotPermitted,
-    /// The kernel refused a change.
-    Refused {
-        /// Of which route.
-        route: Box<Route>,
-        /// The error number.
-        cause: io::Error,
-        /// The kernel's own words, where it has any.
-        said: Option<String>,
-    },
-    /// A change failed, and some of those before it could not be undone.
-    NotUndone {
-        /// Why it failed.
-        cause: Box<Error>,
-        /// How many changes stay.
-        changes: usize,
-    },
     /// The kernel does not answer, or a system call failed.
     Io(io::Error),
     /// The table changed at each of several looks.
@@ -79,13 +63,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPermitted => f.write_str("to change routes needs CAP_NET_ADMIN: run it as root"),
-            Self::Refused { route, said, .. } => {
-                write!(f, "the kernel refuses the route {}", route.prefix)?;
-                said.as_ref().map_or(Ok(()), |said| write!(f, " ({said})"))
-            }
-            Self::NotUndone { cause, changes } => {
-                write!(f, "{cause}; {changes} of the changes before it could not be undone")
-            }
             Self::Io(_) => f.write_str("cannot ask the kernel for its routes"),
             Self::Unsteady => f.write_str("the kernel's routes changed each time that they were read"),
             Self::Malformed(_) => f.write_str("the kernel's answer is not understood"),
@@ -103,8 +80,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Refused { cause, .. } | Self::Io(cause) => Some(cause),
-            Self::NotUndone { cause, .. } => cause.source(),
+            Self::Io(cause) => Some(cause),
             Self::Malformed(cause) => Some(cause),
             Self::NotPermitted | Self::Unsteady | Self::Short { .. } => None,
         }

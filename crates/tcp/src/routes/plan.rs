@@ -47,14 +47,14 @@ pub enum Skipped {
     },
     /// No route leads there.
     NoRoute,
-    /// The route there is a blackhole, or another that refuses.
-    Refused,
+    /// The route there is a blackhole, or another that refuses packets.
+    Blackhole,
 }
 
 /// What is to change, and what not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In their order.
+    /// In their order: removals first.
     pub changes: Vec<Change>,
     /// Routes of ours that are as they are to be.
     pub kept: usize,
@@ -87,12 +87,10 @@ impl Wanted {
 }
 
 impl Change {
-    /// What undoes it.
-    pub(super) fn reversed(&self) -> Self {
+    /// The route that it sets or takes away.
+    pub fn route(&self) -> &Route {
         match self {
-            Self::Add(new) => Self::Remove(new.clone()),
-            Self::Replace { old, new } => Self::Replace { old: new.clone(), new: old.clone() },
-            Self::Remove(old) => Self::Add(old.clone()),
+            Self::Add(route) | Self::Replace { new: route, .. } | Self::Remove(route) => route,
         }
     }
 }
@@ -102,6 +100,7 @@ pub fn plan(wanted: &Wanted, routes: &[Route]) -> Plan {
     let mut plan = Plan::default();
     let mut others: HashMap<Prefix, Vec<&Route>> = HashMap::new();
     let mut own: BTreeMap<Prefix, &Route> = BTreeMap::new();
+    let mut set = Vec::new();
     for route in routes {
         if !route.is_own() {
             others.entry(route.prefix).or_default().push(route);
@@ -125,11 +124,12 @@ pub fn plan(wanted: &Wanted, routes: &[Route]) -> Plan {
         };
         match own.remove(prefix) {
             Some(old) if *old == new => plan.kept += 1,
-            Some(old) => plan.changes.push(Change::Replace { old: old.clone(), new }),
-            None => plan.changes.push(Change::Add(new)),
+            Some(old) => set.push(Change::Replace { old: old.clone(), new }),
+            None => set.push(Change::Add(new)),
         }
     }
     plan.changes.extend(own.into_values().cloned().map(Change::Remove));
+    plan.changes.extend(set);
     plan
 }
 
@@ -156,7 +156,7 @@ fn path<'a>(
     });
     match found {
         None => Err(Skipped::NoRoute),
-        Some(route) if !route.is_unicast() => Err(Skipped::Refused),
+        Some(route) if !route.is_unicast() => Err(Skipped::Blackhole),
         Some(route) => Ok(route),
     }
 }

@@ -27,6 +27,9 @@ const SCOPE_NOWHERE: u8 = 255;
 const NEXTHOP_DEAD: u32 = 1;
 /// `RTNH_F_ONLINK`: what else there is of flags is what the kernel tells, and not what it takes.
 const NEXTHOP_ONLINK: u32 = 4;
+/// `RTM_F_CLONED`: no route, but what the kernel has learned of one address by a route, such as its path MTU. It tells these of IPv6
+/// with the routes, with the protocol and the metric of that route.
+const CLONED: u32 = 0x200;
 /// `RTAX_CC_ALGO`.
 const METRIC_CC_ALGO: u16 = 16;
 
@@ -115,7 +118,8 @@ impl Route {
         self.path.kind == UNICAST
     }
 
-    /// Decodes what follows the header of a netlink message; none of a family without TCP, nor of IPv4 in IPv6 form.
+    /// Decodes what follows the header of a netlink message; none of a family without TCP, of IPv4 in IPv6 form, or of what was
+    /// learned of one address.
     ///
     /// # Errors
     /// Where it is cut short, or an attribute is.
@@ -126,6 +130,7 @@ impl Route {
         let [family, bits, source_bits, tos, table, protocol, scope, kind, f0, f1, f2, f3] = *fixed;
         let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
         let unspecified: IpAddr = match family {
+            _ if flags & CLONED != 0 => return Ok(None),
             AF_INET => Ipv4Addr::UNSPECIFIED.into(),
             AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
             _ => return Ok(None),

@@ -125,51 +125,54 @@ fn after(routes: &[Route], plan: &Plan) -> Vec<Route> {
 fn the_difference_to_what_there_is() {
     let mut routes =
         vec![DEFAULT.via("10.0.0.1"), Told { prefix: "203.0.113.0/25", ..DEFAULT }.via("10.0.0.9")];
-    let first = wanted(TABLE_MAIN, &[("198.51.100.0/24", "bbr"), ("203.0.113.0/24", "bbr")]);
-    let plan = check(
-        &first,
-        &routes,
-        expect![[r#"
-            add 198.51.100.0/24 table 254 bbr via 10.0.0.1
-            add 203.0.113.0/24 table 254 bbr via 10.0.0.1
-            kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
-        "#]],
-    );
-    routes = after(&routes, &plan);
-    check(
-        &first,
-        &routes,
-        expect![[r#"
-            kept 2, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
-        "#]],
-    );
-    let second = wanted(TABLE_MAIN, &[("192.0.2.0/24", "bbr"), ("203.0.113.0/24", "reno")]);
-    let plan = check(
-        &second,
-        &routes,
-        expect![[r#"
-            add 192.0.2.0/24 table 254 bbr via 10.0.0.1
-            replace 203.0.113.0/24 table 254 reno via 10.0.0.1
-            remove 198.51.100.0/24 table 254 bbr via 10.0.0.1
-            kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
-        "#]],
-    );
-    routes = after(&routes, &plan);
-    routes[0] = DEFAULT.via("10.0.0.2");
-    check(
-        &second,
-        &routes,
-        expect![[r#"
-            replace 192.0.2.0/24 table 254 bbr via 10.0.0.2
-            replace 203.0.113.0/24 table 254 reno via 10.0.0.2
-            kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
-        "#]],
-    );
+    let first = [("198.51.100.0/24", "bbr"), ("203.0.113.0/24", "bbr")];
+    let second = [("192.0.2.0/24", "bbr"), ("203.0.113.0/24", "reno")];
+    let steps = [
+        (
+            "10.0.0.1",
+            first,
+            expect![[r#"
+                add 198.51.100.0/24 table 254 bbr via 10.0.0.1
+                add 203.0.113.0/24 table 254 bbr via 10.0.0.1
+                kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+            "#]],
+        ),
+        (
+            "10.0.0.1",
+            first,
+            expect![[r#"
+                kept 2, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+            "#]],
+        ),
+        (
+            "10.0.0.1",
+            second,
+            expect![[r#"
+                remove 198.51.100.0/24 table 254 bbr via 10.0.0.1
+                add 192.0.2.0/24 table 254 bbr via 10.0.0.1
+                replace 203.0.113.0/24 table 254 reno via 10.0.0.1
+                kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+            "#]],
+        ),
+        (
+            "10.0.0.2",
+            second,
+            expect![[r#"
+                replace 192.0.2.0/24 table 254 bbr via 10.0.0.2
+                replace 203.0.113.0/24 table 254 reno via 10.0.0.2
+                kept 0, skipped [], within {Prefix { address: 203.0.113.0, bits: 24 }: 1}
+            "#]],
+        ),
+    ];
+    for (router, rules, expected) in steps {
+        routes[0] = DEFAULT.via(router);
+        let plan = check(&wanted(TABLE_MAIN, &rules), &routes, expected);
+        routes = after(&routes, &plan);
+    }
 }
 
 #[test]
 fn the_path_is_that_of_packets_without_ours() {
-    let rules = wanted(TABLE_MAIN, &[("203.0.113.0/24", "bbr")]);
     let wide = Told { prefix: "203.0.0.0/16", ..DEFAULT };
     let routes = [
         DEFAULT.via("10.0.0.1"),
@@ -179,30 +182,12 @@ fn the_path_is_that_of_packets_without_ours() {
         Told { priority: 2, flags: DEAD, ..wide }.via("10.0.0.5"),
         Told { table: 100, prefix: "203.0.112.0/22", ..DEFAULT }.via("10.0.0.6"),
     ];
-    check(
-        &rules,
-        &routes,
-        expect![[r#"
-            add 203.0.113.0/24 table 254 bbr via 10.0.0.3
-            kept 0, skipped [], within {}
-        "#]],
-    );
-    check(
-        &wanted(100, &[("203.0.113.0/24", "bbr")]),
-        &routes,
-        expect![[r#"
-            add 203.0.113.0/24 table 100 bbr via 10.0.0.6
-            kept 0, skipped [], within {}
-        "#]],
-    );
-    check(
-        &wanted(101, &[("203.0.113.0/24", "bbr")]),
-        &routes,
-        expect![[r#"
-            add 203.0.113.0/24 table 101 bbr via 10.0.0.3
-            kept 0, skipped [], within {}
-        "#]],
-    );
+    for (table, router) in [(TABLE_MAIN, "10.0.0.3"), (100, "10.0.0.6"), (101, "10.0.0.3")] {
+        let plan = plan(&wanted(table, &[("203.0.113.0/24", "bbr")]), &routes);
+        let [Change::Add(new)] = &plan.changes[..] else { panic!("{table}: {plan:?}") };
+        assert_eq!((new.table, &*gateways(new)), (table, router));
+        assert_eq!((plan.kept, plan.skipped.len(), plan.within.len()), (0, 0, 0), "{table}");
+    }
 }
 
 #[test]
@@ -228,9 +213,9 @@ fn what_cannot_have_a_route_is_told_and_loses_ours() {
         &routes,
         expect![[r#"
             remove 192.0.2.0/24 table 254 bbr via -
-            add 192.0.2.0/24 table 254 reno via 10.0.0.1
             remove 203.0.113.0/24 table 254 bbr via -
-            kept 0, skipped [(Prefix { address: 198.51.100.0, bits: 24 }, Refused), (Prefix { address: 203.0.113.0, bits: 24 }, Taken { protocol: 186 }), (Prefix { address: 2001:db8::, bits: 56 }, NoRoute)], within {}
+            add 192.0.2.0/24 table 254 reno via 10.0.0.1
+            kept 0, skipped [(Prefix { address: 198.51.100.0, bits: 24 }, Blackhole), (Prefix { address: 203.0.113.0, bits: 24 }, Taken { protocol: 186 }), (Prefix { address: 2001:db8::, bits: 56 }, NoRoute)], within {}
         "#]],
     );
 }
@@ -308,10 +293,24 @@ fn what_is_set_is_what_is_told() {
 }
 
 #[test]
-fn a_route_to_ipv4_in_ipv6_form_is_none() {
-    let mut bytes = vec![10, 96, 0, 0, 254, 3, 0, UNICAST, 0, 0, 0, 0];
-    bytes.extend(attribute(1, &octets("::ffff:0:0")));
-    assert_eq!(Route::decode(&bytes).unwrap(), None);
+fn what_is_no_route_for_connections_is_none() {
+    let decoded = |family: u8, bits: u8, flags: u32, to: &str| {
+        let mut bytes = vec![family, bits, 0, 0, 254, PROTOCOL, 0, UNICAST];
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(attribute(1, &octets(to)));
+        Route::decode(&bytes).unwrap()
+    };
+    // What the kernel has learned of an address by a route of ours (`RTM_F_CLONED`) has its protocol.
+    let cases = [
+        ("a route", 10, 128, 0, "2001:db8::7", true),
+        ("IPv4 in IPv6 form", 10, 96, 0, "::ffff:0:0", false),
+        ("another family", 28, 32, 0, "192.0.2.7", false),
+        ("a path MTU, IPv6", 10, 128, 0x200, "2001:db8::7", false),
+        ("a path MTU, IPv4", 2, 32, 0x200, "192.0.2.7", false),
+    ];
+    for (what, family, bits, flags, to, is_route) in cases {
+        assert_eq!(decoded(family, bits, flags, to).is_some(), is_route, "{what}");
+    }
 }
 
 #[test]

@@ -11,6 +11,11 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use thalweg_bundle::{Bundle, Rule};
 
+use super::escaped;
+
+/// Bytes of a regular expression of hosts, but for the last host: PCRE2 compiles it to some more, of which 64 KiB may be.
+const HOSTS_BYTES_MAX: usize = 4096;
+
 /// # Errors
 /// An algorithm whose name cannot be part of one in VCL.
 pub(super) fn text(bundle: &Bundle) -> anyhow::Result<String> {
@@ -27,7 +32,7 @@ vcl 4.0;
 # Bundle {}, {}
 # Reason: {}
 #
-# Nobody is held out: that goes by a hash that VCL does not compute. No host is left alone. A size is that of Content-Length: what has none is not steered.
+# Nobody is held out: that goes by a hash that VCL does not compute. A size is that of Content-Length: what has none is not steered.
 ",
         content.number,
         bundle.checksum(),
@@ -37,7 +42,7 @@ vcl 4.0;
         return Ok(text); // and no module without use
     }
     text.push_str("\nimport std;\nimport tcp;\n");
-    let mut deliver = String::new();
+    let (mut deliver, not_left_alone) = (String::new(), none_of(&content.hosts_left_alone));
     for ((algorithm, size_bytes_min), rules) in lists {
         if algorithm.contains('.') {
             bail!("{algorithm:?}: a name in VCL has no dot");
@@ -56,7 +61,7 @@ vcl 4.0;
         };
         write!(
             deliver,
-            "    if (client.ip ~ {name}{size}) {{
+            "    if (client.ip ~ {name}{size}{not_left_alone}) {{
         if (tcp.congestion_algorithm(\"{algorithm}\") != 0) {{
             std.log(\"thalweg: the kernel refuses {algorithm}\");
         }}
@@ -66,4 +71,25 @@ vcl 4.0;
     }
     write!(text, "\nsub vcl_deliver {{\n{deliver}}}\n")?;
     Ok(text)
+}
+
+/// What a condition goes on with so that it holds for requests for none of these hosts.
+fn none_of(hosts: &[String]) -> String {
+    expressions(hosts).iter().map(|expression| format!(" && req.http.host !~ \"{expression}\"")).collect()
+}
+
+/// Regular expressions, of which one matches a `Host` that names one of these: in any case, with or without a port and the dot that
+/// may end a name.
+fn expressions(hosts: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in escaped(hosts) {
+        match names.last_mut().filter(|names| names.len() < HOSTS_BYTES_MAX) {
+            Some(names) => {
+                names.push('|');
+                names.push_str(&name);
+            }
+            None => names.push(name),
+        }
+    }
+    names.iter().map(|names| format!(r"(?i)^(?:{names})\.*(?::[0-9]*)?$")).collect()
 }

@@ -18,7 +18,8 @@ Each rule becomes a route of its prefix, by the path that packets there take alr
 rule's congestion control (ip route ... congctl). Connections made from then on have it, unless
 their server chooses one itself. What is set has protocol 116 and metric 4000000000; routes without
 that protocol are never touched. Changing routes needs CAP_NET_ADMIN.
-A route holds nobody out and knows no sizes: docs/actuators.md";
+What the kernel refuses is left out and told; the exit status is 1 then.
+A route holds nobody out, and knows no sizes and no hosts: docs/actuators.md";
 
 /// `thalweg routes`.
 #[derive(Debug, Subcommand)]

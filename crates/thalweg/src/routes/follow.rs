@@ -1,18 +1,21 @@
 //! `thalweg routes apply --follow`: as an edge follows its bundle, until a signal; the routes go with it.
 //!
 //! **Invariant:** a bundle that is refused changes nothing: the routes of the last good one stay, on the paths of now.
-//! **Invariant:** what could not be done is tried again at each look, and told once.
+//! **Invariant:** what could not be done is told once. It is tried again at each look; what the kernel has refused, after a pause.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use thalweg_tcp::routes::{Change, Error, Routes, Wanted, Watch};
+use thalweg_bundle::Bundle;
+use thalweg_edge::{FileLook, WatchedFile};
+use thalweg_tcp::routes::{Change, Changed, Error, Routes, Wanted, Watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Counts, exceptions, look, own, wanted, warnings};
+use super::refused::Waiting;
+use super::told::{Counts, exceptions, left_out, refusals, warnings};
+use super::{look, none_refused, own, wanted};
 use crate::shutdown::Signals;
 use crate::{bundle, start_logging};
 
@@ -27,13 +30,13 @@ pub(super) fn run(file: &Path, table: u32, keeps: bool) -> anyhow::Result<()> {
 
 async fn follow(file: &Path, table: u32, keeps: bool) -> anyhow::Result<()> {
     let mut signals = Signals::catch().context("cannot catch signals")?;
-    let mut follower = Follower::new(table)?;
+    let mut follower = Follower::new(file, table)?;
     let mut tick = interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = signals.next() => break,
-            _ = tick.tick() => follower.look(file)?,
+            _ = tick.tick() => follower.look()?,
         }
     }
     if keeps { Ok(()) } else { follower.remove() }
@@ -43,33 +46,34 @@ async fn follow(file: &Path, table: u32, keeps: bool) -> anyhow::Result<()> {
 struct Follower {
     kernel: Routes,
     watch: Watch,
+    file: WatchedFile,
     table: u32,
-    /// What the file had when it was last read.
-    document: Vec<u8>,
     good: Option<Good>,
     /// The routes may be others than they ought to be.
     is_due: bool,
+    waiting: Waiting,
     of_file: Told,
     of_routes: Told,
 }
 
 /// The last good bundle.
 struct Good {
-    number: u64,
+    bundle: Bundle,
     wanted: Wanted,
 }
 
 impl Follower {
-    fn new(table: u32) -> anyhow::Result<Self> {
+    fn new(file: &Path, table: u32) -> anyhow::Result<Self> {
         // Before the first look at the routes: what changes after it is heard.
         let watch = Watch::open()?;
         Ok(Self {
             kernel: Routes::open()?,
             watch,
+            file: WatchedFile::new(file.to_owned()),
             table,
-            document: Vec::new(),
             good: None,
             is_due: false,
+            waiting: Waiting::default(),
             of_file: Told::default(),
             of_routes: Told::default(),
         })
@@ -79,43 +83,36 @@ impl Follower {
     ///
     /// # Errors
     /// Where this process may not change routes: it never will.
-    fn look(&mut self, file: &Path) -> anyhow::Result<()> {
-        match self.take(file) {
-            Ok(warnings) => warnings.map_or((), |warnings| self.of_file.now(warnings)),
-            Err(refusal) => self.of_file.now(vec![format!("bundle refused: {}", text_of(&refusal))]),
+    fn look(&mut self) -> anyhow::Result<()> {
+        match self.file.look() {
+            FileLook::Same | FileLook::StillNone => {}
+            FileLook::Gone => {
+                let path = self.file.path().display();
+                self.of_file.now([format!("no bundle at {path}; what there was stays in force")]);
+            }
+            FileLook::Unreadable(reason) => self.of_file.now([format!("bundle refused: {reason}")]),
+            FileLook::Document(document) => {
+                let refused = self.take(&document).err();
+                self.of_file.now(refused.map(|refusal| format!("bundle refused: {}", text_of(&refusal))));
+            }
         }
         match self.make() {
-            Ok(exceptions) => exceptions.map_or((), |exceptions| self.of_routes.now(exceptions)),
+            Ok(()) => {}
             Err(failure) if matches!(failure.downcast_ref(), Some(Error::NotPermitted)) => {
                 return Err(failure);
             }
-            Err(failure) => self.of_routes.now(vec![format!("routes not changed: {}", text_of(&failure))]),
+            Err(failure) => self.of_routes.now([format!("routes not changed: {}", text_of(&failure))]),
         }
         Ok(())
     }
 
-    /// The bundle in the file, if it is another than at the last look; what routes cannot do of it.
-    fn take(&mut self, file: &Path) -> anyhow::Result<Option<Vec<String>>> {
-        let document = match document(file) {
-            Ok(document) if document == self.document => return Ok(None),
-            Ok(document) => document,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.document.clear();
-                return Ok(Some(vec![format!(
-                    "no bundle at {}; what there was stays in force",
-                    file.display()
-                )]));
-            }
-            Err(error) => {
-                self.document.clear();
-                return Err(error).with_context(|| format!("cannot read {}", file.display()));
-            }
-        };
-        let decoded = bundle::decode(file, &document);
-        self.document = document;
-        let bundle = decoded?;
-        // An algorithm that the kernel lacks may come with a module: the bundle is looked at again.
-        let wanted = wanted(&bundle, self.table).inspect_err(|_| self.document.clear())?;
+    /// Takes a document, unless it is the bundle in force; what routes cannot do of it is told.
+    fn take(&mut self, document: &[u8]) -> anyhow::Result<()> {
+        let bundle = bundle::decode(self.file.path(), document)?;
+        if self.good.as_ref().is_some_and(|good| good.bundle.checksum() == bundle.checksum()) {
+            return Ok(());
+        }
+        let wanted = wanted(&bundle, self.table)?;
         let content = bundle.content();
         tracing::info!(
             number = content.number,
@@ -123,33 +120,41 @@ impl Follower {
             reason = content.reason,
             "bundle taken"
         );
-        self.good = Some(Good { number: content.number, wanted });
+        warnings(&bundle).iter().for_each(|warning| tracing::warn!("{warning}"));
+        self.good = Some(Good { bundle, wanted });
         self.is_due = true;
-        Ok(Some(warnings(&bundle)))
+        self.waiting = Waiting::default();
+        Ok(())
     }
 
-    /// Makes the routes what they are to be, if they may be others; what had to be left out.
-    fn make(&mut self) -> anyhow::Result<Option<Vec<String>>> {
-        let Some(good) = &self.good else { return Ok(None) };
-        self.is_due |= self.watch.has_changed(|route| good.wanted.concerns(route))?;
+    /// Makes the routes what they are to be, if they may be others; what has to be left out is told.
+    fn make(&mut self) -> anyhow::Result<()> {
+        let Some(good) = &self.good else { return Ok(()) };
+        let now = Instant::now();
+        self.is_due |=
+            self.watch.has_changed(|route| good.wanted.concerns(route))? || self.waiting.is_over(now);
         if !self.is_due {
-            return Ok(None);
+            return Ok(());
         }
-        let plan = look(&mut self.kernel, &good.wanted)?;
-        self.kernel.change(&plan.changes)?;
+        let mut plan = look(&mut self.kernel, &good.wanted)?;
+        self.waiting.hold_back(&mut plan.changes, now);
+        let Changed { made, refused } = self.kernel.change(std::mem::take(&mut plan.changes))?;
+        self.waiting.add(refused, now);
         self.is_due = false;
-        if !plan.changes.is_empty() {
-            tracing::info!(number = good.number, "routes changed: {}", Counts::of(&plan).text(false));
+        if !made.is_empty() {
+            let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(self.waiting.all()));
+            tracing::info!(number = good.bundle.content().number, "routes changed: {counts}");
         }
-        Ok(Some(exceptions(&plan)))
+        self.of_routes.now(exceptions(&plan).into_iter().chain(refusals(self.waiting.all())));
+        Ok(())
     }
 
     fn remove(&mut self) -> anyhow::Result<()> {
-        let changes: Vec<_> =
-            own(&mut self.kernel, Some(self.table))?.into_iter().map(Change::Remove).collect();
-        self.kernel.change(&changes)?;
-        tracing::info!(routes = changes.len(), "routes removed");
-        Ok(())
+        let changes = own(&mut self.kernel, Some(self.table))?.into_iter().map(Change::Remove).collect();
+        let Changed { made, refused } = self.kernel.change(changes)?;
+        tracing::info!(routes = made.len(), "routes removed");
+        refusals(&refused).iter().for_each(|refusal| tracing::warn!("{refusal}"));
+        none_refused(&refused)
     }
 }
 
@@ -159,19 +164,11 @@ struct Told(BTreeSet<String>);
 
 impl Told {
     /// This is so now: tells what was not so before.
-    fn now(&mut self, messages: Vec<String>) {
+    fn now(&mut self, messages: impl IntoIterator<Item = String>) {
         let now = BTreeSet::from_iter(messages);
         now.difference(&self.0).for_each(|message| tracing::warn!("{message}"));
         self.0 = now;
     }
-}
-
-/// What a regular file has: to open another might wait for a writer.
-fn document(file: &Path) -> io::Result<Vec<u8>> {
-    if !std::fs::metadata(file)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    bundle::read_document(file)
 }
 
 fn text_of(failure: &anyhow::Error) -> String {

@@ -21,8 +21,14 @@ pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
 
 /// A bundle's document.
 pub(crate) fn document(number: u64, rules: Vec<Rule>) -> String {
-    let content = Content { number, reason: HOSTILE.to_owned(), rules, ..Content::default() };
-    Bundle::new(content).unwrap().encode()
+    document_but(number, rules, &[])
+}
+
+/// That of one that leaves these hosts alone.
+pub(crate) fn document_but(number: u64, rules: Vec<Rule>, hosts: &[&str]) -> String {
+    let hosts_left_alone = hosts.iter().map(|&host| host.to_owned()).collect();
+    let reason = HOSTILE.to_owned();
+    Bundle::new(Content { number, reason, rules, hosts_left_alone, ..Content::default() }).unwrap().encode()
 }
 
 /// One of these prefixes, each with an algorithm.

@@ -67,7 +67,7 @@ impl Namespace {
     }
 
     /// Runs `inside` on a thread that is in it: sockets that are made there stay there.
-    fn on_thread<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn on_thread<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/proc/{}/ns/net", self.inside.id())).unwrap();
         thread::scope(|scope| {
             let thread = scope.spawn(|| {

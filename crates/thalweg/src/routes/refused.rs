@@ -1,0 +1,134 @@
+//! What the kernel has refused, and when it is asked again. Pure.
+//!
+//! **Invariant:** a route that was refused is not asked for again before a pause has passed, whatever else changes; each pause is
+//! twice the one before it, up to [`PAUSE_MAX`].
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use thalweg_tcp::routes::{Change, Refused};
+
+/// The pause after the first refusal.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+/// The longest.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+
+/// Changes that were refused, and wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    refused: Vec<Refused>,
+    /// When they are tried again, and how long that pause is.
+    again: Option<(Instant, Duration)>,
+}
+
+impl Waiting {
+    /// Those that wait.
+    pub(super) fn all(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// Whether the pause has passed.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.again.is_some_and(|(at, _)| at <= now)
+    }
+
+    /// Takes out of the changes the routes that wait, unless the pause is over; what is not among them waits no longer. By another
+    /// path a route is another. Removals never wait.
+    pub(super) fn hold_back(&mut self, changes: &mut Vec<Change>, now: Instant) {
+        let is_over = self.is_over(now);
+        let refused = self.refused.drain(..).map(|refused| (refused.change.route().prefix, refused));
+        let mut waiting: HashMap<_, _> = refused.filter(|_| !is_over).collect();
+        changes.retain(|change| {
+            let prefix = change.route().prefix;
+            let is_same = |refused: &Refused| refused.change.route() == change.route();
+            if matches!(change, Change::Remove(_)) || !waiting.get(&prefix).is_some_and(is_same) {
+                return true;
+            }
+            self.refused.extend(waiting.remove(&prefix));
+            false
+        });
+    }
+
+    /// These were refused now.
+    pub(super) fn add(&mut self, refused: Vec<Refused>, now: Instant) {
+        self.refused.extend(refused);
+        if self.refused.is_empty() {
+            self.again = None;
+        } else if self.again.is_none_or(|(at, _)| at <= now) {
+            let pause = self.again.map_or(PAUSE_MIN, |(_, pause)| (pause * 2).min(PAUSE_MAX));
+            self.again = Some((now + pause, pause));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+mod tests {
+    use std::io;
+
+    use thalweg_tcp::routes::Route;
+
+    use super::*;
+
+    /// 198.18.NUMBER.0/24, set by this protocol.
+    fn route(number: u8, protocol: u8) -> Route {
+        let message = [2, 24, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0, 8, 0, 1, 0, 198, 18, number, 0];
+        Route::decode(&message).unwrap().unwrap()
+    }
+
+    fn refused(change: &Change) -> Refused {
+        Refused { change: change.clone(), cause: io::Error::from_raw_os_error(22), said: None }
+    }
+
+    #[test]
+    fn pauses_grow_to_the_longest_and_begin_anew() {
+        let (mut waiting, change) = (Waiting::default(), Change::Add(route(1, 116)));
+        let mut now = Instant::now();
+        waiting.add(vec![refused(&change)], now);
+        for pause_s in [2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            let pause = Duration::from_secs(pause_s);
+            let just_before = now + pause - Duration::from_nanos(1);
+            let mut changes = vec![change.clone()];
+            assert!(!waiting.is_over(just_before));
+            waiting.hold_back(&mut changes, just_before);
+            assert_eq!((changes.len(), waiting.all().len()), (0, 1), "{pause:?}");
+            // Another that is refused meanwhile waits for the same moment.
+            waiting.add(vec![refused(&Change::Add(route(2, 116)))], just_before);
+
+            now += pause;
+            assert!(waiting.is_over(now));
+            let mut changes = vec![change.clone()];
+            waiting.hold_back(&mut changes, now);
+            assert_eq!((changes.len(), waiting.all().len()), (1, 0), "{pause:?}");
+            waiting.add(vec![refused(&change)], now);
+        }
+        now += PAUSE_MAX;
+        waiting.hold_back(&mut vec![change.clone()], now);
+        waiting.add(Vec::new(), now);
+        assert!(!waiting.is_over(now + PAUSE_MAX));
+        waiting.add(vec![refused(&change)], now);
+        assert!(waiting.is_over(now + PAUSE_MIN));
+    }
+
+    #[test]
+    fn only_what_was_refused_waits() {
+        let now = Instant::now();
+        let (old, new) = (route(1, 116), route(1, 117));
+        let of = |route: &Route| refused(&Change::Add(route.clone()));
+        // What waits, what is to be changed, and how many of these are held back.
+        let cases = [
+            (of(&old), Change::Add(old.clone()), 1),
+            (of(&old), Change::Add(new.clone()), 0),
+            (of(&old), Change::Add(route(2, 116)), 0),
+            (of(&new), Change::Replace { old: old.clone(), new }, 1),
+            (refused(&Change::Remove(old.clone())), Change::Remove(old), 0),
+        ];
+        for (number, (refused, change, held)) in cases.into_iter().enumerate() {
+            let mut waiting = Waiting::default();
+            waiting.add(vec![refused], now);
+            let mut changes = vec![change];
+            waiting.hold_back(&mut changes, now);
+            assert_eq!((changes.len(), waiting.all().len()), (1 - held, held), "{number}");
+        }
+    }
+}

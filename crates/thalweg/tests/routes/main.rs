@@ -1,0 +1,78 @@
+//! `thalweg routes` as its user sees it, in network namespaces of the tests' own: what the kernel has, and what connections run.
+#![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+
+mod apply;
+#[path = "../bundles/mod.rs"]
+mod bundles;
+mod follow;
+mod network;
+#[path = "../program/mod.rs"]
+mod program;
+mod refused;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use thalweg_tcp::congestion;
+
+use network::Namespace;
+use program::{Directory, Running, thalweg};
+
+fn program() -> String {
+    thalweg(&[]).get_program().to_str().unwrap().to_owned()
+}
+
+fn run(at: &Namespace, args: &[&str]) -> Output {
+    at.command(&program(), &[&["routes"], args].concat()).output().unwrap()
+}
+
+/// Standard output and standard error of a run that went well, without the directory.
+fn said(at: &Namespace, args: &[&str]) -> (String, String) {
+    let output = run(at, args);
+    assert!(output.status.success(), "{output:?}");
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn apply(at: &Namespace, bundle: &Path) -> String {
+    let (out, err) = said(at, &["apply", bundle.to_str().unwrap()]);
+    assert_eq!(err, "");
+    out
+}
+
+/// Standard error of a run that failed.
+fn failed(at: &Namespace, args: &[&str]) -> String {
+    let output = run(at, args);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// An algorithm that is the default of new namespaces, and one that is not.
+fn algorithms() -> (String, String) {
+    let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    let default = default.trim().to_owned();
+    let other = congestion::available().unwrap().into_iter().map(|name| name.to_string());
+    let other = other.into_iter().find(|name| *name != default).expect("every kernel has reno and another");
+    (default, other)
+}
+
+/// The routes that are set are these, by their first words.
+fn shows(at: &Namespace, expected: &[&str]) {
+    let shown = said(at, &["show"]).0;
+    let is_as_expected = shown.lines().count() == expected.len()
+        && expected.iter().zip(shown.lines()).all(|(begin, line)| line.starts_with(begin));
+    assert!(is_as_expected, "{shown}, not {expected:?}");
+}
+
+/// `apply --follow`, once it runs.
+fn follow(at: &Namespace, bundle: &Path, more: &[&str]) -> Running {
+    let mut args = vec!["routes", "apply", "--follow", bundle.to_str().unwrap()];
+    args.extend(more);
+    Running::start(at.command(&program(), &args))
+}
+
+/// Replaces a file as one ought to: by another.
+fn put(directory: &Directory, document: &str) -> PathBuf {
+    let (next, path) = (directory.write("next", document), directory.path().join("bundle.json"));
+    std::fs::rename(next, &path).unwrap();
+    path
+}
