@@ -197,7 +197,10 @@ fn hosts(at: &str, hosts: Option<&[String]>, absent: &str, faults: &mut Faults) 
     }
     for (index, host) in hosts.iter().take(HOSTS_MAX).enumerate() {
         if !is_host(host) {
-            faults.add(format!("{at}/{index}"), "not a host's name, in lower case and without a port");
+            faults.add(
+                format!("{at}/{index}"),
+                "not a host's name, in lower case, without a port and a dot at its end",
+            );
         }
     }
 }
@@ -298,8 +301,10 @@ fn is_word(text: &str, bytes_max: usize) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Whether a text is a host's name as bundles have them: of RFC 1123 §2.1, in lower case and without a port, with `_`, which hosts have
-/// though they should not.
+/// Whether a text is a host's name as bundles have them: of RFC 1123 §2.1, in lower case, without a port and the dot that may end it, with
+/// `_`, which hosts have though they should not.
 pub fn is_host(text: &str) -> bool {
-    is_word(text, HOST_BYTES_MAX) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+    is_word(text, HOST_BYTES_MAX)
+        && !text.ends_with('.')
+        && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }

@@ -165,8 +165,8 @@ fn every_fault_is_told_with_its_place() {
             /experiments/0/hosts: leave it out if it is about any host
             /experiments/0/arms: the shares add up to 0, not to 1
             /experiments/1/salt: not a name: 1 to 64 letters, digits, ".", "_" and "-"
-            /experiments/1/hosts/1: not a host's name, in lower case and without a port
-            /experiments/1/hosts/2: not a host's name, in lower case and without a port
+            /experiments/1/hosts/1: not a host's name, in lower case, without a port and a dot at its end
+            /experiments/1/hosts/2: not a host's name, in lower case, without a port and a dot at its end
             /experiments/1/arms/1/congestion_control: not the name of a congestion control such as bbr
             /experiments/1/arms/1/name: the same as /experiments/1/arms/0/name
             /experiments/1/arms: the shares add up to 0.9, not to 1
@@ -186,8 +186,7 @@ fn faults_of_tenants() {
             r#"{{"congestion_control":"bbr","holdout":0,"prefix":"{prefix}","reason":"","tenant":"{tenant}"}}"#
         )
     };
-    let tenants =
-        r#"[{"hosts":["a.example","b.example"]},{"hosts":[]},{"hosts":["b.example","c.example","A"]}]"#;
+    let tenants = r#"[{"hosts":["a.example","b.example"]},{"hosts":[]},{"hosts":["b.example","c.example","A","d.example."]}]"#;
     let rules = [
         rule("a.example", "10.0.0.0/8"),
         rule("b.example", "10.0.0.0/24"),
@@ -202,14 +201,15 @@ fn faults_of_tenants() {
     check(
         &document,
         expect![[r#"
-        /checksum: there is none, which is sha256:a1820f933df993dc926d5e753d467d732e421ae60727df1bad69b1e5cb47597c
-        /tenants/1/hosts: a tenant has a host at least
-        /tenants/2/hosts/2: not a host's name, in lower case and without a port
-        /tenants/2/hosts/0: the same as /tenants/0/hosts/1
-        /tenants/2/hosts/1: the same as /hosts_left_alone/0
-        /rules/4/tenant: not the first host of one of /tenants
-        /rules/3/prefix: 10.1.0.0/16 overlaps 10.0.0.0/8 of /rules/0
-        /rules/2/prefix: 10.0.0.0/24 overlaps 10.0.0.0/24 of /rules/1"#]],
+            /checksum: there is none, which is sha256:bcae411013588090cf9f83f865103be433cb9985e862d0fb36495308c1a7fe1c
+            /tenants/1/hosts: a tenant has a host at least
+            /tenants/2/hosts/2: not a host's name, in lower case, without a port and a dot at its end
+            /tenants/2/hosts/3: not a host's name, in lower case, without a port and a dot at its end
+            /tenants/2/hosts/0: the same as /tenants/0/hosts/1
+            /tenants/2/hosts/1: the same as /hosts_left_alone/0
+            /rules/4/tenant: not the first host of one of /tenants
+            /rules/3/prefix: 10.1.0.0/16 overlaps 10.0.0.0/8 of /rules/0
+            /rules/2/prefix: 10.0.0.0/24 overlaps 10.0.0.0/24 of /rules/1"#]],
     );
 }
 

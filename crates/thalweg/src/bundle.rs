@@ -82,10 +82,9 @@ pub(crate) fn run(command: &BundleCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Names of hosts as regular expressions, without the dot that may end one.
+/// Names of hosts as regular expressions.
 fn escaped(hosts: &[String]) -> impl Iterator<Item = String> {
-    let names = hosts.iter().map(|host| host.trim_end_matches('.').replace('.', r"\."));
-    names.filter(|name| !name.is_empty())
+    hosts.iter().map(|host| host.replace('.', r"\."))
 }
 
 /// Puts a file in the place of another, whole: a server that reads it meanwhile has the one or the other. Of a symbolic link, in the

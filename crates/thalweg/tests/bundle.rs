@@ -15,7 +15,7 @@ use thalweg_bundle::Rule;
 use thalweg_tcp::congestion;
 use thalweg_tcp::diag::{Diag, Extensions, Filter};
 
-use bundles::{HOSTILE, document, document_but, of_rules, rule};
+use bundles::{HOSTILE, document, document_but, document_with, of_rules, rule};
 use program::{Directory, thalweg};
 use servers::{Server, get};
 
@@ -66,7 +66,7 @@ fn a_geo_map() {
         # Bundle 42, sha256:5f2068d6bbeaeebe5a6683542b00bdf4c76f6ed363f5d50eb84f12eebecb1e5e
         # Reason: " } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢
         #
-        # $thalweg_cc is the congestion control that the bundle has for the client's network, empty where it has none and for
+        # $thalweg_cc is the congestion control that the bundle has for the client's network and the host, empty where it has none and for
         # hosts that are left alone. nginx cannot set it: `thalweg routes apply` does. For log_format, limit_rate, add_header or a module
         # that sets it. Rules' sizes are not in it, nor who is held out, by a hash that split_clients does not compute.
         geo $thalweg_cc {
@@ -76,7 +76,7 @@ fn a_geo_map() {
         }
     "##]]
     .assert_eq(&text);
-    let but = document_but(42, vec![rule("192.0.2.0/24", "bbr")], &["audio.example", "dotted.example.", "."]);
+    let but = document_but(42, vec![rule("192.0.2.0/24", "bbr")], &["audio.example", "dashed-audio.example"]);
     let text = written("nginx", &directory, &but);
     expect![[r#"
         geo $thalweg_cc_of_network {
@@ -86,7 +86,7 @@ fn a_geo_map() {
         map $host $thalweg_cc {
             default $thalweg_cc_of_network;
             ~^audio\.example$ "";
-            ~^dotted\.example$ "";
+            ~^dashed-audio\.example$ "";
         }
     "#]]
     .assert_eq(&without_comments(&text));
@@ -164,13 +164,83 @@ fn vcl() {
     let output = check(&written("varnish", &directory, &but));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let but =
-        document_but(42, vec![sized("192.0.2.0/24", "bbr")], &["audio.example", "dotted.example.", "."]);
+        document_but(42, vec![sized("192.0.2.0/24", "bbr")], &["audio.example", "dashed-audio.example"]);
     let text = without_comments(&written("varnish", &directory, &but));
     let condition = text.lines().find(|line| line.contains("if (client.ip")).unwrap();
-    expect![[r#"if (client.ip ~ thalweg_bbr_100000 && std.integer(resp.http.Content-Length, 0) >= 100000 && req.http.host !~ "(?i)^(?:audio\.example|dotted\.example)\.*(?::[0-9]*)?$") {"#]]
+    expect![[r#"if (client.ip ~ thalweg_bbr_100000 && std.integer(resp.http.Content-Length, 0) >= 100000 && req.http.host !~ "(?i)^(?:audio\.example|dashed-audio\.example)\.*(?::[0-9]*)?$") {"#]]
         .assert_eq(condition.trim_start());
     let output = check(&written("varnish", &directory, &document(42, Vec::new())));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// A bundle in which a tenant has rules of its own.
+fn with_tenant(own: &str, of_all: Option<&str>) -> String {
+    let own = Rule { tenant: "news.example".into(), ..rule("127.0.0.0/8", own) };
+    let of_all = of_all.map(|algorithm| rule("127.0.0.0/16", algorithm));
+    document_with(1, of_all.into_iter().chain([own]).collect(), &["news.example", "sport.example"])
+}
+
+#[test]
+fn nginx_tells_tenants_apart() {
+    let directory = Directory::new();
+    let text = written("nginx", &directory, &with_tenant("bbr", Some("reno")));
+    expect![[r#"
+        geo $thalweg_cc_of_network {
+            default "";
+            127.0.0.0/16 reno;
+        }
+        geo $thalweg_cc_of_tenant_1 {
+            default "";
+            127.0.0.0/8 bbr;
+        }
+        map $host $thalweg_cc {
+            default $thalweg_cc_of_network;
+            ~^news\.example$ $thalweg_cc_of_tenant_1;
+            ~^sport\.example$ $thalweg_cc_of_tenant_1;
+        }
+    "#]]
+    .assert_eq(&without_comments(&text));
+    directory.write("thalweg-cc.conf", &text);
+    let (server, socket) = Server::nginx(
+        &directory,
+        "set_real_ip_from unix:; real_ip_header X-Client; return 200 \"[$thalweg_cc]\";",
+    );
+    let told = |host: &str| {
+        let mut connection = UnixStream::connect(&socket).unwrap();
+        get(&mut connection, "/", &format!("Host: {host}\r\nX-Client: 127.0.0.7\r\nConnection: close\r\n"))
+    };
+    assert_eq!(told("video.example"), "[reno]", "{}", server.said());
+    assert_eq!([told("news.example"), told("Sport.example.:80")], ["[bbr]", "[bbr]"]);
+}
+
+#[test]
+fn varnish_steers_a_tenants_hosts_alone() {
+    let directory = Directory::new();
+    let (default, other) = algorithms();
+    let text = written("varnish", &directory, &with_tenant(&other, None));
+    expect![[r#"
+        vcl 4.0;
+        import std;
+        import tcp;
+        acl thalweg1_OTHER_0 {
+            "127.0.0.0"/8;
+        }
+        sub vcl_deliver {
+            if (client.ip ~ thalweg1_OTHER_0 && (req.http.host ~ "(?i)^(?:news\.example|sport\.example)\.*(?::[0-9]*)?$")) {
+                if (tcp.congestion_algorithm("OTHER") != 0) {
+                    std.log("thalweg: the kernel refuses OTHER");
+                }
+            }
+        }
+    "#]].assert_eq(&without_comments(&text).replace(&other, "OTHER"));
+    directory.write("thalweg.vcl", &text);
+    let (_server, address) = varnish(&directory);
+    for (host, runs) in [("video.example", &default), ("Sport.example:80", &other), ("news.example.", &other)]
+    {
+        let mut connection = TcpStream::connect(address).unwrap();
+        get(&mut connection, "/1000", &format!("Host: {host}\r\n"));
+        assert_eq!(at_the_server(&connection), *runs, "{host}");
+    }
 }
 
 #[test]
@@ -273,13 +343,32 @@ fn at_the_server(connection: &TcpStream) -> String {
     found.expect("it is open").to_string()
 }
 
+/// What the kernel gives connections, and another.
+fn algorithms() -> (String, String) {
+    let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    let default = default.trim().to_owned();
+    let other = congestion::available().unwrap().into_iter().map(|name| name.to_string());
+    let other = other.into_iter().find(|name| *name != default).expect("every kernel has reno and another");
+    (default, other)
+}
+
+/// Varnish with what is in `thalweg.vcl`.
+fn varnish(directory: &Directory) -> (Server, SocketAddr) {
+    let (behind, at) = (backend(), directory.path().display());
+    let policy = format!(
+        "vcl 4.1;\ninclude \"{at}/thalweg.vcl\";\n\
+         backend content {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}\nsub vcl_recv {{ return (pass); }}",
+        behind.port()
+    );
+    let policy = directory.write("policy.vcl", &policy);
+    assert!(thalweg(&["check", policy.to_str().unwrap()]).output().unwrap().status.success());
+    Server::varnish(directory, &policy)
+}
+
 #[test]
 fn varnish_sets_it_for_what_is_large_enough() {
     let directory = Directory::new();
-    let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
-    let default = default.trim();
-    let other = congestion::available().unwrap().into_iter().map(|name| name.to_string());
-    let other = other.into_iter().find(|name| name != default).expect("every kernel has reno and another");
+    let (default, other) = algorithms();
     let rules = vec![
         sized("127.0.0.0/8", &other),
         rule("203.0.113.0/24", &other),
@@ -289,15 +378,7 @@ fn varnish_sets_it_for_what_is_large_enough() {
     let left_alone: Vec<_> = hosts.iter().map(String::as_str).collect();
     let text = written("varnish", &directory, &document_but(1, rules, &left_alone));
     directory.write("thalweg.vcl", &text);
-    let (behind, at) = (backend(), directory.path().display());
-    let policy = format!(
-        "vcl 4.1;\ninclude \"{at}/thalweg.vcl\";\n\
-         backend content {{ .host = \"127.0.0.1\"; .port = \"{}\"; }}\nsub vcl_recv {{ return (pass); }}",
-        behind.port()
-    );
-    let policy = directory.write("policy.vcl", &policy);
-    assert!(thalweg(&["check", policy.to_str().unwrap()]).output().unwrap().status.success());
-    let (_server, address) = Server::varnish(&directory, &policy);
+    let (_server, address) = varnish(&directory);
     let mut connection = TcpStream::connect(address).unwrap();
     get(&mut connection, "/99999", "Host: video.example\r\n");
     assert_eq!(at_the_server(&connection), default);
@@ -306,7 +387,7 @@ fn varnish_sets_it_for_what_is_large_enough() {
     for (host, is_named) in named(&hosts) {
         let mut connection = TcpStream::connect(address).unwrap();
         get(&mut connection, "/100000", &format!("Host: {host}\r\n"));
-        assert_eq!(at_the_server(&connection), if is_named { default } else { &other }, "{host}");
+        assert_eq!(at_the_server(&connection), *if is_named { &default } else { &other }, "{host}");
     }
     let mut connection = TcpStream::connect(address).unwrap();
     get(&mut connection, "/100000", "Host: default.\r\n");

@@ -1,4 +1,4 @@
-//! A bundle's rules as VCL for Varnish with vmod_tcp: a list of addresses for each congestion control and size.
+//! A bundle's rules as VCL for Varnish with vmod_tcp: a list of addresses for each tenant, congestion control and size.
 //!
 //! Version 4.0, which policies of 4.0 and 4.1 may include. It uses the returned number, since Varnish lets no call ignore one.
 //!
@@ -20,10 +20,11 @@ const HOSTS_BYTES_MAX: usize = 4096;
 /// An algorithm whose name cannot be part of one in VCL.
 pub(super) fn text(bundle: &Bundle) -> anyhow::Result<String> {
     let content = bundle.content();
-    let mut lists: BTreeMap<(&str, u64), Vec<&Rule>> = BTreeMap::new();
+    let mut lists: BTreeMap<(Option<usize>, &str, u64), Vec<&Rule>> = BTreeMap::new();
     for rule in &content.rules {
         let size_bytes_min = rule.size_bytes_min.unwrap_or(0);
-        lists.entry((&rule.congestion_control, size_bytes_min)).or_default().push(rule);
+        let tenant = content.tenants.iter().position(|tenant| tenant.hosts.first() == Some(&rule.tenant));
+        lists.entry((tenant, &rule.congestion_control, size_bytes_min)).or_default().push(rule);
     }
     let mut text = format!(
         "\
@@ -42,13 +43,20 @@ vcl 4.0;
         return Ok(text); // and no module without use
     }
     text.push_str("\nimport std;\nimport tcp;\n");
-    let (mut deliver, not_left_alone) = (String::new(), none_of(&content.hosts_left_alone));
-    for ((algorithm, size_bytes_min), rules) in lists {
+    let own = content.tenants.iter().flat_map(|tenant| &tenant.hosts);
+    let other_hosts: Vec<_> = content.hosts_left_alone.iter().chain(own).cloned().collect();
+    let none_of_others = none_of(&other_hosts);
+    let mut deliver = String::new();
+    for ((tenant, algorithm, size_bytes_min), rules) in lists {
         if algorithm.contains('.') {
             bail!("{algorithm:?}: a name in VCL has no dot");
         }
-        // What follows the last _ is the size: no two are alike.
-        let name = format!("thalweg_{algorithm}_{size_bytes_min}");
+        let (of_tenant, hosts) = match tenant {
+            None => (String::new(), none_of_others.clone()),
+            Some(at) => ((at + 1).to_string(), one_of(&content.tenants[at].hosts)),
+        };
+        // Before the first _ is the tenant's place, after the last one the size: no two are alike.
+        let name = format!("thalweg{of_tenant}_{algorithm}_{size_bytes_min}");
         write!(text, "\nacl {name} {{\n")?;
         for rule in rules {
             let (address, bits, reason) = (rule.prefix.first(), rule.prefix.bits(), &rule.reason);
@@ -61,7 +69,7 @@ vcl 4.0;
         };
         write!(
             deliver,
-            "    if (client.ip ~ {name}{size}{not_left_alone}) {{
+            "    if (client.ip ~ {name}{size}{hosts}) {{
         if (tcp.congestion_algorithm(\"{algorithm}\") != 0) {{
             std.log(\"thalweg: the kernel refuses {algorithm}\");
         }}
@@ -71,6 +79,13 @@ vcl 4.0;
     }
     write!(text, "\nsub vcl_deliver {{\n{deliver}}}\n")?;
     Ok(text)
+}
+
+/// What a condition goes on with so that it holds for requests for one of these hosts.
+fn one_of(hosts: &[String]) -> String {
+    let one = expressions(hosts);
+    let one: Vec<_> = one.iter().map(|expression| format!("req.http.host ~ \"{expression}\"")).collect();
+    format!(" && ({})", one.join(" || "))
 }
 
 /// What a condition goes on with so that it holds for requests for none of these hosts.

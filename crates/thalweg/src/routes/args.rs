@@ -32,6 +32,9 @@ pub(crate) enum RoutesCommand {
         /// The routing table; one other than main is for whom an `ip rule` sends there
         #[arg(long, value_name = "N|main", default_value = "main", value_parser = table)]
         table: u32,
+        /// Take the rules of the tenant that has this host; without it, those that are about hosts that no tenant has
+        #[arg(long, value_name = "HOST")]
+        tenant: Option<String>,
         /// Print what would change, and change nothing
         #[arg(long, conflicts_with = "follow")]
         dry_run: bool,

@@ -15,22 +15,22 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::refused::Waiting;
 use super::told::{Counts, exceptions, left_out, refusals, warnings};
-use super::{look, none_refused, own, wanted};
+use super::{Asked, look, none_refused, own, wanted};
 use crate::shutdown::Signals;
 use crate::{bundle, start_logging};
 
 /// How often it is looked whether there is another, as an edge looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) fn run(file: &Path, table: u32, keeps: bool) -> anyhow::Result<()> {
+pub(super) fn run(file: &Path, asked: Asked, keeps: bool) -> anyhow::Result<()> {
     start_logging();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(follow(file, table, keeps))
+    runtime.block_on(follow(file, asked, keeps))
 }
 
-async fn follow(file: &Path, table: u32, keeps: bool) -> anyhow::Result<()> {
+async fn follow(file: &Path, asked: Asked, keeps: bool) -> anyhow::Result<()> {
     let mut signals = Signals::catch().context("cannot catch signals")?;
-    let mut follower = Follower::new(file, table)?;
+    let mut follower = Follower::new(file, asked)?;
     let mut tick = interval(LOOK_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -47,7 +47,7 @@ struct Follower {
     kernel: Routes,
     watch: Watch,
     file: WatchedFile,
-    table: u32,
+    asked: Asked,
     good: Option<Good>,
     /// The routes may be others than they ought to be.
     is_due: bool,
@@ -63,14 +63,14 @@ struct Good {
 }
 
 impl Follower {
-    fn new(file: &Path, table: u32) -> anyhow::Result<Self> {
+    fn new(file: &Path, asked: Asked) -> anyhow::Result<Self> {
         // Before the first look at the routes: what changes after it is heard.
         let watch = Watch::open()?;
         Ok(Self {
             kernel: Routes::open()?,
             watch,
             file: WatchedFile::new(file.to_owned()),
-            table,
+            asked,
             good: None,
             is_due: false,
             waiting: Waiting::default(),
@@ -112,7 +112,7 @@ impl Follower {
         if self.good.as_ref().is_some_and(|good| good.bundle.checksum() == bundle.checksum()) {
             return Ok(());
         }
-        let wanted = wanted(&bundle, self.table)?;
+        let wanted = wanted(&bundle, &self.asked)?;
         let content = bundle.content();
         tracing::info!(
             number = content.number,
@@ -120,7 +120,9 @@ impl Follower {
             reason = content.reason,
             "bundle taken"
         );
-        warnings(&bundle).iter().for_each(|warning| tracing::warn!("{warning}"));
+        warnings(&bundle, self.asked.tenant.as_deref())
+            .iter()
+            .for_each(|warning| tracing::warn!("{warning}"));
         self.good = Some(Good { bundle, wanted });
         self.is_due = true;
         self.waiting = Waiting::default();
@@ -150,7 +152,8 @@ impl Follower {
     }
 
     fn remove(&mut self) -> anyhow::Result<()> {
-        let changes = own(&mut self.kernel, Some(self.table))?.into_iter().map(Change::Remove).collect();
+        let changes =
+            own(&mut self.kernel, Some(self.asked.table))?.into_iter().map(Change::Remove).collect();
         let Changed { made, refused } = self.kernel.change(changes)?;
         tracing::info!(routes = made.len(), "routes removed");
         refusals(&refused).iter().for_each(|refusal| tracing::warn!("{refusal}"));

@@ -10,7 +10,7 @@ mod told;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use thalweg_bundle::Bundle;
+use thalweg_bundle::{Bundle, Rule};
 use thalweg_tcp::diag::Prefix;
 use thalweg_tcp::routes::{Change, Changed, Plan, Refused, Route, Routes, Wanted, plan};
 
@@ -25,8 +25,12 @@ pub(crate) use args::{HELP, RoutesCommand};
 /// A bundle that is refused; a change that the kernel refuses; where routes cannot be read or changed.
 pub(crate) fn run(command: RoutesCommand) -> anyhow::Result<()> {
     match command {
-        RoutesCommand::Apply { bundle, table, follow: true, keep, .. } => follow::run(&bundle, table, keep),
-        RoutesCommand::Apply { bundle, table, dry_run, .. } => apply(&bundle, table, dry_run),
+        RoutesCommand::Apply { bundle, table, tenant, follow: true, keep, .. } => {
+            follow::run(&bundle, Asked { table, tenant }, keep)
+        }
+        RoutesCommand::Apply { bundle, table, tenant, dry_run, .. } => {
+            apply(&bundle, &Asked { table, tenant }, dry_run)
+        }
         RoutesCommand::Show { table } => {
             let mut kernel = Routes::open()?;
             let routes = own(&mut kernel, table)?;
@@ -44,18 +48,39 @@ pub(crate) fn run(command: RoutesCommand) -> anyhow::Result<()> {
     }
 }
 
+/// Where routes go, and for whom.
+#[derive(Debug)]
+struct Asked {
+    table: u32,
+    /// A host of the tenant.
+    tenant: Option<String>,
+}
+
+/// The rules of a tenant; without one, of hosts that no tenant has. A route knows no host, so it is one or the other.
+fn rules<'a>(bundle: &'a Bundle, tenant: Option<&str>) -> Vec<&'a Rule> {
+    let content = bundle.content();
+    let has =
+        |hosts: &[String]| hosts.iter().any(|host| tenant.is_some_and(|it| host.eq_ignore_ascii_case(it)));
+    let name = content.tenants.iter().find(|it| has(&it.hosts)).and_then(|it| it.hosts.first());
+    let is_asked = |rule: &&Rule| match (tenant, name) {
+        (None, _) => rule.tenant.is_empty(),
+        (Some(_), name) => name == Some(&rule.tenant),
+    };
+    content.rules.iter().filter(is_asked).collect()
+}
+
 /// The routes of ours, in a table or in all.
 fn own(kernel: &mut Routes, table: Option<u32>) -> anyhow::Result<Vec<Route>> {
     Ok(kernel.dump(|route| route.is_own() && table.is_none_or(|table| table == route.table))?)
 }
 
-fn apply(file: &Path, table: u32, is_dry: bool) -> anyhow::Result<()> {
+fn apply(file: &Path, asked: &Asked, is_dry: bool) -> anyhow::Result<()> {
     let bundle = bundle::read(file)?;
-    let wanted = wanted(&bundle, table)?;
+    let wanted = wanted(&bundle, asked)?;
     let mut kernel = Routes::open()?;
     let plan = look(&mut kernel, &wanted)?;
     let warn = |warning| eprintln!("{}: warning: {warning}", file.display());
-    warnings(&bundle).into_iter().chain(exceptions(&plan)).for_each(warn);
+    warnings(&bundle, asked.tenant.as_deref()).into_iter().chain(exceptions(&plan)).for_each(warn);
     let Changed { made, refused } = make(&mut kernel, plan.changes, is_dry)?;
     refusals(&refused).into_iter().for_each(warn);
     let counts = Counts::of(&made, plan.kept, plan.skipped.len() + left_out(&refused));
@@ -65,12 +90,12 @@ fn apply(file: &Path, table: u32, is_dry: bool) -> anyhow::Result<()> {
 }
 
 /// What a bundle asks of a routing table.
-fn wanted(bundle: &Bundle, table: u32) -> anyhow::Result<Wanted> {
-    let algorithms = bundle.content().rules.iter().map(|rule| {
+fn wanted(bundle: &Bundle, asked: &Asked) -> anyhow::Result<Wanted> {
+    let algorithms = rules(bundle, asked.tenant.as_deref()).into_iter().map(|rule| {
         let algorithm = rule.congestion_control.parse().context("a bundle's names have the kernel's form")?;
         Ok((Prefix::of(rule.prefix.first(), rule.prefix.bits()), algorithm))
     });
-    Ok(Wanted { table, algorithms: algorithms.collect::<anyhow::Result<_>>()? })
+    Ok(Wanted { table: asked.table, algorithms: algorithms.collect::<anyhow::Result<_>>()? })
 }
 
 fn look(kernel: &mut Routes, wanted: &Wanted) -> anyhow::Result<Plan> {

@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use thalweg_bundle::Bundle;
+use thalweg_bundle::{Bundle, Rule};
 use thalweg_tcp::congestion;
 use thalweg_tcp::routes::{Change, Plan, Refused, Skipped};
+
+use super::rules;
 
 /// Prefixes that are told one by one, of those left out or refused at a time.
 const PREFIXES_TOLD_MAX: usize = 100;
 
-/// What a bundle has that routes cannot do, or this machine.
-pub(super) fn warnings(bundle: &Bundle) -> Vec<String> {
-    let content = bundle.content();
+/// What a bundle has for a tenant, or for hosts that none has, that routes cannot do, or this machine.
+pub(super) fn warnings(bundle: &Bundle, tenant: Option<&str>) -> Vec<String> {
+    let (content, rules) = (bundle.content(), rules(bundle, tenant));
     let (mut held_out, mut sized) = (0, 0);
-    for rule in &content.rules {
+    for rule in &rules {
         held_out += usize::from(rule.holdout.millionths() > 0);
         sized += usize::from(rule.size_bytes_min.is_some());
     }
@@ -28,16 +30,20 @@ pub(super) fn warnings(bundle: &Bundle) -> Vec<String> {
             content.hosts_left_alone.len(),
             "hosts are left alone, and a route knows no host: connections that ask for them are steered too",
         ),
+        (
+            content.rules.len() - rules.len(),
+            "rules are about other hosts, and a route knows no host: connections that ask for those are steered as all are",
+        ),
         (content.experiments.len(), "experiments: routes do none of them"),
     ];
     let told = warnings.iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, what)| format!("{count} {what}")).chain(unknown(bundle)).collect()
+    told.map(|(count, what)| format!("{count} {what}")).chain(unknown(&rules)).collect()
 }
 
 /// The algorithms that this kernel lacks, each with the first rule that asks for it.
-fn unknown(bundle: &Bundle) -> impl Iterator<Item = String> {
+fn unknown(rules: &[&Rule]) -> impl Iterator<Item = String> {
     let mut asked = BTreeSet::new();
-    bundle.content().rules.iter().filter_map(move |rule| {
+    rules.iter().filter_map(move |rule| {
         if !asked.insert(&rule.congestion_control) {
             return None;
         }

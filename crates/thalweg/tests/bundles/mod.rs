@@ -1,7 +1,7 @@
 //! Bundles as tests write them.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use thalweg_bundle::{Bundle, Content, Rule, Share};
+use thalweg_bundle::{Bundle, Content, Rule, Share, Tenant};
 
 /// All that a reason may have and another language might take for its own.
 pub(crate) const HOSTILE: &str = r##"" } */ ; '); C{ system("x"); }C "} {" ${x} \ `id` # // é 漢"##;
@@ -26,9 +26,21 @@ pub(crate) fn document(number: u64, rules: Vec<Rule>) -> String {
 
 /// That of one that leaves these hosts alone.
 pub(crate) fn document_but(number: u64, rules: Vec<Rule>, hosts: &[&str]) -> String {
-    let hosts_left_alone = hosts.iter().map(|&host| host.to_owned()).collect();
-    let reason = HOSTILE.to_owned();
-    Bundle::new(Content { number, reason, rules, hosts_left_alone, ..Content::default() }).unwrap().encode()
+    document_of(Content { number, rules, hosts_left_alone: owned(hosts), ..Content::default() })
+}
+
+/// That of one with a tenant.
+pub(crate) fn document_with(number: u64, rules: Vec<Rule>, hosts: &[&str]) -> String {
+    let tenants = vec![Tenant { hosts: owned(hosts) }];
+    document_of(Content { number, rules, tenants, ..Content::default() })
+}
+
+fn document_of(content: Content) -> String {
+    Bundle::new(Content { reason: HOSTILE.to_owned(), ..content }).unwrap().encode()
+}
+
+fn owned(hosts: &[&str]) -> Vec<String> {
+    hosts.iter().map(|&host| host.to_owned()).collect()
 }
 
 /// One of these prefixes, each with an algorithm.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use thalweg_bundle::Share;
 use thalweg_tcp::congestion;
 
-use crate::bundles::{document_but, of_rules, rule};
+use crate::bundles::{document_but, document_with, of_rules, rule};
 use crate::network::Network;
 use crate::program::Directory;
 use crate::{algorithms, apply, failed, program, run, said, shows};
@@ -154,6 +154,26 @@ fn what_a_route_cannot_do_is_told() {
         "1 hosts are left alone, and a route knows no host: connections that ask for them are steered too",
     ];
     assert_eq!(err, warnings.map(|warning| format!("{file}: warning: {warning}\n")).concat());
+}
+
+#[test]
+fn of_tenants_the_rules_of_one_are_taken() {
+    let (network, directory, (_, other)) = (Network::new(), Directory::new(), algorithms());
+    let own = thalweg_bundle::Rule { tenant: "news.example".into(), ..rule("203.0.113.0/24", &other) };
+    let rules = vec![rule("192.0.2.0/24", &other), own];
+    let document = document_with(1, rules, &["news.example", "sport.example"]);
+    let file = directory.write("bundle.json", &document);
+    let apply = |tenant: &[&str]| {
+        let (out, err) = said(&network.server, &[&["apply", file.to_str().unwrap()], tenant].concat());
+        assert!(err.contains("rules are about other hosts, and a route knows no host"), "{err}");
+        out
+    };
+    apply(&[]);
+    shows(&network.server, &["192.0.2.0/24"]);
+    apply(&["--tenant", "Sport.example"]);
+    shows(&network.server, &["203.0.113.0/24"]);
+    apply(&["--tenant", "other.example"]);
+    shows(&network.server, &[]);
 }
 
 #[test]
