@@ -326,7 +326,7 @@ fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
 
 const KAFKA_WINDOW_S: u64 = 4;
 /// Longer than what is to be sent takes on a busy machine.
-const KAFKA_LATE_S: u64 = 10;
+const KAFKA_LATE_S: u64 = 16;
 const BATCHES: u64 = 60;
 const BATCH_RECORDS: u64 = 200;
 /// Times that the controller is started while records come, each but the first after a kill; and once more when all have come.

@@ -3,7 +3,7 @@
 //! | changed | what is discarded |
 //! |---|---|
 //! | `congestion_control` | rules, evidence and failures: what was shown is of another one. All leave, and enter again as any do; no cool-off is longer than the first |
-//! | the outcome (`goodput_bytes_min`, `counts_relayed`, `hosts_left_alone`) or who is in which arm (`holdout_trial`, `holdout`) | evidence: trials begin anew, and what was shown is on trial again |
+//! | the outcome (`goodput_bytes_min`, `counts_relayed`, and the hosts that tell: those left alone, those of tenants) or who is in which arm (`holdout_trial`, `holdout`) | evidence: trials begin anew, and what was shown is on trial again |
 //! | `measure` | histories |
 //! | `window_s` | histories and evidence: an outcome is that of a connection's first window |
 //!
@@ -24,6 +24,7 @@ pub(crate) struct Basis {
     congestion_control: String,
     goodput_bytes_min: u64,
     counts_relayed: bool,
+    /// Of who tells: see [`digest_of`].
     hosts_left_alone_digest: u64,
     holdout_trial_millionths: u32,
     holdout_millionths: u32,
@@ -47,7 +48,7 @@ impl Basis {
             congestion_control: settings.congestion_control.clone(),
             goodput_bytes_min: settings.goodput_bytes_min,
             counts_relayed: settings.counts_relayed,
-            hosts_left_alone_digest: digest_of(&settings.hosts_left_alone),
+            hosts_left_alone_digest: digest_of(settings),
             holdout_trial_millionths: settings.holdout_trial.millionths(),
             holdout_millionths: settings.holdout.millionths(),
         }
@@ -64,7 +65,7 @@ impl Basis {
             (self.congestion_control != before.congestion_control, "congestion_control", rules),
             (self.goodput_bytes_min != before.goodput_bytes_min, "goodput_bytes_min", evidence),
             (self.counts_relayed != before.counts_relayed, "counts_relayed", evidence),
-            (self.hosts_left_alone_digest != before.hosts_left_alone_digest, "hosts_left_alone", evidence),
+            (self.hosts_left_alone_digest != before.hosts_left_alone_digest, "hosts", evidence),
             (self.holdout_trial_millionths != before.holdout_trial_millionths, "holdout_trial", evidence),
             (self.holdout_millionths != before.holdout_millionths, "holdout", evidence),
         ] {
@@ -88,19 +89,32 @@ impl Basis {
     }
 }
 
-/// Of a set of names, which are the same in upper case.
-fn digest_of(hosts: &[String]) -> u64 {
-    XxHash3_64::oneshot(names(hosts).join("\n").as_bytes())
+/// Of the hosts that tell: those that are left alone, and those of tenants. Names are the same in upper case.
+fn digest_of(settings: &Settings) -> u64 {
+    let mut text = names(&settings.hosts_left_alone).join("\n");
+    for tenant in &settings.tenants {
+        text.push_str("\n\n");
+        text.push_str(&names(tenant.hosts()).join("\n"));
+    }
+    XxHash3_64::oneshot(text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenant::Tenant;
 
     #[test]
     fn hosts_are_a_set_of_names() {
-        let digest = |hosts: &[&str]| digest_of(&hosts.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let names = |hosts: &[&str]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let of = |hosts: &[&str]| Settings { hosts_left_alone: names(hosts), ..Settings::default() };
+        let digest = |hosts: &[&str]| digest_of(&of(hosts));
         assert_eq!(digest(&["a.example", "b.example"]), digest(&["B.example", "a.example", "A.example"]));
         assert_ne!(digest(&["a.example", "b.example"]), digest(&["a.example"]));
+        let tenant = Tenant::new(names(&["b.example"]), Settings::default());
+        let with_tenant = Settings { tenants: vec![tenant], ..of(&["a.example"]) };
+        assert!(
+            ![digest(&["a.example", "b.example"]), digest(&["a.example"])].contains(&digest_of(&with_tenant))
+        );
     }
 }

@@ -22,7 +22,7 @@ use twox_hash::XxHash3_64;
 use crate::figures::EDGES_MAX;
 use crate::sequential::Mean;
 use crate::settings::Settings;
-use crate::tenant::Tenant;
+use crate::tenant::{TENANTS_MAX, Tenant};
 use crate::window::{Arm, Window, follows};
 pub use connection::SAMPLES_MAX;
 use connection::{Connection, Rule, has_failed, push, rule_of, tells_of_goodput};
@@ -33,6 +33,8 @@ pub const SCOPES_MAX: usize = 1_000;
 pub const CONNECTIONS_MAX: usize = 2_000_000;
 /// Windows after its last one for which a connection is known to have been told.
 const TOLD_WINDOWS: u64 = 12;
+/// The status of a response for a host that the edge does not serve (RFC 9110 §15.5.20).
+const MISDIRECTED: u16 = 421;
 
 /// What was left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,7 +64,9 @@ pub struct Collector {
 pub struct Closed {
     /// The site; empty if it has no name.
     pub pop: String,
-    /// A window, or one for each tenant, by its name; that of hosts that no tenant has by none.
+    /// What is known of its edges, without prefixes.
+    pub window: Window,
+    /// What is known of each tenant, by its name; that of hosts that no tenant has by none.
     pub windows: Vec<(String, Window)>,
 }
 
@@ -82,6 +86,8 @@ struct Open {
     connections: HashMap<u64, Connection>,
     /// Tenants, by their place.
     tenants: HashMap<String, usize>,
+    /// Of these, hosts that are tenants by themselves.
+    unnamed: usize,
     /// Edges, by their place.
     edges: HashMap<String, usize>,
 }
@@ -156,8 +162,8 @@ impl Collector {
                     continue;
                 }
                 pop.closed = Some(number);
-                let windows = pop.window(&self.settings, number, open, &mut self.counts);
-                closed.push(Closed { pop: name.clone(), windows });
+                let (window, windows) = pop.window(&self.settings, number, open, &mut self.counts);
+                closed.push(Closed { pop: name.clone(), window, windows });
             }
         }
         closed
@@ -200,11 +206,13 @@ impl Open {
         let host = name_of(&response.host);
         let is_left_alone = settings.hosts_left_alone.iter().any(|alone| alone.eq_ignore_ascii_case(host));
         let named = tenants.get(host).and_then(|at| settings.tenants.get(at));
-        let Some(tenant) = self.tenant(tenant_of(settings, named, host)) else { return false };
+        let name = tenant_of(settings, named, response, host);
+        let tenant = name.as_ref().and_then(|name| self.tenant(settings, name));
         let Some(connection) = self.connection(source, response.client) else { return false };
         connection.responses = connection.responses.saturating_add(1);
         connection.failed = connection.failed.saturating_add(has_failed(response).into());
         connection.is_left_alone |= is_left_alone;
+        let Some(tenant) = tenant else { return name.is_none() };
         if *connection.tenant.get_or_insert(tenant) != tenant {
             // Another tenant's response on the same connection tells nothing of the first one's.
             return true;
@@ -252,13 +260,18 @@ impl Open {
     }
 
     /// The place of a tenant among the window's, if there is one left.
-    fn tenant(&mut self, name: Cow<str>) -> Option<usize> {
-        let known = self.tenants.get(name.as_ref()).copied();
-        if known.is_none() && self.tenants.len() < SCOPES_MAX {
-            self.tenants.insert(name.into_owned(), self.tenants.len());
-            return Some(self.tenants.len() - 1);
+    fn tenant(&mut self, settings: &Settings, name: &str) -> Option<usize> {
+        if let Some(known) = self.tenants.get(name) {
+            return Some(*known);
         }
-        known
+        // Of hosts that are tenants by themselves there may be more than are kept: they leave the others theirs.
+        let is_unnamed = !name.is_empty() && !settings.names(name);
+        if !settings.has(name) || (is_unnamed && self.unnamed == SCOPES_MAX - TENANTS_MAX) {
+            return None;
+        }
+        self.unnamed += usize::from(is_unnamed);
+        self.tenants.insert(name.to_owned(), self.tenants.len());
+        Some(self.tenants.len() - 1)
     }
 }
 
@@ -285,22 +298,30 @@ fn place_of(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
     known
 }
 
-/// The name of a host's tenant: of the one that settings name, of itself, or of none.
-fn tenant_of<'a>(settings: &Settings, named: Option<&Tenant>, host: &'a str) -> Cow<'a, str> {
+/// The name of a host's tenant, where it has one: that which settings name, or by itself; empty of hosts that no tenant has.
+fn tenant_of<'a>(
+    settings: &Settings,
+    named: Option<&'a Tenant>,
+    response: &ResponseRecord,
+    host: &'a str,
+) -> Option<Cow<'a, str>> {
     match named {
-        Some(tenant) => tenant.name().into(),
-        None if !settings.by_tenant => "".into(),
-        None if host.bytes().any(|byte| byte.is_ascii_uppercase()) => host.to_ascii_lowercase().into(),
-        None => host.into(),
+        Some(tenant) => Some(tenant.name().into()),
+        None if !settings.by_tenant => Some("".into()),
+        // The edge does not serve it: anybody can make one up.
+        None if response.status == MISDIRECTED || host.is_empty() => None,
+        None if host.bytes().any(|byte| byte.is_ascii_uppercase()) => Some(host.to_ascii_lowercase().into()),
+        None => Some(host.into()),
     }
 }
 
-/// A host without its port.
+/// A host without its port and the dot that may end a name.
 fn name_of(host: &str) -> &str {
-    match host.rfind(':') {
+    let name = match host.rfind(':') {
         Some(at) if !host.ends_with(']') => &host[..at],
         _ => host,
-    }
+    };
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::tenant::Tenant;
 
 /// Windows of history that a prefix can have: a bit of a `u128` each.
 pub const HISTORY_WINDOWS_MAX: u32 = 128;
-/// Prefixes of one PoP, in a window and in the state; of more, those that come first in the order of addresses.
+/// Prefixes of one tenant of a PoP, in a window and in the state; of more, those that come first in the order of addresses.
 pub const PREFIXES_MAX: usize = 200_000;
 /// Networks that are left alone.
 pub const LEFT_ALONE_MAX: usize = 10_000;
@@ -259,7 +259,7 @@ impl Settings {
         ensure(self.proof_windows_max > 0, "proof_windows_max", "at least 1".into());
         ensure(self.cool_off_windows > 0, "cool_off_windows", "at least 1".into());
         faults.extend(self.canary.check());
-        faults.extend(self.check_hosts_of_tenants());
+        faults.extend(self.check_hosts_of_tenants().into_iter().map(|(_, fault)| fault));
         self.tenants.iter().for_each(|tenant| faults.extend(self.check_tenant(tenant)));
         faults
     }

@@ -14,16 +14,26 @@ pub const TENANT_HOSTS_MAX: usize = 4_096;
 /// A tenant that settings name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tenant {
-    /// Its hosts, without ports. The first is its name.
-    pub hosts: Vec<String>,
+    hosts: Vec<String>,
     /// By what is decided for it; what a PoP's tenants share is the same as that of all.
     pub settings: Settings,
 }
 
 impl Tenant {
+    /// Hosts, without ports: the first is the tenant's name.
+    pub fn new(hosts: impl IntoIterator<Item = String>, settings: Settings) -> Self {
+        let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase());
+        Self { hosts: hosts.collect(), settings }
+    }
+
+    /// Its hosts, in lower case.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// The name by which windows, states and rules are its own.
-    pub fn name(&self) -> String {
-        self.hosts.first().map(|host| host.to_ascii_lowercase()).unwrap_or_default()
+    pub fn name(&self) -> &str {
+        self.hosts.first().map_or("", String::as_str)
     }
 }
 
@@ -43,47 +53,45 @@ impl Settings {
         self.tenants.iter().any(|it| it.name() == tenant)
     }
 
-    /// Whether a tenant is decided for under these settings.
+    /// Whether a tenant is decided for under these settings. Of a host that is a tenant by itself a bundle has to take the name.
     pub(crate) fn has(&self, tenant: &str) -> bool {
-        let is_of_another =
-            || self.tenants.iter().flat_map(|it| &it.hosts).any(|host| host.eq_ignore_ascii_case(tenant));
-        self.names(tenant) || (self.by_tenant != tenant.is_empty() && !is_of_another())
+        if tenant.is_empty() {
+            return !self.by_tenant;
+        }
+        let is_of_another = || self.tenants.iter().flat_map(|it| &it.hosts).any(|host| host == tenant);
+        let is_left_alone = || self.hosts_left_alone.iter().any(|host| host.eq_ignore_ascii_case(tenant));
+        self.names(tenant) || (self.by_tenant && is_host(tenant) && !is_of_another() && !is_left_alone())
     }
 
-    /// The name of each host's tenant, of those that settings name.
+    /// The place of each host's tenant, of those that settings name.
     pub(crate) fn tenants_of_hosts(&self) -> Hosts<usize> {
         let tenants = self.tenants.iter().enumerate();
         Hosts::new(tenants.flat_map(|(at, it)| it.hosts.iter().map(move |host| (host.as_str(), at))))
     }
 
-    /// What is wrong with the tenants' hosts.
-    pub fn check_hosts_of_tenants(&self) -> Vec<Fault> {
-        let fault = |expected: String| Fault { setting: "hosts", expected };
+    /// What is wrong with each tenant's hosts, by its place.
+    pub fn check_hosts_of_tenants(&self) -> Vec<(usize, Fault)> {
         let mut faults = Vec::new();
-        let hosts = self.tenants.iter().map(|it| it.hosts.len());
-        if self.tenants.len() > TENANTS_MAX || hosts.sum::<usize>() > TENANT_HOSTS_MAX {
-            let expected =
-                format!("of at most {TENANTS_MAX} tenants, and at most {TENANT_HOSTS_MAX} together");
-            faults.push(fault(expected));
-        }
+        let mut tell = |at, expected: String| faults.push((at, Fault { setting: "hosts", expected }));
         let left_alone = self.hosts_left_alone.iter().map(|host| host.to_ascii_lowercase());
         let mut known: HashSet<_> = left_alone.collect();
-        for tenant in self.tenants.iter().take(TENANTS_MAX) {
-            let hosts: Vec<_> =
-                tenant.hosts.iter().take(HOSTS_MAX).map(|host| host.to_ascii_lowercase()).collect();
-            if tenant.hosts.is_empty()
-                || tenant.hosts.len() > HOSTS_MAX
-                || !hosts.iter().all(|host| is_host(host))
-            {
-                faults.push(fault(format!("1 to {HOSTS_MAX} names of hosts, without ports")));
+        let mut count = 0;
+        for (at, Tenant { hosts, .. }) in self.tenants.iter().enumerate() {
+            count += hosts.len();
+            if at >= TENANTS_MAX || count > TENANT_HOSTS_MAX {
+                tell(at, format!("of at most {TENANTS_MAX} tenants, {TENANT_HOSTS_MAX} together"));
+                break;
+            }
+            if !(1..=HOSTS_MAX).contains(&hosts.len()) || !hosts.iter().all(|host| is_host(host)) {
+                tell(at, format!("1 to {HOSTS_MAX} names of hosts, without ports"));
             }
             for host in hosts {
-                if known.contains(&host) {
-                    faults.push(fault(format!(
-                        "names that no other tenant has and that are not left alone, unlike {host}"
-                    )));
+                if !known.insert(host.clone()) {
+                    tell(
+                        at,
+                        format!("names that no other tenant has and that are not left alone, unlike {host}"),
+                    );
                 }
-                known.insert(host);
             }
         }
         faults

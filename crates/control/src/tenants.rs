@@ -15,11 +15,14 @@ use crate::collect::SCOPES_MAX;
 use crate::decide::{Decision, Moment, decide, elapsed, rules};
 use crate::settings::Settings;
 use crate::state::State;
-use crate::tenant::TENANTS_MAX;
+use crate::tenant::{TENANTS_MAX, Tenant};
 use crate::window::Window;
 
-/// Windows after which a host is forgotten that is a tenant by itself, when nobody asks for it: a week of five minutes.
-const FORGOTTEN_WINDOWS: u64 = 2_016;
+/// Rounds of the PoP after which a host is forgotten that is a tenant by itself, when nobody asks for it: a week of five minutes.
+const FORGOTTEN_ROUNDS: u32 = 2_016;
+
+/// Hosts that are tenants by themselves.
+const UNNAMED_MAX: usize = SCOPES_MAX - TENANTS_MAX;
 
 /// Whom a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,11 +44,13 @@ impl Whom {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tenants {
     states: BTreeMap<String, State>,
+    /// Rounds since a host was asked for that is a tenant by itself, since the start.
+    quiet_rounds: BTreeMap<String, u32>,
 }
 
 impl FromIterator<(String, State)> for Tenants {
     fn from_iter<I: IntoIterator<Item = (String, State)>>(states: I) -> Self {
-        Self { states: states.into_iter().collect() }
+        Self { states: states.into_iter().collect(), quiet_rounds: BTreeMap::new() }
     }
 }
 
@@ -65,10 +70,10 @@ impl Tenants {
         self.states.values().map(|state| state.steered().count()).sum()
     }
 
-    /// Whether a tenant's window is the next to be decided at a time: see [`crate::is_next`].
-    pub fn is_next(&self, settings: &Settings, tenant: &str, window: &Window, now_unix_s: u64) -> bool {
-        let (settings, none) = (settings.of(tenant), State::default());
-        elapsed(settings, self.states.get(tenant).unwrap_or(&none), window, now_unix_s).is_ok()
+    /// Whether a window is the next to be decided at a time: see [`crate::is_next`].
+    pub fn is_next(&self, settings: &Settings, window: &Window, now_unix_s: u64) -> bool {
+        let (newest, none) = (self.states.values().max_by_key(|state| state.window), State::default());
+        elapsed(settings, newest.unwrap_or(&none), window, now_unix_s).is_ok()
     }
 
     /// Decides the windows of one span of time, each of another tenant: each decision with its window's place. Of hosts that are tenants by
@@ -79,22 +84,29 @@ impl Tenants {
         windows: &[(String, Window)],
         moment: Moment,
     ) -> Vec<(usize, Decision)> {
-        self.keep(settings, windows.iter().map(|(_, window)| window.number).max().unwrap_or_default());
+        self.keep(settings);
+        self.forget(settings, windows);
+        let mut unnamed = self.states.keys().filter(|tenant| !settings.names(tenant)).count();
+        let mut steered_by_all = self.steered();
         let first = windows.first().map_or(0, |(_, window)| window.number as usize % windows.len());
         let (mut entering_max, mut changes_max) = (settings.entering_max, settings.changes_max);
         let mut decisions: BTreeMap<usize, Decision> = BTreeMap::new();
         for at in (first..windows.len()).chain(0..first) {
             let (tenant, window) = &windows[at];
-            if !self.has_room(settings, tenant) {
+            let is_new = !self.states.contains_key(tenant);
+            let is_unnamed = is_new && !settings.names(tenant);
+            if !settings.has(tenant) || (is_unnamed && unnamed >= UNNAMED_MAX) {
                 continue;
             }
             let state = self.states.get(tenant).cloned().unwrap_or_default();
-            let steered_elsewhere = self.steered() - state.steered().count();
+            let steered_before = state.steered().count();
+            let steered_elsewhere = steered_by_all - steered_before;
             let own = settings.of(tenant);
             let bounded = Settings {
                 steered_max: own.steered_max.min(settings.steered_max.saturating_sub(steered_elsewhere)),
                 entering_max: own.entering_max.min(entering_max),
                 changes_max: own.changes_max.min(changes_max),
+                tenants: who_tells(settings, tenant),
                 ..own.clone()
             };
             let seed = if tenant.is_empty() {
@@ -106,7 +118,9 @@ impl Tenants {
             let left = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
             entering_max = entering_max.saturating_sub(decision.entered.len());
             changes_max = changes_max.saturating_sub(decision.entered.len() + left);
+            steered_by_all = steered_elsewhere + decision.steered;
             if state.window.is_some() {
+                unnamed += usize::from(is_unnamed);
                 self.states.insert(tenant.clone(), state);
             }
             decisions.insert(at, decision);
@@ -114,19 +128,27 @@ impl Tenants {
         decisions.into_iter().collect()
     }
 
-    /// Forgets who is no tenant any more, and hosts that nobody asks for.
-    fn keep(&mut self, settings: &Settings, number: u64) {
-        let is_gone = |tenant: &str, state: &State| {
-            let is_named = tenant.is_empty() || settings.names(tenant);
-            !is_named && state.window.is_some_and(|last| number.saturating_sub(last) > FORGOTTEN_WINDOWS)
-        };
-        self.states.retain(|tenant, state| settings.has(tenant) && !is_gone(tenant, state));
+    /// Forgets who is no tenant any more: with it go its rules.
+    pub fn keep(&mut self, settings: &Settings) {
+        self.states.retain(|tenant, _| settings.has(tenant));
     }
 
-    /// Whether there is room for a tenant.
-    fn has_room(&self, settings: &Settings, tenant: &str) -> bool {
-        let unnamed = || self.states.keys().filter(|tenant| !settings.names(tenant)).count();
-        self.states.contains_key(tenant) || settings.names(tenant) || unnamed() < SCOPES_MAX - TENANTS_MAX
+    /// Forgets hosts that nobody has asked for in many rounds.
+    fn forget(&mut self, settings: &Settings, windows: &[(String, Window)]) {
+        for tenant in self.states.keys().filter(|tenant| !tenant.is_empty() && !settings.names(tenant)) {
+            let quiet = self.quiet_rounds.entry(tenant.clone()).or_default();
+            *quiet = quiet.saturating_add(1);
+        }
+        for (tenant, _) in windows {
+            self.quiet_rounds.remove(tenant);
+        }
+        self.quiet_rounds.retain(|tenant, quiet| {
+            let is_kept = *quiet <= FORGOTTEN_ROUNDS;
+            if !is_kept {
+                self.states.remove(tenant);
+            }
+            is_kept && self.states.contains_key(tenant)
+        });
     }
 
     /// The number of the newest bundle that was decided.
@@ -150,16 +172,14 @@ impl Tenants {
             let rules = rules(settings.of(tenant), state).into_iter();
             rules.map(|rule| Rule { tenant: tenant.clone(), ..rule }).collect::<Vec<_>>()
         };
-        self.states.iter().flat_map(of).collect()
+        self.states.iter().filter(|(tenant, _)| settings.has(tenant)).flat_map(of).collect()
     }
 
-    /// See [`State::withdraw`].
+    /// See [`State::withdraw`]. All of them pause.
     pub(crate) fn withdraw(&mut self, settings: &Settings, whom: &[Whom]) {
         for (tenant, state) in &mut self.states {
             let own: Vec<_> = whom.iter().filter(|it| it.tenant == *tenant).map(|it| it.prefix).collect();
-            if !own.is_empty() {
-                state.withdraw(settings.of(tenant), &own);
-            }
+            state.withdraw(settings.of(tenant), &own);
         }
     }
 
@@ -172,4 +192,12 @@ impl Tenants {
             state.discount(&of(rules), &of(own));
         }
     }
+}
+
+/// The tenants whose hosts make a tenant's windows what they are: itself, or for hosts that none has all the others.
+fn who_tells(settings: &Settings, tenant: &str) -> Vec<Tenant> {
+    if tenant.is_empty() {
+        return settings.tenants.clone();
+    }
+    settings.tenants.iter().filter(|it| it.name() == tenant).cloned().collect()
 }

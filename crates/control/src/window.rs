@@ -98,9 +98,9 @@ impl Sample {
 pub struct Window {
     /// Its start in seconds since the Unix epoch, divided by its length: windows are numbered by the clock.
     pub number: u64,
-    /// Records that it is made of.
+    /// Records that it is made of, of all tenants together.
     pub records: u64,
-    /// Records that the agents say were lost.
+    /// Records that the agents say were lost, likewise.
     pub lost: u64,
     /// What there is of each prefix, in order.
     pub prefixes: Vec<(Prefix, Sample)>,

@@ -26,7 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Batches and questions that wait for the engine; who has more waits.
 const WAITING_MAX: usize = 16;
 /// How long windows are held open for what is not read from Kafka yet, seconds.
-pub(crate) const HELD_S_MAX: u64 = 900;
+const HELD_S_MAX: u64 = 900;
+/// How far behind windows have to be for rollouts to wait for them, seconds.
+const BEHIND_S: u64 = 60;
 /// Sources (a machine, and a start of its agent's numbers) whose position is known.
 const SOURCES_MAX: usize = 100_000;
 /// What the engine is asked.
@@ -129,7 +131,8 @@ impl Engine {
         let store = Store::open(&config.database)?;
         let seed = store.seed()?;
         let shared = Arc::new(Shared::default());
-        let pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
+        let mut pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
+        pops.values_mut().for_each(|pop| pop.tenants.keep(&config.settings));
         for (name, pop) in pops.iter().filter(|(_, pop)| pop.tenants.window().is_some()) {
             shared.set(name, pop);
         }
@@ -243,12 +246,15 @@ impl Engine {
 
     /// Lets time pass: windows close, edges are missed, and what could not be written is tried again.
     fn tick(&mut self) {
-        self.pending.extend(self.collector.close(self.closes_unix_s(now_unix_s())));
+        let (now_unix_s, closes_unix_s) = (now_unix_s(), self.closes_unix_s(now_unix_s()));
+        self.pending.extend(self.collector.close(closes_unix_s));
         self.count();
+        // What has not closed or is not decided tells nothing against a candidate.
+        let is_behind = now_unix_s - closes_unix_s > BEHIND_S || !self.pending.is_empty();
         let names: Vec<_> = self.pops.keys().cloned().collect();
         for name in names {
-            if let Some(pop) = self.pops.get_mut(&name) {
-                pop.tick(&self.settings, now_unix_s());
+            if let Some(pop) = self.pops.get_mut(&name).filter(|_| !is_behind) {
+                pop.tick(&self.settings, now_unix_s);
             }
             self.write(&name);
         }
@@ -262,7 +268,7 @@ impl Engine {
             return now_unix_s;
         }
         let read_to = self.read_to_unix_s.unwrap_or(0).min(now_unix_s);
-        read_to.max(now_unix_s.saturating_sub(HELD_S_MAX))
+        read_to.max(now_unix_s.saturating_sub(held_s_max(&self.settings)))
     }
 
     fn count(&mut self) {
@@ -275,10 +281,9 @@ impl Engine {
 
     /// Decides the windows that have waited longest.
     fn decide_next(&mut self) {
-        let Some(Closed { pop: name, windows }) = self.pending.pop_front() else { return };
-        let records = windows.first().map_or(0, |(_, window)| window.records);
+        let Some(Closed { pop: name, window, windows }) = self.pending.pop_front() else { return };
         if !self.pops.contains_key(&name) && self.pops.len() == SCOPES_MAX {
-            self.shared.figures.over_limit.inc_by(records);
+            self.shared.figures.over_limit.inc_by(window.records);
             return;
         }
         let seed = XxHash3_64::oneshot_with_seed(self.seed, name.as_bytes());
@@ -286,7 +291,7 @@ impl Engine {
             self.pops_changes.send_replace(());
             Pop::default()
         });
-        let decisions = pop.close(&self.settings, &windows, seed, now_unix_s());
+        let decisions = pop.close(&self.settings, (&window, &windows), seed, now_unix_s());
         for (at, Decision { window, round, entered, left, steered, .. }) in decisions {
             let (tenant, entered, left) = (&windows[at].0, entered.len(), left.len());
             tracing::info!(pop = name, tenant, window, ?round, entered, left, steered, "window closed");
@@ -322,6 +327,12 @@ impl Engine {
         pop.changes.send_replace(());
         self.shared.figures.steered.set(steered(&self.pops) as f64);
     }
+}
+
+/// How long windows are held open, seconds: so long that all that are read again after a restart are known to have been decided.
+pub(crate) fn held_s_max(settings: &Settings) -> u64 {
+    let known_s = u64::from(settings.history_windows).saturating_sub(1).saturating_mul(settings.window_s);
+    known_s.saturating_sub(settings.late_s).min(HELD_S_MAX)
 }
 
 /// Prefixes that are steered, of all PoPs.

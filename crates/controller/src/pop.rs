@@ -61,13 +61,13 @@ impl Pop {
     pub(crate) fn close(
         &mut self,
         settings: &Settings,
-        windows: &[(String, Window)],
+        (window, windows): (&Window, &[(String, Window)]),
         seed: u64,
         now_unix_s: u64,
     ) -> Vec<(usize, Decision)> {
-        let is_next =
-            |(tenant, window): &&(String, Window)| self.tenants.is_next(settings, tenant, window, now_unix_s);
-        let Some((_, window)) = windows.iter().find(is_next) else { return Vec::new() };
+        if !self.tenants.is_next(settings, window, now_unix_s) {
+            return Vec::new();
+        }
         self.unwritten.add(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
         let moment = Moment { now_unix_s, seed, acknowledged_bundle: self.rollout.newest() };
         let decisions = self.tenants.decide(settings, windows, moment);

@@ -255,10 +255,18 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// All of a PoP's states, and no others.
+/// All of a PoP's states, and no others; with a tenant that is gone go its rounds.
 fn keep_states(transaction: &Transaction<'_>, pop: &str, tenants: &Tenants) -> rusqlite::Result<()> {
-    transaction.prepare_cached("DELETE FROM states WHERE pop = ?1")?.execute([pop])?;
-    let mut insert = transaction.prepare_cached("INSERT INTO states VALUES (?1, ?2, ?3)")?;
+    let mut known = transaction.prepare_cached("SELECT tenant FROM states WHERE pop = ?1")?;
+    let known: Vec<String> = known.query_map([pop], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    for gone in known.iter().filter(|tenant| !tenants.states().contains_key(*tenant)) {
+        for table in ["states", "rounds", "changes"] {
+            transaction
+                .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2"))?
+                .execute([pop, gone])?;
+        }
+    }
+    let mut insert = transaction.prepare_cached("INSERT OR REPLACE INTO states VALUES (?1, ?2, ?3)")?;
     for (tenant, state) in tenants.states() {
         insert.execute((pop, tenant, state.encode().as_bytes()))?;
     }

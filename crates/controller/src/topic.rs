@@ -12,7 +12,7 @@ use thalweg_telemetry::Error;
 use thalweg_telemetry::tail::{Read, Tail};
 use tokio::sync::mpsc;
 
-use crate::engine::{HELD_S_MAX, Message, Shared, now_unix_s};
+use crate::engine::{Message, Shared, held_s_max, now_unix_s};
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,8 +44,7 @@ pub(crate) fn read(
             Ok(Read::Nothing) => {}
             Err(_) => thread::sleep(PAUSE),
         }
-        let now_unix_ms = i64::try_from(now_unix_s() * 1000).unwrap_or(i64::MAX);
-        let unix_s = tail.read_to_unix_ms(now_unix_ms).and_then(|ms| u64::try_from(ms / 1000).ok());
+        let unix_s = tail.read_to_unix_ms().and_then(|ms| u64::try_from(ms / 1000).ok());
         if unix_s != read_to {
             read_to = unix_s;
             if messages.blocking_send(Message::ReadTo(unix_s)).is_err() {
@@ -78,7 +77,7 @@ fn tell(told: &mut Option<String>, read: &Result<Read, Error>) {
 
 /// The start of the oldest window that may take records at a time.
 fn oldest_open_s(settings: &Settings, now_unix_s: u64) -> u64 {
-    now_unix_s.saturating_sub(settings.late_s + HELD_S_MAX) / settings.window_s * settings.window_s
+    now_unix_s.saturating_sub(settings.late_s + held_s_max(settings)) / settings.window_s * settings.window_s
 }
 
 #[cfg(test)]
@@ -90,5 +89,8 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_998_800);
         assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_799_999_100);
+        // No window is read again that is not known to have been decided.
+        let short = Settings { window_s: 10, late_s: 5, history_windows: 8, ..Settings::default() };
+        assert_eq!(oldest_open_s(&short, 1_800_000_000), 1_800_000_000 - 70);
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! **Invariant:** a message that was sent again is given once, as long as its source's last place in its partition is remembered.
 
+mod progress;
+
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
@@ -13,6 +15,7 @@ use thalweg_record::Batch;
 
 use crate::Error;
 use crate::kafka::{Cluster, Place};
+use progress::Progress;
 
 /// How long a look for a message may last.
 const POLL: Duration = Duration::from_millis(200);
@@ -20,6 +23,10 @@ const POLL: Duration = Duration::from_millis(200);
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is asked whether the topic has more partitions now.
 const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
+/// How often it is asked where partitions end.
+const ENDS_PERIOD: Duration = Duration::from_secs(2);
+/// How long a broker may take to say so: nothing is read meanwhile.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sources (host and epoch, in each partition) whose places are remembered.
 const PLACES_MAX: usize = 1_000_000;
 
@@ -36,24 +43,17 @@ pub enum Read {
     Nothing,
 }
 
-/// How far a partition is read.
-#[derive(Debug, Clone, Copy)]
-enum ReadTo {
-    /// To the message of this time, milliseconds since the Unix epoch; 0 before the first.
-    Message(i64),
-    /// To its end, as far as is known.
-    End,
-}
-
 /// A reader of a topic.
 pub struct Tail {
     kafka: BaseConsumer,
     topic: String,
     /// How far each is read; those that cannot be read yet are not there.
-    partitions: BTreeMap<i32, ReadTo>,
+    partitions: BTreeMap<i32, Progress>,
     /// Whether all that the topic has are.
     has_all: bool,
     asked_at: Option<Instant>,
+    /// When it was asked where partitions end.
+    ends_asked_at: Option<Instant>,
     places: HashMap<(i32, String, u64), Place>,
 }
 
@@ -75,7 +75,6 @@ impl Tail {
             ("auto.offset.reset", "latest"),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
-            ("enable.partition.eof", "true"),
             ("queued.max.messages.kbytes", "32768"),
         ];
         let failed = |cause| Error::of(format!("cannot read Kafka at {}", cluster.brokers), cause);
@@ -87,17 +86,16 @@ impl Tail {
             partitions: BTreeMap::new(),
             has_all: false,
             asked_at: None,
+            ends_asked_at: None,
             places: HashMap::new(),
         })
     }
 
     /// The time up to which everything is read, milliseconds since the Unix epoch; nothing as long as some partition is not read.
-    pub fn read_to_unix_ms(&self, now_unix_ms: i64) -> Option<i64> {
-        let to = |read_to: &ReadTo| match read_to {
-            ReadTo::Message(time) => (*time).min(now_unix_ms),
-            ReadTo::End => now_unix_ms,
-        };
-        self.partitions.values().map(to).min().filter(|_| self.has_all)
+    pub fn read_to_unix_ms(&self) -> Option<i64> {
+        let times: Option<Vec<_>> =
+            self.partitions.values().map(|progress| progress.read_to_unix_ms).collect();
+        times?.into_iter().min().filter(|_| self.has_all)
     }
 
     /// The next message; of partitions that are new to it, those from `since_unix_ms` on. Waits a moment for one.
@@ -113,17 +111,15 @@ impl Tail {
                 return Err(self.failed(cause));
             }
         }
+        self.ask_ends();
         let message = match self.kafka.poll(POLL) {
             None => return Ok(Read::Nothing),
-            Some(Err(KafkaError::PartitionEOF(partition))) => {
-                self.partitions.insert(partition, ReadTo::End);
-                return Ok(Read::Nothing);
-            }
             Some(Err(cause)) => return Err(self.failed(cause)),
             Some(Ok(message)) => message,
         };
-        let time_unix_ms = message.timestamp().to_millis().unwrap_or_default();
-        self.partitions.insert(message.partition(), ReadTo::Message(time_unix_ms));
+        if let Some(progress) = self.partitions.get_mut(&message.partition()) {
+            progress.read(message.offset());
+        }
         let batch = match Batch::decode(message.payload().unwrap_or_default()) {
             Ok(batch) => batch,
             Err(error) => return Ok(Read::Unreadable(error.to_string())),
@@ -150,7 +146,7 @@ impl Tail {
         self.has_all = topic.is_some();
         for partition in new {
             match self.begin(partition, since_unix_ms) {
-                Ok(()) => drop(self.partitions.insert(partition, ReadTo::Message(0))),
+                Ok(offset) => drop(self.partitions.insert(partition, Progress::from(offset))),
                 Err(cause) => {
                     self.has_all = false;
                     tracing::warn!(topic = self.topic, partition, %cause, "partition not read yet");
@@ -161,7 +157,7 @@ impl Tail {
     }
 
     /// Reads a partition from a time on; from where its end was, asked before, if it has nothing of that time.
-    fn begin(&self, partition: i32, since_unix_ms: i64) -> Result<(), KafkaError> {
+    fn begin(&self, partition: i32, since_unix_ms: i64) -> Result<i64, KafkaError> {
         let (_, end) = self.kafka.fetch_watermarks(&self.topic, partition, ASK_TIMEOUT)?;
         let mut times = TopicPartitionList::new();
         times.add_partition_offset(&self.topic, partition, Offset::Offset(since_unix_ms))?;
@@ -175,10 +171,31 @@ impl Tail {
         };
         let mut assigned = TopicPartitionList::new();
         assigned.add_partition_offset(&self.topic, partition, Offset::Offset(offset))?;
-        self.kafka.incremental_assign(&assigned)
+        self.kafka.incremental_assign(&assigned)?;
+        Ok(offset)
+    }
+
+    /// Asks where partitions end that are read to where they ended before. What cannot be asked now is asked again.
+    fn ask_ends(&mut self) {
+        if self.ends_asked_at.is_some_and(|at| at.elapsed() < ENDS_PERIOD) {
+            return;
+        }
+        self.ends_asked_at = Some(Instant::now());
+        for (partition, progress) in self.partitions.iter_mut().filter(|(_, progress)| progress.is_at_end()) {
+            let now_unix_ms = now_unix_ms();
+            match self.kafka.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
+                Ok((_, end)) => progress.ended(end, now_unix_ms),
+                Err(_) => return, // and whoever polls is told
+            }
+        }
     }
 
     fn failed(&self, cause: KafkaError) -> Error {
         Error::of(format!("cannot read the topic {}", self.topic), cause)
     }
+}
+
+fn now_unix_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

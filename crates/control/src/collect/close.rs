@@ -11,14 +11,14 @@ use crate::settings::{PREFIXES_MAX, Settings};
 use crate::window::{Sample, Window};
 
 impl Pop {
-    /// The windows of what was open: one, or one for each tenant.
+    /// What was open: what is known of edges, and of each tenant.
     pub(super) fn window(
         &mut self,
         settings: &Settings,
         number: u64,
         open: Open,
         counts: &mut Counts,
-    ) -> Vec<(String, Window)> {
+    ) -> (Window, Vec<(String, Window)>) {
         self.told.retain(|_, window| number.saturating_sub(*window) <= TOLD_WINDOWS && *window <= number);
         let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
         let mut edges = vec![Figures::default(); open.edges.len()];
@@ -67,6 +67,6 @@ impl Pop {
                 counts.over_limit += u64::from(sample.connections());
             }
         }
-        windows
+        (empty, windows)
     }
 }

@@ -278,10 +278,40 @@ fn each_tenant_has_windows_of_its_own() {
 }
 
 #[test]
+fn hosts_that_anybody_makes_up_take_nothing_from_others() {
+    let mut it = It::new(|all| {
+        all.by_tenant = true;
+        all.tenants = vec![Tenant::new(["media.example".into()], Settings::default())];
+    });
+    let mut port = 1;
+    let mut ask = |it: &mut It, host: String, status: u16| {
+        it.respond(ResponseRecord { host, status, ..response(port, None) });
+        port += 1;
+    };
+    // What the edge does not serve, what is no name, and what names nobody.
+    for (host, status) in [("own.example", 421), ("[2001:db8::1]:80", 200), ("", 200)] {
+        ask(&mut it, host.into(), status);
+    }
+    (0..SCOPES_MAX).for_each(|at| ask(&mut it, format!("{at}.example"), 200));
+    ask(&mut it, "media.example".into(), 200);
+    let closed = it.0.close(NOW_UNIX_S + 10_000).remove(0);
+    assert_eq!(closed.windows.len(), SCOPES_MAX - TENANTS_MAX + 1);
+    assert!(
+        closed
+            .windows
+            .iter()
+            .any(|(tenant, window)| tenant == "media.example" && !window.prefixes.is_empty())
+    );
+    // For its edge each of them counts.
+    assert_eq!(closed.window.edges["edge-1"].responses, SCOPES_MAX as u64 + 4);
+    assert_eq!(it.0.counts().over_limit, (SCOPES_MAX - (SCOPES_MAX - TENANTS_MAX)) as u64 + 1);
+}
+
+#[test]
 fn a_tenant_has_all_of_its_hosts_and_a_threshold_of_its_own() {
     let settings = Settings { goodput_bytes_min: 2_000_000, ..Settings::default() };
-    let hosts = vec!["News.example".into(), "media.example".into()];
-    let mut it = It::new(|all| all.tenants = vec![Tenant { hosts, settings }]);
+    let hosts = ["News.example".into(), "media.example".into()];
+    let mut it = It::new(|all| all.tenants = vec![Tenant::new(hosts, settings)]);
     it.respond(response(1, None));
     it.respond(ResponseRecord { host: "NEWS.example:80".into(), bytes: 2_000_000, ..response(1, None) });
     it.respond(ResponseRecord { host: "other.example".into(), ..response(2, None) });

@@ -26,10 +26,9 @@ struct Target {
 
 impl Target {
     fn of(settings: &Settings, tenants: &Tenants) -> Self {
-        let hosts = |hosts: &[String]| hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         Self {
             hosts_left_alone: names(&settings.hosts_left_alone),
-            tenants: settings.tenants.iter().map(|it| Tenant { hosts: hosts(&it.hosts) }).collect(),
+            tenants: settings.tenants.iter().map(|it| Tenant { hosts: it.hosts().to_vec() }).collect(),
             rules: tenants.rules(settings),
         }
     }

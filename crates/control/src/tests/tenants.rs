@@ -21,8 +21,8 @@ impl Shared {
         let mut settings = Settings { exploring_max: 0, ..Settings::default() };
         change(&mut settings);
         let own = Settings { tenants: Vec::new(), ..settings.clone() };
-        let hosts = vec!["News.example".into(), "sport.example".into()];
-        settings.tenants.push(Tenant { hosts, settings: own });
+        let hosts = ["News.example".into(), "sport.example".into()];
+        settings.tenants.push(Tenant::new(hosts, own));
         assert_eq!(settings.check(), []);
         let lab = |tenant: &str| (tenant.to_owned(), Lab::new(&change));
         let labs = [lab(""), lab(NEWS)];
@@ -164,10 +164,14 @@ fn each_host_may_be_a_tenant_by_itself() {
     let control = |host| tried.rule(prefix(0).first(), host).map(|rule| rule.congestion_control.as_str());
     assert_eq!([control("A.example"), control("b.example"), control("")], [Some("bbr"), None, None]);
     // Nobody asks for it any more.
-    lab.number += 3_000;
-    let window = lab.window();
-    let moment = lab.moment(&window);
-    tenants.decide(&settings, &[("b.example".into(), window.clone())], moment);
+    let mut window = lab.window();
+    let mut moment = lab.moment(&window);
+    for _ in 0..=2_016 {
+        assert!(tenants.states().contains_key("a.example"));
+        window = Window { number: window.number + 1, ..window };
+        moment = lab.moment(&window);
+        tenants.decide(&settings, &[("b.example".into(), window.clone())], moment);
+    }
     assert_eq!(tenants.states().keys().collect::<Vec<_>>(), ["b.example"]);
     // So many hosts have room, and no more.
     let hosts = |at: usize| (format!("{at}.example"), window.clone());
@@ -179,10 +183,52 @@ fn each_host_may_be_a_tenant_by_itself() {
 }
 
 #[test]
+fn a_tenant_that_settings_take_back_is_in_no_bundle_whatever_comes_first() {
+    // Each host by itself, under settings of then; a canary has the candidate.
+    let by_tenant = |change: &dyn Fn(&mut Settings)| {
+        let mut settings = Settings { by_tenant: true, exploring_max: 0, ..Settings::default() };
+        change(&mut settings);
+        assert_eq!(settings.check(), []);
+        settings
+    };
+    let hosts = || ["b.example".to_owned(), "a.example".to_owned()];
+    let left_alone = |it: &mut Settings| it.hosts_left_alone = vec!["A.example".into()];
+    let named = |it: &mut Settings| it.tenants = vec![Tenant::new(hosts(), Settings::default())];
+    for change in [&left_alone as &dyn Fn(&mut Settings), &named] {
+        let mut settings = by_tenant(&|_| {});
+        let mut lab = Lab::new(|_| {});
+        let (mut tenants, mut rollout) = (Tenants::default(), Rollout::default());
+        let mut now_unix_s = 0;
+        while rollout.candidate().is_none() {
+            lab.state = tenants.states().get("a.example").cloned().unwrap_or_default();
+            let window = lab.window();
+            lab.number += 1;
+            let moment = lab.moment(&window);
+            now_unix_s = moment.now_unix_s;
+            tenants.decide(&settings, &[("a.example".into(), window)], moment);
+            rollout.decided(&settings, &mut tenants, now_unix_s);
+        }
+        let poll = |rollout: &mut Rollout, tenants: &mut Tenants, settings: &Settings, refuses: bool| {
+            let given = rollout.document("edge-1").map(|bundle| bundle.checksum().to_owned());
+            let refused = given.as_deref().filter(|_| refuses).map(|checksum| (checksum, "for a test"));
+            rollout.poll(settings, tenants, Poll { edge: "edge-1", in_force: None, refused }, now_unix_s)
+        };
+        poll(&mut rollout, &mut tenants, &settings, false);
+        settings = by_tenant(change);
+        let told = poll(&mut rollout, &mut tenants, &settings, true);
+        assert!(matches!(told[..], [Transition::RolledBack { .. }]), "{told:?}");
+        rollout.decided(&settings, &mut tenants, now_unix_s);
+        assert_eq!(rollout.stable().unwrap().content().rules, []);
+        tenants.keep(&settings);
+        assert!(tenants.states().is_empty());
+    }
+}
+
+#[test]
 fn what_is_wrong_with_tenants_is_told() {
-    let tenant = |hosts: &[&str]| Tenant {
-        hosts: hosts.iter().map(ToString::to_string).collect(),
-        settings: Settings { window_s: 60, ..Settings::default() },
+    let tenant = |hosts: &[&str]| {
+        let settings = Settings { window_s: 60, ..Settings::default() };
+        Tenant::new(hosts.iter().map(ToString::to_string), settings)
     };
     let settings = Settings {
         hosts_left_alone: vec!["c.example".into()],

@@ -244,14 +244,17 @@ fn check_controller(
         faults.into_iter().map(move |fault| Fault { place, setting: None, message: fault.to_string() })
     };
     let alone = controller.settings(&[]);
-    faults.extend(tell(place, alone.check()));
-    for (at, (place, tenant)) in tenants.iter().enumerate() {
-        faults.extend(tell(*place, alone.check_tenant(&tenant.tenant(&alone))));
-        let before: Vec<_> = tenants[..=at].iter().map(|(_, tenant)| tenant.clone()).collect();
-        let (before, own) = (controller.settings(&before[..at]), controller.settings(&before));
-        let known = before.check_hosts_of_tenants();
-        let new = own.check_hosts_of_tenants().into_iter().filter(|fault| !known.contains(fault)).collect();
-        faults.extend(tell(*place, new));
+    let of_all = alone.check();
+    faults.extend(tell(place, of_all.clone()));
+    let all: Vec<_> = tenants.iter().map(|(_, tenant)| tenant.clone()).collect();
+    let all = controller.settings(&all);
+    for ((place, _), tenant) in tenants.iter().zip(&all.tenants) {
+        // What is wrong for all was told above.
+        let own = alone.check_tenant(tenant).into_iter().filter(|fault| !of_all.contains(fault)).collect();
+        faults.extend(tell(*place, own));
+    }
+    for (at, fault) in all.check_hosts_of_tenants() {
+        faults.extend(tell(tenants[at].0, vec![fault]));
     }
 }
 

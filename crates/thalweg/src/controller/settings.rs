@@ -105,8 +105,7 @@ impl Tenant {
             tenants: Vec::new(),
             ..all.clone()
         };
-        let hosts = self.hosts.value.iter().map(|host| host.0.clone()).collect();
-        thalweg_control::Tenant { hosts, settings }
+        thalweg_control::Tenant::new(self.hosts.value.iter().map(|host| host.0.clone()), settings)
     }
 }
 
