@@ -119,7 +119,8 @@ impl Engine {
         let store = Store::open(&config.database)?;
         let seed = store.seed()?;
         let shared = Arc::new(Shared::default());
-        let pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
+        let mut pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
+        pops.values_mut().for_each(|pop| pop.rollout.resume(now_unix_s()));
         for (name, pop) in pops.iter().filter(|(_, pop)| pop.state.window.is_some()) {
             shared.set(name, pop);
         }

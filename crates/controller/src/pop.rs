@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use thalweg_bundle::Bundle;
 use thalweg_control::{
-    Decision, Moment, Poll, Rollout, Round, Settings, Stage, State, Transition, Window, decide, is_next,
+    Decision, Moment, Poll, Rollout, Round, Settings, State, Transition, Window, decide, is_next,
 };
 
 use crate::document::{Document, Heard};
@@ -137,7 +137,7 @@ impl Pop {
             "stable": self.rollout.stable().map(number),
             "candidate": candidate.map(|candidate| json!({
                 "number": number(&candidate.bundle),
-                "stage": stage(&candidate.stage),
+                "stage": candidate.standing(),
                 "since_unix_s": candidate.since_unix_s,
             })),
             "edges": edges,
@@ -148,12 +148,4 @@ impl Pop {
 /// The bundles that edges get.
 pub(crate) fn out(rollout: &Rollout) -> impl Iterator<Item = &Bundle> {
     rollout.stable().into_iter().chain(rollout.candidate().map(|candidate| &candidate.bundle))
-}
-
-fn stage(stage: &Stage) -> &'static str {
-    match stage {
-        Stage::Unheard => "waits for an edge",
-        Stage::Handed { .. } => "handed to canaries",
-        Stage::Watched { .. } => "watched",
-    }
 }

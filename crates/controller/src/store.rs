@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction};
 use serde_json::Value;
-use thalweg_control::{Rollout, State, Transition};
+use thalweg_control::{Rollout, State, StateError, Transition};
 use thalweg_record::Prefix;
 
 use crate::pop::{Pop, out};
@@ -114,8 +114,14 @@ impl Store {
             let unreadable =
                 |what: &str, why: String| self.refused(format!("the {what} of PoP {name:?}: {why}"));
             let state = State::decode(&state).map_err(|error| unreadable("state", with_cause(&error)))?;
-            let rollout =
-                Rollout::decode(&rollout).map_err(|error| unreadable("rollout", with_cause(&error)))?;
+            let rollout = match Rollout::decode(&rollout) {
+                Err(error @ StateError::Bundles { .. }) => {
+                    tracing::warn!(pop = name, %error, "goes on without them: all edges get new ones");
+                    Rollout::decode_without_bundles(&rollout)
+                }
+                read => read,
+            };
+            let rollout = rollout.map_err(|error| unreadable("rollout", with_cause(&error)))?;
             pops.push((name, Pop::of(state, rollout)));
         }
         Ok(pops)

@@ -13,6 +13,10 @@ use crate::state::{BUNDLES_MAX, State};
 /// Bundles that one event makes at most.
 const BUNDLES_AT_ONCE: u64 = 4;
 
+/// Why a bundle of some of the rules of one before is valid.
+const FEWER: &str =
+    "rules of a valid bundle, some with another share held out, under settings that were checked";
+
 /// What the state would have all edges do. Who opts out of rules is no trial: it holds in every bundle at once.
 struct Target {
     hosts_left_alone: Vec<String>,
@@ -30,7 +34,7 @@ impl Rollout {
     ///
     /// The state takes numbers of bundles over; what may not become a bundle leaves it.
     pub fn decided(&mut self, settings: &Settings, state: &mut State, now_unix_s: u64) -> Vec<Transition> {
-        self.clock.advance(now_unix_s);
+        self.advance(settings, now_unix_s);
         self.rounds = self.rounds.saturating_add(1);
         if self.is_at_end(state) {
             return Vec::new();
@@ -81,7 +85,7 @@ impl Rollout {
         if ended || is_reduced {
             let (left, steered) = (self.stable_rules().len() - stable.len(), stable.len());
             let reason = format!("window {}: {left} leave, {steered} steered", window(state));
-            let bundle = self.fewer(state, stable, target, reason, now_unix_s);
+            let bundle = self.make(state, stable, target, reason, now_unix_s).expect(FEWER);
             told.push(Transition::Reduced { number: bundle.content().number });
             self.stable = Some(bundle);
         }
@@ -89,7 +93,7 @@ impl Rollout {
             && (is_reduced || rules != before.bundle.content().rules)
         {
             let reason = before.bundle.content().reason.clone();
-            let bundle = self.fewer(state, rules, target, reason, now_unix_s);
+            let bundle = self.make(state, rules, target, reason, now_unix_s).expect(FEWER);
             told.push(Transition::CandidateReduced { number: bundle.content().number });
             self.candidate.iter_mut().for_each(|it| it.bundle = bundle.clone());
         }
@@ -184,25 +188,10 @@ impl Rollout {
         let target = Target::of(settings, state);
         let last_good = reduced(self.stable_rules(), &target.rules);
         let reason = format!("bundle {number} is rolled back: {why}");
-        let bundle = self.fewer(state, last_good, &target, reason, now_unix_s);
+        let bundle = self.make(state, last_good, &target, reason, now_unix_s).expect(FEWER);
         let by = bundle.content().number;
         self.stable = Some(bundle);
         vec![Transition::RolledBack { number: *number, by, why, withdrawn }]
-    }
-
-    /// A bundle of some of the rules of one before.
-    fn fewer(
-        &mut self,
-        state: &mut State,
-        rules: Vec<Rule>,
-        target: &Target,
-        reason: String,
-        now_unix_s: u64,
-    ) -> Bundle {
-        let bundle = self.make(state, rules, target, reason, now_unix_s);
-        bundle.expect(
-            "rules of a valid bundle, some with another share held out, under settings that were checked",
-        )
     }
 
     /// A bundle with the next number. Connections of a prefix whose rule there is another one than the state's do not count.

@@ -1,7 +1,7 @@
 //! Rollouts as they are kept and gone on from.
 
 use expect_test::expect;
-use thalweg_bundle::Bundle;
+use thalweg_bundle::{Bundle, FORMAT};
 
 use super::site::Site;
 use crate::*;
@@ -94,6 +94,32 @@ fn a_field_out_of_its_range_is_named() {
         edges[edge].refused.reason has to be of at most 1024 bytes
         edges[edge].before.retransmitted.mean has to be from 0 to 1"#]]
     .assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn bundles_of_another_release_are_dropped_and_numbers_go_on() {
+    for is_candidate_alone in [false, true] {
+        let mut site = Site::new(5, |_| {});
+        let number = site.until_watched();
+        let text = site.rollout.encode();
+        let (own, other) = (format!("\\\"format\\\":{FORMAT}"), "\\\"format\\\":1");
+        assert_eq!(text.matches(&own).count(), 2);
+        let text = if is_candidate_alone { text.replacen(&own, other, 1) } else { text.replace(&own, other) };
+        let error = Rollout::decode(text.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), format!("bundles of format 1, and this program reads format {FORMAT}"));
+        site.rollout = Rollout::decode_without_bundles(text.as_bytes()).unwrap();
+        let edges = site.rollout.edges().clone();
+        assert_eq!((site.rollout.newest(), edges.len(), site.given(0)), (number, 5, None));
+        site.poll_all();
+        let told = site.round();
+        let [Transition::Reduced { number: all }, Transition::Proposed { number: tried }, ..] = told[..]
+        else {
+            panic!("{told:?}")
+        };
+        assert!(number < all && all < tried, "{told:?}");
+    }
+    // What is damaged is not dropped.
+    assert!(matches!(Rollout::decode_without_bundles(b"{}"), Err(StateError::Json(_))));
 }
 
 #[test]

@@ -17,7 +17,10 @@ pub(super) struct Site {
 
 #[derive(Default)]
 pub(super) struct TestEdge {
+    /// The name by which it asks,
     pub(super) name: String,
+    /// and that of its records, where that is another.
+    pub(super) host: Option<String>,
     pub(super) in_force: Option<Bundle>,
     pub(super) refused: Option<(String, String)>,
     pub(super) does: Does,
@@ -99,7 +102,7 @@ impl Site {
 
     pub(super) fn window(&mut self) -> Window {
         let edges = self.edges.iter().filter(|edge| edge.does.connections > 0);
-        let edges = edges.map(|edge| (edge.name.clone(), edge.does.figures())).collect();
+        let edges = edges.map(|edge| (edge.host().clone(), edge.does.figures())).collect();
         let window = Window { edges: Arc::new(edges), ..self.lab.window() };
         self.lab.number += 1;
         window
@@ -152,6 +155,12 @@ impl Site {
     /// The number that an edge is given.
     pub(super) fn given(&self, at: usize) -> Option<u64> {
         self.rollout.document(&self.edges[at].name).map(|bundle| bundle.content().number)
+    }
+}
+
+impl TestEdge {
+    pub(super) fn host(&self) -> &String {
+        self.host.as_ref().unwrap_or(&self.name)
     }
 }
 
