@@ -8,6 +8,7 @@
 
 mod close;
 mod connection;
+mod samples;
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
@@ -17,11 +18,10 @@ use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source
 use twox_hash::XxHash3_64;
 
 use crate::figures::EDGES_MAX;
-use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::window::{Arm, Scope, Window, follows};
-pub use connection::SAMPLES_MAX;
-use connection::{Connection, Rule, has_failed, push, rule_of, tells_of_goodput};
+use connection::{Connection, Rule, has_failed, rule_of, tells_of_goodput};
+pub use samples::SAMPLES_MAX;
 
 /// PoPs, and scopes of one where tenants are told apart.
 pub const SCOPES_MAX: usize = 1_000;
@@ -37,7 +37,7 @@ pub struct Counts {
     pub late: u64,
     /// Records of windows that have not begun by the clock here.
     pub early: u64,
-    /// Records beyond a limit: of scopes, connections, samples or prefixes.
+    /// Records beyond a limit: of scopes, connections or prefixes.
     pub over_limit: u64,
 }
 
@@ -164,11 +164,10 @@ impl Open {
             connection.min_rtt_us = min_rtt_us;
         }
         match gauges.delivery_rate_bytes_per_s {
-            Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited => {
-                push(&mut connection.delivery_rates, rate)
-            }
-            _ => true,
+            Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited => connection.add_delivery_rate(rate),
+            _ => {}
         }
+        true
     }
 
     /// Whether there was room for it.
@@ -194,12 +193,10 @@ impl Open {
         if let Some(min_rtt_us) = response.tcp.as_ref().and_then(|tcp| tcp.min_rtt_us) {
             connection.min_rtt_us = min_rtt_us;
         }
-        if !tells_of_goodput(settings, response) {
-            return true;
+        if tells_of_goodput(settings, response) {
+            connection.add_goodput(response.goodput_bytes_per_s().max(1));
         }
-        let goodput = response.goodput_bytes_per_s().max(1);
-        connection.ln_goodput.add((goodput as f64).ln());
-        push(&mut connection.goodputs, goodput)
+        true
     }
 
     fn connection(&mut self, source: &Source, client: SocketAddr) -> Option<&mut Connection> {
@@ -211,21 +208,9 @@ impl Open {
         if !has_room {
             return None;
         }
-        Some(slot.insert(Connection {
-            prefix: Prefix::of_client(client.ip()),
-            edge: place_of(&mut self.edges, &source.host),
-            responses: 0,
-            failed: 0,
-            host: None,
-            is_left_alone: false,
-            rule: None,
-            ln_goodput: Mean::default(),
-            goodputs: Vec::new(),
-            delivery_rates: Vec::new(),
-            min_rtt_us: 0,
-            sent_bytes: 0,
-            retrans_bytes: 0,
-        }))
+        let edge = place_of(&mut self.edges, &source.host);
+        let key = *slot.key();
+        Some(slot.insert(Connection::new(key, Prefix::of_client(client.ip()), edge)))
     }
 
     /// The place of a host among the window's, if there is one left.
