@@ -19,7 +19,7 @@ pub(crate) fn run(input: &[u8]) {
     let names: Vec<_> = rollout.edges().keys().cloned().collect();
     for name in &names {
         let given = rollout.document(name).map(|bundle| bundle.checksum().to_owned());
-        let poll = Poll { edge: name, in_force: given.as_deref(), refused: None };
+        let poll = Poll { edge: name, in_force: given.as_deref(), number: None, refused: None };
         let told = rollout.poll(&settings, &mut state, poll, now_unix_s);
         check(&rollout, &told);
     }

@@ -51,7 +51,7 @@ const STEP_S_MAX: u64 = 60;
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
     format: u32,
-    /// The highest number of a bundle that was made.
+    /// The highest number of a bundle that was made, or that an edge has.
     newest: u64,
     /// What edges get that are no canaries; absent before the first decision.
     #[serde(with = "document::option")]
@@ -135,7 +135,7 @@ impl Candidate {
 pub struct Edge {
     /// The checksum of the bundle that it goes by; absent if it has none.
     pub in_force: Option<String>,
-    /// Its number, where the bundle is one of those that were out then.
+    /// Its number, where the bundle is one of those that were out then, or the edge says so.
     pub number: Option<u64>,
     /// When it was heard, seconds since the Unix epoch,
     pub heard_unix_s: u64,
@@ -193,11 +193,12 @@ impl Default for Rollout {
 }
 
 impl Rollout {
-    /// The bundle for an edge; nothing before the first, and where the edge refuses it.
+    /// The bundle for an edge; nothing before the first, where the edge refuses it, and where it has a higher one until the next decision.
     pub fn document(&self, edge: &str) -> Option<&Bundle> {
         let bundle = self.given(edge)?;
-        let refused = self.edges.get(edge).and_then(|it| it.refused.as_ref());
-        refused.is_none_or(|refusal| refusal.checksum != bundle.checksum()).then_some(bundle)
+        let Some(known) = self.edges.get(edge) else { return Some(bundle) };
+        let is_refused = known.refused.as_ref().is_some_and(|it| it.checksum == bundle.checksum());
+        (!is_refused && known.number <= Some(bundle.content().number)).then_some(bundle)
     }
 
     /// The bundle for an edge, whether or not it refuses it.
@@ -244,7 +245,7 @@ impl Rollout {
         &self.edges
     }
 
-    /// The highest number of a bundle that was made: what [`Moment::acknowledged_bundle`](crate::Moment) is at least.
+    /// The highest number of a bundle that was made, or that an edge has: what [`Moment::acknowledged_bundle`](crate::Moment) is at least.
     pub fn newest(&self) -> u64 {
         self.newest
     }

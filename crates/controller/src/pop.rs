@@ -86,6 +86,7 @@ impl Pop {
         let poll = Poll {
             edge,
             in_force: heard.in_force(),
+            number: heard.number,
             refused: refused.map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
         };
         self.unwritten.add(self.rollout.poll(settings, &mut self.state, poll, now_unix_s));

@@ -5,6 +5,7 @@ use twox_hash::XxHash3_64;
 
 use super::follow::one_line;
 use super::{Candidate, Edge, Refusal, Rollout, Stage, Transition, Why};
+use crate::decide::BUNDLES_BELIEVED_MAX;
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 use crate::state::State;
@@ -23,6 +24,8 @@ pub struct Poll<'a> {
     pub edge: &'a str,
     /// The checksum of the bundle that it goes by; absent if it has none.
     pub in_force: Option<&'a str>,
+    /// The number of that, where it says so.
+    pub number: Option<u64>,
     /// The checksum and the reason, if it refuses one. A refusal of what has no checksum is of no bundle of ours: it is not told
     /// here.
     pub refused: Option<(&'a str, &'a str)>,
@@ -49,6 +52,7 @@ impl Rollout {
             self.edges.insert(poll.edge.to_owned(), Edge::default());
         }
         self.hear(poll, now_unix_s);
+        state.go_on_from(self.newest);
         let mut told = match self.hear_refusal(poll) {
             Ok(told) => told.into_iter().collect(),
             Err(why) => self.roll_back(settings, state, why, now_unix_s),
@@ -65,6 +69,10 @@ impl Rollout {
             .filter(|bundle| Some(bundle.checksum()) == in_force)
             .map(|bundle| bundle.content().number)
             .next();
+        // What is out no more may be of a controller before this one, or of this one before it lost what it knew: no number is given again.
+        let told = poll.number.filter(|number| in_force.is_some() && *number <= BUNDLES_BELIEVED_MAX);
+        self.newest = self.newest.max(told.unwrap_or(0));
+        let number = number.or(told);
         let heard_s = self.clock.own_s;
         let Some(edge) = self.edges.get_mut(poll.edge) else { return };
         (edge.heard_unix_s, edge.heard_s, edge.is_silent) = (now_unix_s, heard_s, false);

@@ -4,9 +4,10 @@
 use thalweg_bundle::{Bundle, Content, Faults, MADE_UNIX_S_MAX, REASON_BYTES_MAX, Rule};
 use thalweg_record::Prefix;
 
-use super::rules::{added, by_prefix, reduced};
-use super::{Candidate, Rollout, Stage, Transition, Why};
+use super::rules::{added, by_prefix, reduced, steers_alike};
+use super::{Candidate, Edge, Rollout, Stage, Transition, Why};
 use crate::decide::{names, rules};
+use crate::entry::Entry;
 use crate::settings::Settings;
 use crate::state::{BUNDLES_MAX, State};
 
@@ -78,6 +79,7 @@ impl Rollout {
             let before = bundle.content();
             before.rules != stable || before.hosts_left_alone != target.hosts_left_alone
         });
+        let is_reduced = is_reduced || self.is_overtaken(state, target);
         let mut told = Vec::new();
         if ended && let Some(candidate) = self.candidate.take() {
             told.push(Transition::Ended { number: candidate.bundle.content().number });
@@ -98,6 +100,23 @@ impl Rollout {
             self.candidate.iter_mut().for_each(|it| it.bundle = bundle.clone());
         }
         told
+    }
+
+    /// Whether there is a higher number than those that are out, of which it is not known what it says: an edge has it, or the state has
+    /// heard of it, so that connections do not count that go by its own rule. All get the same by a number above that.
+    fn is_overtaken(&self, state: &State, target: &Target) -> bool {
+        let is_above = |given: &Bundle, edge: &Edge| edge.number > Some(given.content().number);
+        if self.edges.iter().any(|(name, edge)| self.given(name).is_some_and(|given| is_above(given, edge))) {
+            return true;
+        }
+        let target = by_prefix(&target.rules);
+        let is_late = |number: u64, rule: &Rule| {
+            let is_same = target.get(&rule.prefix).is_some_and(|own| steers_alike(own, rule));
+            let steered = state.entry(rule.prefix).and_then(Entry::steered);
+            is_same && steered.is_some_and(|steered| number < steered.from_bundle)
+        };
+        let out = self.stable.iter().chain(self.candidate.iter().map(|it| &it.bundle));
+        out.map(Bundle::content).any(|it| it.rules.iter().any(|rule| is_late(it.number, rule)))
     }
 
     /// Tries what the target adds, unless something is tried already.

@@ -33,6 +33,8 @@ enum Event {
     Restart,
     /// The host of an edge's records becomes another one than its name, or its name again.
     Rename(usize),
+    /// An edge goes by a bundle of this number, of somebody else.
+    Tell(usize, u64),
     /// A setting is changed.
     Change(u8),
 }
@@ -49,6 +51,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (-5_000_i64..5_000).prop_map(Event::Jump),
         1 => Just(Event::Restart),
         1 => (0..EDGES).prop_map(Event::Rename),
+        1 => (0..EDGES, 1_u64..400).prop_map(|(at, number)| Event::Tell(at, number)),
         1 => any::<u8>().prop_map(Event::Change),
     ]
 }
@@ -92,6 +95,8 @@ impl Seen {
             prop_assert!(out.contains(&bundle));
             prop_assert!(!self.refused[at].contains(bundle.checksum()));
             let number = bundle.content().number;
+            let known = rollout.edges().get(&site.edges[at].name).and_then(|edge| edge.number);
+            prop_assert!(known <= Some(number), "{number} to an edge that has {known:?}");
             prop_assert!(number >= self.highest[at], "{number} after {}", self.highest[at]);
             self.highest[at] = number;
         }
@@ -203,6 +208,10 @@ proptest! {
                     let edge = &mut site.edges[at];
                     edge.host = if edge.host.is_none() { Some(format!("host-{at}")) } else { None };
                     Vec::new()
+                }
+                Event::Tell(at, number) => {
+                    site.edges[at].go_by(number);
+                    site.ask(at)
                 }
                 Event::Change(how) => {
                     change(&mut site.lab.settings, how);

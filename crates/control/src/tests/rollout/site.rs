@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_bundle::Bundle;
+use thalweg_bundle::{Bundle, Content};
 
 use crate::tests::lab::Lab;
 use crate::*;
@@ -65,6 +65,7 @@ impl Site {
         let poll = Poll {
             edge: &edge.name,
             in_force: edge.in_force.as_ref().map(Bundle::checksum),
+            number: edge.in_force.as_ref().map(|bundle| bundle.content().number),
             refused: edge.refused.as_ref().map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
         };
         self.rollout.poll(&self.lab.settings, &mut self.lab.state, poll, self.now_unix_s)
@@ -159,6 +160,11 @@ impl Site {
 }
 
 impl TestEdge {
+    /// Goes by a bundle of somebody else.
+    pub(super) fn go_by(&mut self, number: u64) {
+        self.in_force = Some(Bundle::new(Content { number, ..Content::default() }).unwrap());
+    }
+
     pub(super) fn host(&self) -> &String {
         self.host.as_ref().unwrap_or(&self.name)
     }

@@ -144,3 +144,28 @@ fn a_canary_that_goes_by_what_all_have_counts_no_more() {
         assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true });
     }
 }
+
+#[test]
+fn of_a_pop_that_reports_nothing_the_rules_stay_and_nothing_is_promoted() {
+    let mut site = Site::new(5, |_| {});
+    let first = site.until_watched();
+    assert_eq!(site.round()[0], Transition::Promoted { number: first, is_shown: true });
+    let rules = site.rollout.stable().unwrap().content().rules.clone();
+    assert_eq!(rules.len(), 2);
+    site.lab.settings.exploring_max = 1;
+    let number = site.until_watched();
+    let state = site.lab.state.clone();
+    let silent = |site: &mut Site| {
+        let mut window = site.window();
+        window.prefixes.clear();
+        window.edges = Default::default();
+        site.poll_all();
+        site.close(&window)
+    };
+    // For a day: all edges are silent alike, which is no fault of the candidate.
+    let transitions: Vec<_> = (0..288).flat_map(|_| silent(&mut site)).collect();
+    let edges = vec![site.edges[site.canary()].name.clone()];
+    assert_eq!(transitions, [Transition::Unseen { number, edges }]);
+    assert_eq!(site.rollout.stable().unwrap().content().rules, rules);
+    assert_eq!(site.lab.state, state, "what passed is told by the next window that is heard");
+}
