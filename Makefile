@@ -23,7 +23,7 @@ CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -t
 
 .PHONY: help
 help: ## this list
-	@printf 'make demo           %s\n' 'build, then run origin, live source, edge, console and (as root) an audience; Ctrl-C stops'
+	@printf 'make demo           %s\n' 'build, then run origin, live source, edge, controller, console and (as root) an audience; Ctrl-C stops'
 	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
 	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load'

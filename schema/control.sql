@@ -7,23 +7,33 @@ INSERT INTO seed VALUES (random());
 
 CREATE TABLE pops (
     pop TEXT PRIMARY KEY,
-    -- What control knows, and how far its bundles have come: JSON of the control crate.
-    state BLOB NOT NULL,
+    -- How far its bundles have come: JSON of the control crate.
     rollout BLOB NOT NULL
+) WITHOUT ROWID;
+
+-- A tenant is named by its first host; the rows of hosts that no tenant has are those without a name.
+CREATE TABLE states (
+    pop TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    -- What control knows: JSON of the control crate.
+    state BLOB NOT NULL,
+    PRIMARY KEY (pop, tenant)
 ) WITHOUT ROWID;
 
 CREATE TABLE rounds (
     pop TEXT NOT NULL,
+    tenant TEXT NOT NULL,
     -- The end of its window.
     unix_s INTEGER NOT NULL,
     -- What was decided: JSON as the controller tells it.
     told TEXT NOT NULL,
-    PRIMARY KEY (pop, unix_s)
+    PRIMARY KEY (pop, tenant, unix_s)
 ) WITHOUT ROWID;
 
 -- The rounds of a prefix in which something changed.
 CREATE TABLE changes (
     pop TEXT NOT NULL,
+    tenant TEXT NOT NULL,
     prefix TEXT NOT NULL,
     -- The window's number: its start in seconds since the Unix epoch, divided by its length.
     window INTEGER NOT NULL,
@@ -31,9 +41,9 @@ CREATE TABLE changes (
     -- entered, left, proved
     what TEXT NOT NULL,
     reason TEXT NOT NULL,
-    PRIMARY KEY (pop, prefix, unix_s, what)
+    PRIMARY KEY (pop, tenant, prefix, unix_s, what)
 ) WITHOUT ROWID;
-CREATE INDEX changes_by_time ON changes (pop, unix_s);
+CREATE INDEX changes_by_time ON changes (pop, tenant, unix_s);
 
 CREATE TABLE bundles (
     pop TEXT NOT NULL,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_control::{Figures, Poll, Rollout, Settings, State, Transition, Window};
+use thalweg_control::{Figures, Poll, Rollout, Settings, State, Tenants, Transition, Window};
 
 /// Longer than any span that a candidate waits for, in steps that a rollout believes.
 const TICKS: u64 = 40;
@@ -13,7 +13,8 @@ const RESPONSES: u64 = 40;
 pub(crate) fn run(input: &[u8]) {
     let read = Rollout::decode(input).or_else(|_| Rollout::decode_without_bundles(input));
     let Ok(mut rollout) = read else { return };
-    let (settings, mut state) = (Settings::default(), State::default());
+    let settings = Settings::default();
+    let mut tenants = Tenants::from_iter([(String::new(), State::default())]);
     let mut now_unix_s = 1_800_000_000;
     let is_bad = input.ends_with(b"\n");
     check(&rollout, &[]);
@@ -25,22 +26,23 @@ pub(crate) fn run(input: &[u8]) {
     for name in &names {
         let given = rollout.document(name).map(|bundle| bundle.checksum().to_owned());
         let poll = Poll { edge: name, in_force: given.as_deref(), number, refused: None };
-        let told = rollout.poll(&settings, &mut state, poll, now_unix_s);
+        let told = rollout.poll(&settings, &mut tenants, poll, now_unix_s);
         check(&rollout, &told);
     }
     let edges = names.iter().map(|name| (name.clone(), figures(is_bad))).collect();
     let number = now_unix_s / settings.window_s + 1;
     let window = Window { number, records: 1, edges: Arc::new(edges), ..Window::default() };
-    let told = rollout.observe(&settings, &mut state, &window, now_unix_s);
+    let told = rollout.observe(&settings, &mut tenants, &window, now_unix_s);
     check(&rollout, &told);
     for _ in 0..TICKS {
         now_unix_s += STEP_S;
-        let told = rollout.tick(&settings, &mut state, now_unix_s);
+        let told = rollout.tick(&settings, &mut tenants, now_unix_s);
         check(&rollout, &told);
     }
-    let told = rollout.decided(&settings, &mut state, now_unix_s);
+    let told = rollout.decided(&settings, &mut tenants, now_unix_s);
     check(&rollout, &told);
-    assert!(state.bundle >= rollout.newest() || told.is_empty(), "numbers are the state's as well");
+    let is_newest = tenants.states().values().all(|state| state.bundle >= rollout.newest());
+    assert!(is_newest || told.is_empty(), "numbers are the states' as well");
 }
 
 /// What holds after each call.

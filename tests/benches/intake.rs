@@ -72,11 +72,12 @@ fn into_windows() -> f64 {
     let mut closed = Vec::new();
     let closing = timed(|| closed = collector.close(later_unix_s));
     row("windows, with closing", took + closing, support::own_rss_bytes().saturating_sub(before_bytes));
-    let (_, window) = closed.pop().expect("it is over");
+    let closed = closed.pop().expect("it is over");
+    let (_, window) = &closed.windows[0];
     assert_eq!((window.prefixes.len(), window.records), (PREFIXES as usize, RECORDS));
     let moment = Moment { now_unix_s: later_unix_s, seed: 1, acknowledged_bundle: 0 };
     let mut ranked = 0;
-    let deciding = timed(|| ranked = decide(&settings, &State::default(), &window, moment).1.ranked);
+    let deciding = timed(|| ranked = decide(&settings, &State::default(), window, moment).1.ranked);
     assert_eq!(ranked, PREFIXES as usize);
     println!(
         "closing takes {:.2} s of CPU time, the first decision {:.2} s",

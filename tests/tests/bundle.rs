@@ -21,6 +21,7 @@ const OTHER_RULES: u64 = 5000;
 /// A rule for clients here, and many others, so that there is something to write.
 fn bundle(number: u64) -> Bundle {
     let rule = |prefix: String| Rule {
+        tenant: String::new(),
         prefix: prefix.parse().unwrap(),
         congestion_control: "reno".into(),
         size_bytes_min: Some(0),

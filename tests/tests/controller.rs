@@ -93,28 +93,29 @@ fn backend() -> SocketAddr {
     address
 }
 
-/// Asks for the content once, on a connection from a network; an edge that is away gives none.
-fn fetch(edge: SocketAddr, network: u8) -> std::io::Result<()> {
+/// Asks a host for the content once, on a connection from a network; an edge that is away gives none.
+fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
     socket.connect(&edge.into())?;
     let mut stream = TcpStream::from(socket);
-    stream.write_all(b"GET /content HTTP/1.1\r\nHost: media.example\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET /content HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut content = Vec::new();
     stream.read_to_end(&mut content).map(drop)
 }
 
-/// Clients of every network, one connection after the other, until this is dropped.
+/// Clients of every network, one connection after the other, of each host in turn, until this is dropped.
 struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
 
 impl Clients {
-    fn of(edge: SocketAddr) -> Self {
+    fn of(edge: SocketAddr, hosts: &'static [&'static str]) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let clients = (1..=NETWORKS).map(|network| {
             let is_over = is_over.clone();
             thread::spawn(move || {
-                while !is_over.load(Relaxed) {
-                    let _ = fetch(edge, network); // one that was killed comes back
+                for host in hosts.iter().cycle().take_while(|_| !is_over.load(Relaxed)) {
+                    let _ = fetch(edge, network, host); // one that was killed comes back
                     thread::sleep(CLIENT_PAUSE);
                 }
             })
@@ -192,7 +193,7 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
     let mut serving = edge(&directory, listen, admin, backend, &bundle);
     let agent = agent(&directory, control, listen, admin);
-    let clients = Clients::of(listen);
+    let clients = Clients::of(listen, &["media.example"]);
 
     until("both arms of every network have shown something", || {
         (1..=NETWORKS).all(|network| {
@@ -246,12 +247,91 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     }
 }
 
+/// A site of one process. Of all hosts no network is steered, as round trips are shorter than what is asked for; a tenant asks for less.
+const TENANT: &str = r#"
+[edge]
+listen = "127.0.0.1:0"
+admin = "127.0.0.1:0"
+backends = ["BACKEND"]
+memory = "16MiB"
+congestion_control = "cubic"
+state = "edge"
+[agent]
+pop = "here"
+period = "200ms"
+json = "files"
+[controller]
+listen = "CONTROLLER"
+window = "2s"
+late = "1s"
+measure = "goodput"
+min_rtt_min = "10s"
+connections_min = 1
+observed_windows_min = 1
+evidence_connections_min = 1000000
+trial_windows_max = 100000
+effect_min = 0
+congestion_control = "reno"
+[[tenant]]
+hosts = ["news.example", "sport.example"]
+min_rtt_min = "0ms"
+"#;
+
+#[test]
+fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
+    let directory = Directory::new();
+    let (control, backend) = (free_address(), backend());
+    let file = directory.0.join("thalweg.toml");
+    let text = TENANT.replace("BACKEND", &format!("http://{backend}"));
+    std::fs::write(&file, text.replace("CONTROLLER", &control.to_string())).unwrap();
+    let process = Process::start(thalweg().args(["up", "--config"]).arg(&file).current_dir(&directory.0));
+    let listen = process.said("edge listening").parse().unwrap();
+    let clients = Clients::of(listen, &["media.example", "news.example", "Sport.example:80"]);
+    let of_tenant = |network: u8| {
+        let target = format!("/explain?pop=here&tenant=news.example&prefix=127.0.{network}.0/24");
+        let (status, _, content) = ask(control, &target, "");
+        if status != 200 {
+            return 0;
+        }
+        let told: Value = serde_json::from_str(&content).unwrap();
+        told["entry"]["treated"].as_u64().unwrap_or(0)
+    };
+    until("a network of the tenant has shown something", || (1..=NETWORKS).any(|it| of_tenant(it) >= 10));
+    let status = thalweg().args(["controller", "status", "--controller", &control.to_string()]).output();
+    let status = String::from_utf8(status.unwrap().stdout).unwrap();
+    let tenants: Vec<_> = status.lines().skip(1).map_while(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(tenants, ["-", "news.example"], "{status}");
+    let said = |tenant: &[&str]| {
+        let mut command = thalweg();
+        command.args(["controller", "explain", "127.0.1.1", "--controller", &control.to_string()]);
+        String::from_utf8(command.args(tenant).output().unwrap().stdout).unwrap()
+    };
+    assert!(said(&[]).starts_with("127.0.1.0/24: low_rtt"), "{}", said(&[]));
+    assert!(!said(&["--tenant", "News.example"]).starts_with("127.0.1.0/24: low_rtt"));
+    drop(clients);
+    process.end();
+
+    let records = records(&directory.0.join("files"));
+    let (mut own, mut others) = (0, 0);
+    for record in records.iter().filter(|record| record["request_host"].is_string()) {
+        let is_steered = record["rule"].is_string();
+        match record["request_host"].as_str().unwrap() {
+            "media.example" => {
+                assert!(!is_steered, "{record}");
+                others += 1;
+            }
+            _ => own += usize::from(is_steered),
+        }
+    }
+    assert!(own > 20 && others > 100, "{own} of the tenant, {others} of others");
+}
+
 const KAFKA_WINDOW_S: u64 = 4;
-/// Longer than what is to be sent and read takes on a busy machine.
-const KAFKA_LATE_S: u64 = 16;
+/// Longer than what is to be sent takes on a busy machine.
+const KAFKA_LATE_S: u64 = 10;
 const BATCHES: u64 = 60;
 const BATCH_RECORDS: u64 = 200;
-/// Times that the controller is started while records come, each but the first after a kill.
+/// Times that the controller is started while records come, each but the first after a kill; and once more when all have come.
 const STARTS: u64 = 4;
 
 const HOUR_US: u64 = 3_600_000_000;
@@ -326,7 +406,13 @@ fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka() {
     }
     // A sink that is not sure sends again.
     sink.keep(&batch(BATCHES - 1, now_unix_us)).unwrap();
-    let (_process, controller) = running.unwrap();
+    // Nobody is there when the windows close.
+    drop(running.take());
+    let closed_s = now.as_secs() + KAFKA_WINDOW_S + KAFKA_LATE_S;
+    until("the windows are over", || {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() > closed_s
+    });
+    let (_process, controller) = kafka_controller(&directory, &kafka.brokers());
     let rounds = || told(controller, "/rounds?pop=here")["rounds"].as_array().cloned().unwrap_or_default();
     until("every window is decided", || rounds().len() >= sent.len());
     let decided: BTreeMap<u64, u64> = rounds()

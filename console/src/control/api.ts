@@ -8,7 +8,7 @@ import { getJson } from "../api";
 /** What is decided apart from all else: a PoP, or one tenant's part of it. */
 export interface ScopeName {
   pop: string;
-  /** Null: all hosts together. */
+  /** By its first host; null: hosts that no tenant has. */
   tenant: string | null;
 }
 
@@ -155,6 +155,8 @@ export function scopeUrl(what: "rounds" | "prefixes" | "explain" | "edges", { po
 }
 
 /** What to type for the text of a prefix. */
-export function explainCommand(prefix: string): string {
-  return `thalweg controller explain ${prefix}`;
+export function explainCommand({ pop, tenant }: ScopeName, prefix: string): string {
+  const quoted = (word: string): string => (/^[\w.:/-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`);
+  const flags = [["pop", pop], ["tenant", tenant ?? ""]] as const;
+  return ["thalweg controller explain", prefix, ...flags.filter(([, of]) => of).map(([flag, of]) => `--${flag} ${quoted(of)}`)].join(" ");
 }

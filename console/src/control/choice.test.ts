@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { scopeUrl } from "./api";
+import { explainCommand, scopeUrl } from "./api";
 import { chosen } from "./choice";
 
 const SCOPES = [
@@ -19,5 +19,7 @@ it("shows the wanted scope, else the first of its PoP, and nothing of a PoP that
 
 it("asks for a scope's answers so that names cannot be read as anything else", () => {
   expect(scopeUrl("rounds", { pop: "fra1", tenant: null }, { limit: "288" })).toBe("api/control/rounds?pop=fra1&limit=288");
+  expect(explainCommand({ pop: "", tenant: null }, "203.0.113.0/24")).toBe("thalweg controller explain 203.0.113.0/24");
+  expect(explainCommand({ pop: "fra 1'", tenant: "a.example" }, "2001:db8::/56")).toBe(String.raw`thalweg controller explain 2001:db8::/56 --pop 'fra 1'\''' --tenant a.example`);
   expect(scopeUrl("explain", { pop: "a&b", tenant: "x y" }, { prefix: "2001:db8::/56" })).toBe("api/control/explain?pop=a%26b&tenant=x+y&prefix=2001:db8::/56");
 });

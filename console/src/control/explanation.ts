@@ -38,11 +38,12 @@ export class ExplanationPane {
     close.onclick = closed;
     this.#source = new Source<Explanation>(getJson, {
       asked: (url) => {
-        const prefix = this.#open?.prefix ?? "";
+        if (!this.#open) return;
+        const { scope, prefix } = this.#open;
         this.element.toggleAttribute("data-closed", false);
         this.#pane.title(prefix);
         this.#pane.tell("starting", "loading");
-        this.#pane.comesFrom(url, explainCommand(prefix));
+        this.#pane.comesFrom(url, explainCommand(scope, prefix));
         this.#pane.tools(close);
         this.#body.replaceChildren(el("p", { class: "hint" }, WAITING));
       },
@@ -84,7 +85,7 @@ export class ExplanationPane {
 }
 
 function explanation({ said, history, entry, changes, text }: Explanation, prefix: string, scope: Scope): HTMLElement[] {
-  const command = explainCommand(prefix);
+  const command = explainCommand(scope, prefix);
   return [
     el("p", { class: "said", "data-testid": "control-said" }, said),
     ...strip(history, scope),

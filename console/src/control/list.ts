@@ -1,7 +1,8 @@
 // The table of prefixes: what the picture shows, to read, to filter and to reach by keyboard.
 
 import * as format from "../format";
-import { el, replaceChildren, setAttribute, setText } from "../ui/element";
+import { el, replaceChildren, setText } from "../ui/element";
+import { type Column, SortableHead } from "../ui/head";
 import type { Prefix } from "./api";
 import { count, percent, words } from "./figures";
 import { matching, resort, type Sort, sorted, type SortKey } from "./table";
@@ -9,7 +10,7 @@ import { matching, resort, type Sort, sorted, type SortKey } from "./table";
 /** Rows that are drawn; the filter finds all others. */
 const ROWS_MAX = 200;
 
-const COLUMNS: readonly (readonly [SortKey | null, string, string, string])[] = [
+const COLUMNS: readonly Column<SortKey>[] = [
   [null, "prefix", "prefix", "client network: /24 for IPv4, /56 for IPv6"],
   ["stage", "reason", "reason", "why it is steered or not; sorted: shown to be helped, on trial, others"],
   ["duty", "share", "duty", "duty cycle: share of its windows in the bottom group"],
@@ -36,7 +37,10 @@ export class PrefixList {
   });
   readonly #place = el("button", { type: "button", class: "place", title: "list all again", hidden: "" });
   readonly #count = el("span", { class: "count" });
-  readonly #heads: HTMLElement[];
+  readonly #head = new SortableHead(COLUMNS, (key) => {
+    this.#sort = resort(this.#sort, key);
+    this.#draw();
+  });
   readonly #rows = el("tbody", { "data-testid": "control-list" });
   #prefixes: readonly Prefix[] | null = null;
   /** Those of one place of the picture. */
@@ -53,8 +57,7 @@ export class PrefixList {
       if (key === "Enter" && first !== undefined) listener.opened(first);
     };
     this.#place.onclick = () => this.restrict(null);
-    this.#heads = COLUMNS.map((column) => this.#head(column));
-    const table = el("table", {}, el("thead", {}, el("tr", {}, ...this.#heads)), this.#rows);
+    const table = el("table", {}, this.#head.element, this.#rows);
     this.element = el("div", { class: "list" }, el("div", { class: "head" }, this.#filter, this.#place, this.#count), el("div", { class: "scroll", tabindex: "0" }, table));
   }
 
@@ -77,22 +80,8 @@ export class PrefixList {
     for (const row of this.#rows.querySelectorAll<HTMLElement>("tr[data-prefix]")) row.toggleAttribute("data-open", row.dataset.prefix === prefix);
   }
 
-  #head([key, name, label, title]: (typeof COLUMNS)[number]): HTMLElement {
-    if (key === null) return el("th", { scope: "col", class: name, title }, label);
-    const button = el("button", { type: "button", title }, label);
-    button.onclick = () => {
-      this.#sort = resort(this.#sort, key);
-      this.#draw();
-    };
-    return el("th", { scope: "col", class: name }, button);
-  }
-
   #draw(): void {
-    const { key, descending } = this.#sort;
-    for (const [index, [by]] of COLUMNS.entries()) {
-      const head = this.#heads[index];
-      if (head) setAttribute(head, "aria-sort", by === key ? (descending ? "descending" : "ascending") : null);
-    }
+    this.#head.mark(this.#sort);
     const among = this.#there ?? this.#prefixes ?? [];
     const found = sorted(matching(among, this.#filter.value), this.#sort);
     const rows = found.slice(0, ROWS_MAX).map((prefix) => this.#row(prefix));

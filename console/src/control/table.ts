@@ -3,14 +3,12 @@
 import type { Prefix } from "./api";
 import { isHelped } from "./cells";
 import { words } from "./figures";
+import type { Order } from "../ui/head";
 
 /** What can be sorted by. */
 export type SortKey = "stage" | "duty" | "flap" | "connections" | "effect";
 
-export interface Sort {
-  key: SortKey;
-  descending: boolean;
-}
+export type Sort = Order<SortKey>;
 
 /** From the greatest down, unless chosen again. */
 export function resort(sort: Sort, key: SortKey): Sort {

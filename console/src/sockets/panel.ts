@@ -5,6 +5,7 @@ import { fetchSockets, NO_AGENT, type Socket, SOCKETS_MAX, type SocketsAnswer } 
 import { Poller } from "../telemetry/poller";
 import { QueryDisclosure } from "../telemetry/query";
 import { el, setAttribute, setText } from "../ui/element";
+import { type Column, SortableHead } from "../ui/head";
 import { svg } from "../ui/svg";
 import { CURVE, curve, matching, RATE, resort, RTT, type Sort, sorted, type SortKey, summary } from "./table";
 
@@ -14,7 +15,7 @@ const ASK_EVERY_MS = 2000;
 const WINDOW_S = 120;
 
 /** What it is sorted by, class, name, and what it means. Curves are not sorted by. */
-const COLUMNS: readonly (readonly [SortKey | null, string, string, string])[] = [
+const COLUMNS: readonly Column<SortKey>[] = [
   ["client", "client", "client", "address and port"],
   ["prefix", "prefix", "network", "the client's: /24 for IPv4, /56 for IPv6; autonomous system and region where known"],
   ["state", "socket-state", "state", "as ss spells it"],
@@ -36,7 +37,10 @@ export class SocketsPanel {
   readonly element: HTMLElement;
 
   readonly #rows = el("tbody", { "data-testid": "sockets" });
-  readonly #heads: HTMLElement[];
+  readonly #head = new SortableHead(COLUMNS, (key) => {
+    this.#sort = resort(this.#sort, key);
+    this.#draw();
+  });
   readonly #state = el("span", { class: "state", role: "status", "data-testid": "sockets-state" });
   readonly #summary = el("dl", { class: "totals", "data-testid": "sockets-summary" });
   readonly #query = new QueryDisclosure();
@@ -70,14 +74,13 @@ export class SocketsPanel {
 
   /** `head` begins the panel's own. */
   constructor(head: HTMLElement) {
-    this.#heads = COLUMNS.map((column) => this.#head(column));
     this.#filter.oninput = () => this.#draw();
     this.#pause.onclick = () => {
       this.#paused = !this.#paused;
       setText(this.#pause, this.#paused ? "Go on" : "Pause");
       this.#settle();
     };
-    const table = el("table", {}, el("thead", {}, el("tr", {}, ...this.#heads)), this.#rows);
+    const table = el("table", {}, this.#head.element, this.#rows);
     this.element = el(
       "section",
       { class: "records sockets", "aria-label": "sockets" },
@@ -106,23 +109,8 @@ export class SocketsPanel {
     this.#draw();
   }
 
-  #head([key, name, label, title]: (typeof COLUMNS)[number]): HTMLElement {
-    if (key === null) return el("th", { scope: "col", class: name, title }, label);
-    const button = el("button", { type: "button", title }, label);
-    button.onclick = () => {
-      this.#sort = resort(this.#sort, key);
-      this.#draw();
-    };
-    return el("th", { scope: "col", class: name }, button);
-  }
-
   #draw(): void {
-    const { key, descending } = this.#sort;
-    for (const [index, [by]] of COLUMNS.entries()) {
-      const order = by === key ? (descending ? "descending" : "ascending") : null;
-      const head = this.#heads[index];
-      if (head) setAttribute(head, "aria-sort", order);
-    }
+    this.#head.mark(this.#sort);
     const answer = this.#answer;
     const shown = answer ? sorted(matching(answer.sockets, this.#filter.value), this.#sort) : [];
     this.#rows.replaceChildren(...(answer && shown.length > 0 ? shown.map((socket) => row(socket, answer.at_us)) : [this.#emptyRow()]));

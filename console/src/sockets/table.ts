@@ -1,6 +1,7 @@
 // Which sockets are shown, in which order, what they come to, and their curves. Pure.
 
 import type { Socket, SocketSample } from "../telemetry/api";
+import type { Order } from "../ui/head";
 
 /** What can be sorted by. */
 export type SortKey =
@@ -18,10 +19,7 @@ export type SortKey =
   | "retransmits"
   | "last_us";
 
-export interface Sort {
-  key: SortKey;
-  descending: boolean;
-}
+export type Sort = Order<SortKey>;
 
 /** Names go up from A, figures down from the greatest, unless chosen again. */
 export function resort(sort: Sort, key: SortKey): Sort {

@@ -3,17 +3,22 @@
 use std::collections::HashMap;
 
 use crate::fault::Faults;
+use crate::hosts::Hosts;
 use crate::share::Share;
 use crate::table::Table;
-use crate::wire::{WireArm, WireBundle, WireExperiment, WireRule, checksum, time};
+use crate::wire::{WireArm, WireBundle, WireExperiment, WireRule, WireTenant, checksum, time};
 use crate::{
     ARMS_MAX, Arm, Bundle, CONGESTION_CONTROL_BYTES_MAX, Content, EXPERIMENTS_MAX, Experiment,
     HOST_BYTES_MAX, HOSTS_MAX, NAME_BYTES_MAX, REASON_BYTES_MAX, RULES_MAX, Rule, SIZE_BYTES_MAX,
+    TENANTS_MAX, Tenant,
 };
 use thalweg_record::Prefix;
 
 /// The last second that RFC 3339 can write: of the year 9999.
 pub const MADE_UNIX_S_MAX: u64 = 253_402_300_799;
+
+/// What to do instead of an empty list.
+const NO_HOST: &str = "leave it out if there is none";
 
 /// Checks a document; its checksum as well, if that was `read` with it.
 pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
@@ -28,22 +33,12 @@ pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
         let found = wire.checksum.as_deref().map_or("there is none", |_| "not that of the content");
         faults.add("/checksum", format!("{found}, which is {checksum}"));
     }
-    let left_alone = wire.hosts_left_alone.as_deref();
-    hosts("/hosts_left_alone", left_alone, "leave it out if there is none", &mut faults);
-    let named = left_alone.unwrap_or_default().iter().enumerate();
-    unique(named.map(|(at, host)| (format!("/hosts_left_alone/{at}"), host.as_str())), &mut faults);
+    hosts("/hosts_left_alone", wire.hosts_left_alone.as_deref(), NO_HOST, &mut faults);
+    let tenants = tenants(wire, &mut faults);
     count("/rules", wire.rules.len(), RULES_MAX, &mut faults);
     let rules: Vec<_> =
         wire.rules.iter().take(RULES_MAX).enumerate().map(|it| rule(it, &mut faults)).collect();
-    let prefixes: Vec<_> =
-        rules.iter().enumerate().filter_map(|(index, rule)| Some((rule.0?, index))).collect();
-    let table = Table::new(&prefixes).unwrap_or_else(|overlaps| {
-        for (index, holder) in overlaps {
-            let (own, its) = (&wire.rules[index].prefix, &wire.rules[holder].prefix);
-            faults.add(format!("/rules/{index}/prefix"), format!("{own} overlaps {its} of /rules/{holder}"));
-        }
-        Table::default()
-    });
+    let tables = tables(wire, tenants, &rules, &mut faults);
     count("/experiments", wire.experiments.len(), EXPERIMENTS_MAX, &mut faults);
     let experiments = wire.experiments.iter().take(EXPERIMENTS_MAX).enumerate();
     let experiments: Vec<_> = experiments.map(|it| experiment(it, &mut faults)).collect();
@@ -63,13 +58,77 @@ pub(crate) fn bundle(wire: &WireBundle, read: bool) -> Result<Bundle, Faults> {
                 made_unix_s,
                 reason: wire.reason.clone(),
                 hosts_left_alone: wire.hosts_left_alone.clone().unwrap_or_default(),
+                tenants: tenants.iter().map(|it| Tenant { hosts: it.hosts.clone() }).collect(),
                 rules,
                 experiments,
             };
-            Ok(Bundle { content, table, checksum })
+            Ok(Bundle { hosts: whose(&content), content, tables, checksum })
         }
         _ => Err(faults),
     }
+}
+
+/// The tenants, of which each host has one at most and none that is left alone.
+fn tenants<'a>(wire: &'a WireBundle, faults: &mut Faults) -> &'a [WireTenant] {
+    let tenants = wire.tenants.as_deref();
+    if tenants.is_some_and(<[_]>::is_empty) {
+        faults.add("/tenants", "leave it out if there is none");
+    }
+    let tenants = tenants.unwrap_or_default();
+    count("/tenants", tenants.len(), TENANTS_MAX, faults);
+    let tenants = &tenants[..tenants.len().min(TENANTS_MAX)];
+    for (at, tenant) in tenants.iter().enumerate() {
+        hosts(&format!("/tenants/{at}/hosts"), Some(&tenant.hosts), "a tenant has a host at least", faults);
+    }
+    let left_alone = wire.hosts_left_alone.iter().map(|hosts| ("/hosts_left_alone".to_owned(), hosts));
+    let own = tenants.iter().enumerate().map(|(at, it)| (format!("/tenants/{at}/hosts"), &it.hosts));
+    let named = left_alone.chain(own).flat_map(|(list, hosts)| {
+        let hosts = hosts.iter().take(HOSTS_MAX).enumerate();
+        hosts.map(move |(at, host)| (format!("{list}/{at}"), host.as_str()))
+    });
+    unique(named, faults);
+    tenants
+}
+
+/// The table of hosts that no tenant has, then of each tenant.
+fn tables(
+    wire: &WireBundle,
+    tenants: &[WireTenant],
+    rules: &[(Option<Prefix>, Option<Rule>)],
+    faults: &mut Faults,
+) -> Vec<Table> {
+    let own = tenants.iter().enumerate().filter_map(|(at, tenant)| Some((tenant.hosts.first()?, at + 1)));
+    let own: HashMap<_, _> = own.collect();
+    let mut prefixes = vec![Vec::new(); tenants.len() + 1];
+    for (index, (prefix, _)) in rules.iter().enumerate() {
+        let table = match &wire.rules[index].tenant {
+            None => Some(0),
+            Some(tenant) => own.get(tenant).copied(),
+        };
+        if table.is_none() {
+            faults.add(format!("/rules/{index}/tenant"), "not the first host of one of /tenants");
+        }
+        table.zip(*prefix).into_iter().for_each(|(table, prefix)| prefixes[table].push((prefix, index)));
+    }
+    let table = |prefixes: Vec<_>| {
+        Table::new(&prefixes).unwrap_or_else(|overlaps| {
+            for (index, holder) in overlaps {
+                let (own, its) = (&wire.rules[index].prefix, &wire.rules[holder].prefix);
+                let message = format!("{own} overlaps {its} of /rules/{holder}");
+                faults.add(format!("/rules/{index}/prefix"), message);
+            }
+            Table::default()
+        })
+    };
+    prefixes.into_iter().map(table).collect()
+}
+
+/// The table of each host that is named; none if it is left alone.
+fn whose(content: &Content) -> Hosts<Option<usize>> {
+    let left_alone = content.hosts_left_alone.iter().map(|host| (host.as_str(), None));
+    let own = content.tenants.iter().enumerate();
+    let own = own.flat_map(|(at, tenant)| tenant.hosts.iter().map(move |host| (host.as_str(), Some(at + 1))));
+    Hosts::new(left_alone.chain(own))
 }
 
 fn made_at(text: &str, faults: &mut Faults) -> Option<u64> {
@@ -101,6 +160,7 @@ fn rule((index, wire): (usize, &WireRule), faults: &mut Faults) -> (Option<Prefi
     }
     reason(&format!("{at}/reason"), &wire.reason, faults);
     let rule = prefix.zip(holdout).map(|(prefix, holdout)| Rule {
+        tenant: wire.tenant.clone().unwrap_or_default(),
         prefix,
         congestion_control: wire.congestion_control.clone(),
         size_bytes_min: wire.size_bytes_min,
@@ -135,7 +195,7 @@ fn hosts(at: &str, hosts: Option<&[String]>, absent: &str, faults: &mut Faults) 
     if hosts.is_empty() {
         faults.add(at, absent);
     }
-    for (index, host) in hosts.iter().enumerate() {
+    for (index, host) in hosts.iter().take(HOSTS_MAX).enumerate() {
         if !is_host(host) {
             faults.add(format!("{at}/{index}"), "not a host's name, in lower case and without a port");
         }
@@ -177,7 +237,7 @@ fn hosts_of_all(experiments: &[WireExperiment], faults: &mut Faults) {
         }
     }
     let hosts = experiments.iter().enumerate().flat_map(|(index, experiment)| {
-        let hosts = experiment.hosts.iter().flatten().enumerate();
+        let hosts = experiment.hosts.iter().flatten().take(HOSTS_MAX).enumerate();
         hosts.map(move |(at, host)| (format!("/experiments/{index}/hosts/{at}"), host.as_str()))
     });
     unique(hosts, faults);

@@ -6,11 +6,13 @@
 //!
 //! Pure: no clock, no socket, no file.
 //!
-//! **Invariant:** a [`Bundle`] is valid: its prefixes do not overlap, no host is in two experiments, arms share out all.
+//! **Invariant:** a [`Bundle`] is valid: prefixes of one tenant do not overlap, no host is in two tenants or two experiments, arms
+//! share out all.
 //! **Invariant:** what is wrong with a document is told all at once, each fault with its place.
 
 mod check;
 mod fault;
+mod hosts;
 mod place;
 mod share;
 mod table;
@@ -20,6 +22,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use check::{MADE_UNIX_S_MAX, is_host};
 pub use fault::{FAULTS_MAX, Fault, Faults, Place};
+pub use hosts::Hosts;
 pub use share::Share;
 pub use thalweg_record::{Prefix, PrefixError};
 pub use wire::Unit;
@@ -30,7 +33,7 @@ use table::Table;
 
 /// The version of the document that this crate reads and writes, its member `format`. It changes with every change of
 /// the document: an edge that ignored what it does not know might steer whom it should not.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// Bytes of a document.
 pub const BYTES_MAX: usize = 8 << 20;
 /// Rules of a bundle.
@@ -39,7 +42,9 @@ pub const RULES_MAX: usize = 10_000;
 pub const EXPERIMENTS_MAX: usize = 64;
 /// Arms of an experiment.
 pub const ARMS_MAX: usize = 16;
-/// Hosts of an experiment, and those that rules leave alone.
+/// Tenants of a bundle.
+pub const TENANTS_MAX: usize = 1_000;
+/// Hosts of an experiment, of a tenant, and those that rules leave alone.
 pub const HOSTS_MAX: usize = 256;
 /// Bytes of a reason.
 pub const REASON_BYTES_MAX: usize = 1024;
@@ -63,15 +68,26 @@ pub struct Content {
     pub reason: String,
     /// Hosts, in lower case and without ports, for whose responses no rule is ever due.
     pub hosts_left_alone: Vec<String>,
-    /// Who is steered. No two prefixes overlap.
+    /// Hosts that have rules of their own, and none but these. No host is in two, or left alone.
+    pub tenants: Vec<Tenant>,
+    /// Who is steered. No two prefixes of one tenant overlap.
     pub rules: Vec<Rule>,
     /// What is tried on whom. No two are about the same host.
     pub experiments: Vec<Experiment>,
 }
 
+/// Hosts that have rules of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenant {
+    /// Their names, in lower case and without ports. The first is the tenant's.
+    pub hosts: Vec<String>,
+}
+
 /// A congestion control for the connections of a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
+    /// The tenant whose hosts it is about; empty: hosts that no tenant has.
+    pub tenant: String,
     /// The clients.
     pub prefix: Prefix,
     /// As the kernel names it.
@@ -116,7 +132,10 @@ pub struct Arm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
     content: Content,
-    table: Table,
+    /// The table of each host; of those that are left alone there is none.
+    hosts: Hosts<Option<usize>>,
+    /// Rules by address: of hosts that no tenant has, then of each tenant.
+    tables: Vec<Table>,
     checksum: String,
 }
 
@@ -154,10 +173,9 @@ impl Bundle {
 
     /// The rule for a client's requests for `host`, a name without a port; an IPv4 address in IPv6 form counts as IPv4.
     pub fn rule(&self, client: IpAddr, host: &str) -> Option<&Rule> {
-        let rule = self.table.find(client.to_canonical())?;
-        let is_left_alone =
-            self.content.hosts_left_alone.iter().any(|alone| alone.eq_ignore_ascii_case(host));
-        if is_left_alone { None } else { self.content.rules.get(rule) }
+        let table = self.hosts.get(host).unwrap_or(Some(0))?;
+        let rule = self.tables.get(table)?.find(client.to_canonical())?;
+        self.content.rules.get(rule)
     }
 
     /// The experiment about requests for `host`, a name without a port.

@@ -10,6 +10,7 @@ use super::*;
 
 fn rule(prefix: &str) -> Rule {
     Rule {
+        tenant: String::new(),
         prefix: prefix.parse().unwrap(),
         congestion_control: "bbr".into(),
         size_bytes_min: Some(100_000),
@@ -30,9 +31,11 @@ fn sample() -> Content {
         made_unix_s: 1_795_215_600,
         reason: "round of 23:00".into(),
         hosts_left_alone: vec!["audio.example".into()],
+        tenants: vec![Tenant { hosts: vec!["news.example".into(), "sport.example".into()] }],
         rules: vec![
             Rule { salt: "7f-12".into(), ..rule("203.0.113.0/24") },
             Rule { size_bytes_min: None, ..rule("2001:db8::/32") },
+            Rule { tenant: "news.example".into(), congestion_control: "reno".into(), ..rule("203.0.0.0/16") },
         ],
         experiments: vec![Experiment {
             name: "live-bbr".into(),
@@ -49,7 +52,7 @@ fn the_document() {
     let bundle = Bundle::new(sample()).unwrap();
     // The checksum is what Python says: hashlib.sha256 of json.dumps(…, sort_keys=True, separators=(",", ":")).
     expect![[r#"
-        {"checksum":"sha256:6056a4ddca301742aefd813f271af7b858bcdb31d0730cc1c4544bc1001db2b5","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":2,"hosts_left_alone":["audio.example"],"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","salt":"7f-12","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"}]}
+        {"checksum":"sha256:59b1a7efcfc5aa9c5eef09b73c9825cade4dc41ff7df5cec339aee7f4f733970","experiments":[{"arms":[{"name":"as-is","share":0.5},{"congestion_control":"bbr","name":"bbr","share":0.5}],"hosts":["live.example"],"name":"live-bbr","salt":"november","unit":"client"}],"format":3,"hosts_left_alone":["audio.example"],"made_at":"2026-11-20T23:00:00Z","number":42,"reason":"round of 23:00","rules":[{"congestion_control":"bbr","holdout":0.1,"prefix":"203.0.113.0/24","reason":"slow: p20 of 1.2 Mbit/s","salt":"7f-12","size_bytes_min":100000},{"congestion_control":"bbr","holdout":0.1,"prefix":"2001:db8::/32","reason":"slow: p20 of 1.2 Mbit/s"},{"congestion_control":"reno","holdout":0.1,"prefix":"203.0.0.0/16","reason":"slow: p20 of 1.2 Mbit/s","size_bytes_min":100000,"tenant":"news.example"}],"tenants":[{"hosts":["news.example","sport.example"]}]}
     "#]]
     .assert_eq(&bundle.encode());
     assert_eq!(Bundle::decode(bundle.encode().as_bytes()).unwrap(), bundle);
@@ -72,6 +75,40 @@ fn no_rule_is_about_a_host_that_is_left_alone() {
 }
 
 #[test]
+fn a_tenant_has_rules_of_its_own_and_none_but_these() {
+    let bundle = Bundle::new(sample()).unwrap();
+    let control = |client: &str, host| {
+        bundle.rule(client.parse().unwrap(), host).map(|rule| rule.congestion_control.as_str())
+    };
+    let (both, own, other) = ("203.0.113.7", "203.0.7.7", "2001:db8::7");
+    for host in ["news.example", "Sport.EXAMPLE"] {
+        assert_eq!(
+            [both, own, other].map(|client| control(client, host)),
+            [Some("reno"), Some("reno"), None]
+        );
+    }
+    assert_eq!(
+        [both, own, other].map(|client| control(client, "live.example")),
+        [Some("bbr"), None, Some("bbr")]
+    );
+}
+
+#[test]
+fn what_is_made_can_be_read() {
+    let reason = "r".repeat(REASON_BYTES_MAX);
+    let rule = |at: u32| Rule {
+        prefix: format!("10.{}.{}.0/24", at / 256, at % 256).parse().unwrap(),
+        reason: reason.clone(),
+        ..rule("10.0.0.0/24")
+    };
+    let of = |rules| Bundle::new(Content { rules: (0..rules).map(rule).collect(), ..sample() });
+    let faults = of(RULES_MAX as u32).unwrap_err().to_string();
+    assert_eq!(faults, format!("longer than {BYTES_MAX} bytes"));
+    let bundle = of(7_000).unwrap();
+    assert_eq!(Bundle::decode(bundle.encode().as_bytes()).unwrap(), bundle);
+}
+
+#[test]
 fn the_example_of_the_documentation_is_one() {
     let page = include_str!("../../../docs/steering.md");
     let example = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
@@ -91,7 +128,7 @@ fn check(document: &str, expected: Expect) {
 #[test]
 fn every_fault_is_told_with_its_place() {
     check(
-        r#"{"format":2,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
+        r#"{"format":3,"number":0,"made_at":"2026-11-20T23:00:00.5Z","reason":"a\nb","checksum":"sha256:00",
         "rules":[
           {"prefix":"203.0.113.0/24","congestion_control":"bbr","holdout":0.1,"reason":""},
           {"prefix":"203.0.113.128/25","congestion_control":"b b","holdout":1.1,"reason":""},
@@ -112,7 +149,7 @@ fn every_fault_is_told_with_its_place() {
             /number: bundles count from 1
             /made_at: not a time in UTC to the second such as 2026-11-20T23:00:00Z (RFC 3339)
             /reason: not a text of one line and at most 1024 bytes
-            /checksum: not that of the content, which is sha256:c4df2daa1a39ee178d4fd0540426a3445c4d861a07f92c0c23803b7c323e7035
+            /checksum: not that of the content, which is sha256:ad6bc4cbe3f93e61d30124879675ae18445c541bd9d56b7d4382f16ca3a192c3
             /rules/1/congestion_control: not the name of a congestion control such as bbr
             /rules/1/holdout: not a share: 0 to 1, with at most six decimals
             /rules/2/prefix: bits after the prefix are set: write 203.0.113.0/24
@@ -143,18 +180,52 @@ fn every_fault_is_told_with_its_place() {
 }
 
 #[test]
+fn faults_of_tenants() {
+    let rule = |tenant: &str, prefix: &str| {
+        format!(
+            r#"{{"congestion_control":"bbr","holdout":0,"prefix":"{prefix}","reason":"","tenant":"{tenant}"}}"#
+        )
+    };
+    let tenants =
+        r#"[{"hosts":["a.example","b.example"]},{"hosts":[]},{"hosts":["b.example","c.example","A"]}]"#;
+    let rules = [
+        rule("a.example", "10.0.0.0/8"),
+        rule("b.example", "10.0.0.0/24"),
+        rule("b.example", "10.0.0.0/24"),
+        rule("a.example", "10.1.0.0/16"),
+        rule("", "10.1.0.0/16"),
+    ]
+    .join(",");
+    let document = format!(
+        r#"{{"experiments":[],"format":3,"hosts_left_alone":["c.example"],"made_at":"2026-11-20T23:00:00Z","number":1,"reason":"","rules":[{rules}],"tenants":{tenants}}}"#
+    );
+    check(
+        &document,
+        expect![[r#"
+        /checksum: there is none, which is sha256:a1820f933df993dc926d5e753d467d732e421ae60727df1bad69b1e5cb47597c
+        /tenants/1/hosts: a tenant has a host at least
+        /tenants/2/hosts/2: not a host's name, in lower case and without a port
+        /tenants/2/hosts/0: the same as /tenants/0/hosts/1
+        /tenants/2/hosts/1: the same as /hosts_left_alone/0
+        /rules/4/tenant: not the first host of one of /tenants
+        /rules/3/prefix: 10.1.0.0/16 overlaps 10.0.0.0/8 of /rules/0
+        /rules/2/prefix: 10.0.0.0/24 overlaps 10.0.0.0/24 of /rules/1"#]],
+    );
+}
+
+#[test]
 fn what_is_no_document() {
     check("", expect!["1:0: EOF while parsing a value"]);
     check(
-        "{\"format\":2,\n \"number\": 1.5}",
+        "{\"format\":3,\n \"number\": 1.5}",
         expect!["2:14: invalid type: floating point `1.5`, expected u64"],
     );
-    check(r#"{"format":3,"colour":"red"}"#, expect!["/format: format 3, and this program reads format 2"]);
+    check(r#"{"format":4,"colour":"red"}"#, expect!["/format: format 4, and this program reads format 3"]);
     let document = Bundle::new(sample()).unwrap().encode();
     check(
         &document.replace("\"reason\"", "\"raeson\""),
         expect![
-            "1:374: unknown field `raeson`, expected one of `checksum`, `experiments`, `format`, `hosts_left_alone`, `made_at`, `number`, `reason`, `rules`"
+            "1:374: unknown field `raeson`, expected one of `checksum`, `experiments`, `format`, `hosts_left_alone`, `made_at`, `number`, `reason`, `rules`, `tenants`"
         ],
     );
     check(
@@ -170,13 +241,13 @@ fn what_is_no_document() {
         expect!["1:27: duplicate field `checksum`"],
     );
     check(
-        &document.replace("\"format\":2", "\"format\":1"),
-        expect!["/format: format 1, and this program reads format 2"],
+        &document.replace("\"format\":3", "\"format\":1"),
+        expect!["/format: format 1, and this program reads format 3"],
     );
     check(
         &document.replace("203.0.113", "203.0.114"),
         expect![
-            "/checksum: not that of the content, which is sha256:a7d3eff381b53743c607f2c3ac68c4f93e1758213214d5a26279d0d92438a1a0"
+            "/checksum: not that of the content, which is sha256:daa38c319df16b249677106298046009e8e59236475124a53b5ab1efda864fed"
         ],
     );
     check(&" ".repeat(BYTES_MAX + 1), expect!["longer than 8388608 bytes"]);
@@ -190,7 +261,7 @@ fn a_document_declares_its_checksum() {
     assert_eq!(declared_checksum(document.as_bytes()), checksum);
     // Whatever else is wrong with it.
     for wrong in
-        [document.replace("\"format\":2", "\"format\":3"), document.replace("\"number\":", "\"count\":")]
+        [document.replace("\"format\":3", "\"format\":4"), document.replace("\"number\":", "\"count\":")]
     {
         assert!(Bundle::decode(wrong.as_bytes()).is_err());
         assert_eq!(declared_checksum(wrong.as_bytes()), checksum);
@@ -295,17 +366,19 @@ prop_compose! {
         number in 1_u64..,
         made_unix_s in 0_u64..=253_402_300_799,
         reason in "[ -~é]{0,40}",
-        rules in proptest::collection::vec((prefixes(), 0_u32..=100, any::<Option<u16>>(), "[a-z0-9_]{1,15}"), 0..20),
+        rules in proptest::collection::vec((prefixes(), 0_u32..=100, any::<Option<u16>>(), "[a-z0-9_]{1,15}", any::<bool>()), 0..20),
         shares in proptest::collection::vec(0_u32..=50, 0..8),
         unit in proptest::sample::select(vec![Unit::Client, Unit::Connection]),
     ) -> Content {
         let mut kept: Vec<Rule> = Vec::new();
-        for (prefix, holdout, size, congestion_control) in rules {
-            if !kept.iter().any(|rule| rule.prefix.contains(prefix.first()) || prefix.contains(rule.prefix.first())) {
+        for (prefix, holdout, size, congestion_control, is_tenants) in rules {
+            let tenant = if is_tenants { "news.example".to_owned() } else { String::new() };
+            let meets = |rule: &Rule| rule.prefix.contains(prefix.first()) || prefix.contains(rule.prefix.first());
+            if !kept.iter().any(|rule| rule.tenant == tenant && meets(rule)) {
                 let holdout = Share::from_millionths(holdout * 10_000).unwrap();
                 let size_bytes_min = size.map(u64::from);
                 let salt = if prefix.bits() % 2 == 0 { String::new() } else { format!("s{}", prefix.bits()) };
-                kept.push(Rule { prefix, holdout, salt, size_bytes_min, congestion_control, reason: reason.clone() });
+                kept.push(Rule { tenant, prefix, holdout, salt, size_bytes_min, congestion_control, reason: reason.clone() });
             }
         }
         let mut left = Share::ALL.millionths();
@@ -318,7 +391,8 @@ prop_compose! {
         arms.push(arm("rest", f64::from(left) / 1e6, Some("reno")));
         let experiment = Experiment { arms, unit, ..sample().experiments.remove(0) };
         let hosts_left_alone = if number % 2 == 0 { Vec::new() } else { sample().hosts_left_alone };
-        Content { number, made_unix_s, reason, hosts_left_alone, rules: kept, experiments: vec![experiment] }
+        let tenants = sample().tenants;
+        Content { number, made_unix_s, reason, hosts_left_alone, tenants, rules: kept, experiments: vec![experiment] }
     }
 }
 
@@ -331,8 +405,10 @@ proptest! {
         let rules = &bundle.content().rules;
         let ends = rules.iter().flat_map(|rule| [rule.prefix.first(), rule.prefix.last()]);
         for address in addresses.into_iter().chain(ends) {
-            let scanned = rules.iter().find(|rule| rule.prefix.contains(address));
-            prop_assert_eq!(bundle.rule(address, ""), scanned, "{}", address);
+            for (host, tenant) in [("", ""), ("SPORT.example", "news.example")] {
+                let scanned = rules.iter().find(|rule| rule.tenant == tenant && rule.prefix.contains(address));
+                prop_assert_eq!(bundle.rule(address, host), scanned, "{} {}", address, host);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::fault::{Faults, Place};
-use crate::{BYTES_MAX, Bundle, Content, Experiment, FORMAT, Rule, check};
+use crate::{BYTES_MAX, Bundle, Content, Experiment, FORMAT, Rule, Tenant, check};
 
 /// What a checksum begins with, and how many hexadecimal digits follow.
 const CHECKSUM: &str = "sha256:";
@@ -29,6 +29,14 @@ pub(crate) struct WireBundle {
     pub(crate) number: u64,
     pub(crate) reason: String,
     pub(crate) rules: Vec<WireRule>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenants: Option<Vec<WireTenant>>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WireTenant {
+    pub(crate) hosts: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,6 +70,8 @@ pub(crate) struct WireRule {
     pub(crate) salt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size_bytes_min: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
 }
 
 /// What gets an arm of an experiment.
@@ -80,7 +90,7 @@ pub(crate) fn decode(document: &[u8]) -> Result<Bundle, Faults> {
         format: u32,
     }
     if document.len() > BYTES_MAX {
-        return Err(Faults::alone(Place::Whole, format!("longer than {BYTES_MAX} bytes")));
+        return Err(too_long());
     }
     let wire: WireBundle =
         serde_json::from_slice(document).map_err(|error| {
@@ -93,6 +103,10 @@ pub(crate) fn decode(document: &[u8]) -> Result<Bundle, Faults> {
         return Err(other_format(wire.format));
     }
     check::bundle(&wire, true)
+}
+
+fn too_long() -> Faults {
+    Faults::alone(Place::Whole, format!("longer than {BYTES_MAX} bytes"))
 }
 
 /// Of a document of another format nothing else can be said.
@@ -109,7 +123,11 @@ fn unreadable(error: &serde_json::Error) -> Faults {
 }
 
 pub(crate) fn checked(content: Content) -> Result<Bundle, Faults> {
-    check::bundle(&WireBundle::from(&content), false)
+    let bundle = check::bundle(&WireBundle::from(&content), false)?;
+    if encode(&bundle).len() > BYTES_MAX {
+        return Err(too_long());
+    }
+    Ok(bundle)
 }
 
 pub(crate) fn encode(bundle: &Bundle) -> String {
@@ -175,6 +193,8 @@ impl From<&Content> for WireBundle {
             number: content.number,
             reason: content.reason.clone(),
             rules: content.rules.iter().map(WireRule::from).collect(),
+            tenants: (!content.tenants.is_empty())
+                .then(|| content.tenants.iter().map(WireTenant::from).collect()),
         }
     }
 }
@@ -188,7 +208,14 @@ impl From<&Rule> for WireRule {
             reason: rule.reason.clone(),
             salt: (!rule.salt.is_empty()).then(|| rule.salt.clone()),
             size_bytes_min: rule.size_bytes_min,
+            tenant: (!rule.tenant.is_empty()).then(|| rule.tenant.clone()),
         }
+    }
+}
+
+impl From<&Tenant> for WireTenant {
+    fn from(tenant: &Tenant) -> Self {
+        Self { hosts: tenant.hosts.clone() }
     }
 }
 

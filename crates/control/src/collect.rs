@@ -1,7 +1,8 @@
 //! From records to windows. Whatever comes of a connection is gathered until its window closes: only then is it known whose it
 //! was, and what a rule has done with it.
 //!
-//! A window closes [`Settings::late_s`] after its end; what comes later is counted and left out, so a window is made once. A connection's
+//! A window closes [`Settings::late_s`] after its end by the clock that [`Collector::close`] is told, which may be behind where records
+//! come late; what comes after that is counted and left out, so a window is made once. A connection's
 //! outcome is told once, in the first window in which it has one.
 //!
 //! **Invariant:** a closed window is not opened again, whatever the clock does: see [`follows`].
@@ -10,20 +11,23 @@ mod close;
 mod connection;
 mod samples;
 
+use std::borrow::Cow;
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
+use thalweg_bundle::Hosts;
 use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source};
 use twox_hash::XxHash3_64;
 
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
-use crate::window::{Arm, Scope, Window, follows};
+use crate::tenant::Tenant;
+use crate::window::{Arm, Window, follows};
 use connection::{Connection, Rule, has_failed, rule_of, tells_of_goodput};
 pub use samples::SAMPLES_MAX;
 
-/// PoPs, and scopes of one where tenants are told apart.
+/// PoPs, and tenants of one.
 pub const SCOPES_MAX: usize = 1_000;
 /// Connections of a PoP in a window.
 pub const CONNECTIONS_MAX: usize = 2_000_000;
@@ -45,8 +49,21 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Collector {
     settings: Settings,
+    /// The tenant of each host that settings name.
+    tenants: Hosts<usize>,
     pops: BTreeMap<String, Pop>,
+    /// The clock by which windows have closed.
+    closed_unix_s: u64,
     counts: Counts,
+}
+
+/// What has closed of a PoP: windows of one span of time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Closed {
+    /// The site; empty if it has no name.
+    pub pop: String,
+    /// A window, or one for each tenant, by its name; that of hosts that no tenant has by none.
+    pub windows: Vec<(String, Window)>,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +80,8 @@ struct Open {
     records: u64,
     lost: u64,
     connections: HashMap<u64, Connection>,
-    hosts: Vec<String>,
+    /// Tenants, by their place.
+    tenants: HashMap<String, usize>,
     /// Edges, by their place.
     edges: HashMap<String, usize>,
 }
@@ -71,7 +89,8 @@ struct Open {
 impl Collector {
     /// One that has seen nothing.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, pops: BTreeMap::new(), counts: Counts::default() }
+        let tenants = settings.tenants_of_hosts();
+        Self { settings, tenants, pops: BTreeMap::new(), closed_unix_s: 0, counts: Counts::default() }
     }
 
     /// What was left out so far.
@@ -100,7 +119,7 @@ impl Collector {
             self.counts.over_limit += 1;
             return;
         };
-        let is_over = now_unix_s >= closes_at(number, &self.settings);
+        let is_over = self.closed_unix_s >= closes_at(number, &self.settings);
         if is_over || follows(pop.closed, number, self.settings.history_windows).is_none() {
             self.counts.late += 1;
             return;
@@ -108,7 +127,7 @@ impl Collector {
         let open = pop.open.entry(number).or_default();
         let taken = match &entry.record {
             Record::Socket(socket) => open.add_socket(source, socket),
-            Record::Response(response) => open.add_response(&self.settings, source, response),
+            Record::Response(response) => open.add_response(&self.settings, &self.tenants, source, response),
             Record::Loss(loss) => {
                 open.lost = open.lost.saturating_add(loss.records);
                 true
@@ -119,7 +138,8 @@ impl Collector {
     }
 
     /// Closes each window whose time has passed, in order.
-    pub fn close(&mut self, now_unix_s: u64) -> Vec<(Scope, Window)> {
+    pub fn close(&mut self, now_unix_s: u64) -> Vec<Closed> {
+        self.closed_unix_s = now_unix_s;
         let mut closed = Vec::new();
         for (name, pop) in &mut self.pops {
             // A clock that was set back leaves windows of a future that is not over: they wait for it, or go below.
@@ -137,9 +157,7 @@ impl Collector {
                 }
                 pop.closed = Some(number);
                 let windows = pop.window(&self.settings, number, open, &mut self.counts);
-                closed.extend(
-                    windows.into_iter().map(|(tenant, window)| (Scope { pop: name.clone(), tenant }, window)),
-                );
+                closed.push(Closed { pop: name.clone(), windows });
             }
         }
         closed
@@ -171,17 +189,22 @@ impl Open {
     }
 
     /// Whether there was room for it.
-    fn add_response(&mut self, settings: &Settings, source: &Source, response: &ResponseRecord) -> bool {
+    fn add_response(
+        &mut self,
+        settings: &Settings,
+        tenants: &Hosts<usize>,
+        source: &Source,
+        response: &ResponseRecord,
+    ) -> bool {
         let host = name_of(&response.host);
         let is_left_alone = settings.hosts_left_alone.iter().any(|alone| alone.eq_ignore_ascii_case(host));
-        let host = if settings.by_tenant { self.host(host) } else { Some(0) };
-        let (Some(host), Some(connection)) = (host, self.connection(source, response.client)) else {
-            return false;
-        };
+        let named = tenants.get(host).and_then(|at| settings.tenants.get(at));
+        let Some(tenant) = self.tenant(tenant_of(settings, named, host)) else { return false };
+        let Some(connection) = self.connection(source, response.client) else { return false };
         connection.responses = connection.responses.saturating_add(1);
         connection.failed = connection.failed.saturating_add(has_failed(response).into());
         connection.is_left_alone |= is_left_alone;
-        if *connection.host.get_or_insert(host) != host {
+        if *connection.tenant.get_or_insert(tenant) != tenant {
             // Another tenant's response on the same connection tells nothing of the first one's.
             return true;
         }
@@ -193,7 +216,7 @@ impl Open {
         if let Some(min_rtt_us) = response.tcp.as_ref().and_then(|tcp| tcp.min_rtt_us) {
             connection.min_rtt_us = min_rtt_us;
         }
-        if tells_of_goodput(settings, response) {
+        if tells_of_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
             connection.add_goodput(response.goodput_bytes_per_s().max(1));
         }
         true
@@ -213,12 +236,12 @@ impl Open {
         Some(slot.insert(Connection::new(key, Prefix::of_client(client.ip()), edge)))
     }
 
-    /// The place of a host among the window's, if there is one left.
-    fn host(&mut self, host: &str) -> Option<usize> {
-        let known = self.hosts.iter().position(|known| known.eq_ignore_ascii_case(host));
-        if known.is_none() && self.hosts.len() < SCOPES_MAX {
-            self.hosts.push(host.to_ascii_lowercase());
-            return Some(self.hosts.len() - 1);
+    /// The place of a tenant among the window's, if there is one left.
+    fn tenant(&mut self, name: Cow<str>) -> Option<usize> {
+        let known = self.tenants.get(name.as_ref()).copied();
+        if known.is_none() && self.tenants.len() < SCOPES_MAX {
+            self.tenants.insert(name.into_owned(), self.tenants.len());
+            return Some(self.tenants.len() - 1);
         }
         known
     }
@@ -245,6 +268,16 @@ fn place_of(edges: &mut HashMap<String, usize>, name: &str) -> Option<usize> {
         return Some(edges.len() - 1);
     }
     known
+}
+
+/// The name of a host's tenant: of the one that settings name, of itself, or of none.
+fn tenant_of<'a>(settings: &Settings, named: Option<&Tenant>, host: &'a str) -> Cow<'a, str> {
+    match named {
+        Some(tenant) => tenant.name().into(),
+        None if !settings.by_tenant => "".into(),
+        None if host.bytes().any(|byte| byte.is_ascii_uppercase()) => host.to_ascii_lowercase().into(),
+        None => host.into(),
+    }
 }
 
 /// A host without its port.

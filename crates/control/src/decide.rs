@@ -131,7 +131,12 @@ pub fn is_next(settings: &Settings, state: &State, window: &Window, now_unix_s: 
 }
 
 /// How many windows it is after the last one that was decided; else what becomes of it.
-fn elapsed(settings: &Settings, state: &State, window: &Window, now_unix_s: u64) -> Result<u64, Round> {
+pub(crate) fn elapsed(
+    settings: &Settings,
+    state: &State,
+    window: &Window,
+    now_unix_s: u64,
+) -> Result<u64, Round> {
     let over_unix_s = window.number.saturating_add(1).saturating_mul(settings.window_s);
     if over_unix_s > now_unix_s || window.number > WINDOW_MAX {
         return Err(Round::Early);
@@ -162,6 +167,7 @@ fn new_bundle(
         made_unix_s: moment.now_unix_s,
         reason: reason(decision),
         hosts_left_alone,
+        tenants: Vec::new(),
         rules,
         experiments: Vec::new(),
     })
@@ -199,6 +205,7 @@ fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
         (_, Some(_)) => "shown to be helped",
     };
     Rule {
+        tenant: String::new(),
         prefix: entry.prefix,
         congestion_control: settings.congestion_control.clone(),
         size_bytes_min: Some(settings.goodput_bytes_min),

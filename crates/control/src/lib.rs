@@ -36,10 +36,12 @@ mod sequential;
 mod settings;
 pub mod simulate;
 mod state;
+mod tenant;
+mod tenants;
 mod window;
 
 pub use check::FieldFault;
-pub use collect::{CONNECTIONS_MAX, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
+pub use collect::{CONNECTIONS_MAX, Closed, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
 pub use decide::{Change, Decision, Moment, Round, decide, is_next};
 pub use detector::Detector;
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
@@ -57,7 +59,9 @@ pub use rollout::{
 pub use sequential::{Interval, Mean};
 pub use settings::{Fault, HISTORY_WINDOWS_MAX, LEFT_ALONE_MAX, Measure, PREFIXES_MAX, Settings};
 pub use state::{BUNDLES_MAX, Guard, STATE_FORMAT, State, StateError};
-pub use window::{Arm, ArmSample, Outcome, Sample, Scope, Window};
+pub use tenant::{TENANT_HOSTS_MAX, TENANTS_MAX, Tenant};
+pub use tenants::{Tenants, Whom};
+pub use window::{Arm, ArmSample, Outcome, Sample, Window};
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use thalweg_bundle::{HOSTS_MAX, RULES_MAX, Share, is_host};
 use thalweg_record::Prefix;
 
 use crate::rollout::Canary;
+use crate::tenant::Tenant;
 
 /// Windows of history that a prefix can have: a bit of a `u128` each.
 pub const HISTORY_WINDOWS_MAX: u32 = 128;
@@ -40,8 +41,10 @@ pub struct Settings {
     pub counts_relayed: bool,
     /// Hosts (names without ports) whose connections decide nothing.
     pub hosts_left_alone: Vec<String>,
-    /// Whether each host is a tenant with windows and decisions of its own.
+    /// Whether each host that is none of [`Settings::tenants`] is a tenant by itself.
     pub by_tenant: bool,
+    /// Hosts that are decided for by themselves. What all share, such as the length of windows and how bundles get to edges, is not theirs.
+    pub tenants: Vec<Tenant>,
 
     /// Connections that tell of the measure and make a prefix observed in a window.
     pub connections_min: u32,
@@ -117,6 +120,7 @@ impl Default for Settings {
             counts_relayed: false,
             hosts_left_alone: Vec::new(),
             by_tenant: false,
+            tenants: Vec::new(),
             connections_min: 3,
             bottom_share: 0.2,
             history_windows: 72,
@@ -255,6 +259,8 @@ impl Settings {
         ensure(self.proof_windows_max > 0, "proof_windows_max", "at least 1".into());
         ensure(self.cool_off_windows > 0, "cool_off_windows", "at least 1".into());
         faults.extend(self.canary.check());
+        faults.extend(self.check_hosts_of_tenants());
+        self.tenants.iter().for_each(|tenant| faults.extend(self.check_tenant(tenant)));
         faults
     }
 }

@@ -14,6 +14,7 @@ mod properties;
 mod resume;
 mod reversals;
 mod rollout;
+mod tenants;
 
 #[test]
 fn a_slow_prefix_that_is_helped_enters_is_shown_and_stays() {

@@ -10,15 +10,6 @@ use thalweg_record::{Prefix, Sketch};
 use crate::figures::Figures;
 use crate::sequential::Mean;
 
-/// Whose windows: decisions are made for each by itself.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Scope {
-    /// The site; empty if it has no name.
-    pub pop: String,
-    /// The host of the requests, where tenants are told apart.
-    pub tenant: Option<String>,
-}
-
 /// What a rule has done with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arm {
@@ -102,7 +93,7 @@ impl Sample {
     }
 }
 
-/// One window of one scope.
+/// One window of a PoP, or of a tenant there.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Window {
     /// Its start in seconds since the Unix epoch, divided by its length: windows are numbered by the clock.

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use thalweg_control::{Collector, Counts, Decision, Round, SCOPES_MAX, Scope, Settings, State, Window};
+use thalweg_control::{Closed, Collector, Counts, Decision, Round, SCOPES_MAX, Settings, Tenants};
 use thalweg_record::{Batch, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -25,6 +25,8 @@ use crate::store::{Store, StoreError};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Batches and questions that wait for the engine; who has more waits.
 const WAITING_MAX: usize = 16;
+/// How long windows are held open for what is not read from Kafka yet, seconds.
+pub(crate) const HELD_S_MAX: u64 = 900;
 /// Sources (a machine, and a start of its agent's numbers) whose position is known.
 const SOURCES_MAX: usize = 100_000;
 /// What the engine is asked.
@@ -34,6 +36,8 @@ pub(crate) enum Message {
     Records(Batch, oneshot::Sender<u64>),
     /// To take a batch in which nothing came before.
     Read(Batch),
+    /// To what time, seconds since the Unix epoch, Kafka is read; nothing where it cannot be told.
+    ReadTo(Option<u64>),
     /// Which number is the first that it has not from this host and epoch, if it has any.
     Position { host: String, epoch: u64, tell: oneshot::Sender<Option<u64>> },
     /// Which bundle an edge is to have.
@@ -45,8 +49,8 @@ pub(crate) enum Message {
 /// What an edge is answered.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// What it is to have; nothing before there is any.
-    Document(Option<Arc<Document>>),
+    /// What it is to have; nothing before there is any. And by what it is known that this may have become another.
+    Document(Option<Arc<Document>>, watch::Receiver<()>),
     /// Nothing now: what is known could not be written.
     Unwritten,
 }
@@ -54,7 +58,7 @@ pub(crate) enum Answer {
 /// What is known of a PoP, for who reads.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    pub(crate) state: State,
+    pub(crate) tenants: Tenants,
     /// The number of the bundle that all edges have but canaries.
     pub(crate) bundle: Option<u64>,
 }
@@ -78,9 +82,13 @@ impl Shared {
         views.iter().map(|(pop, view)| (pop.clone(), view.clone())).collect()
     }
 
+    /// The number of the bundle that a PoP is known to have.
+    fn bundle(&self, pop: &str) -> Option<u64> {
+        self.view(pop)?.bundle
+    }
+
     fn set(&self, name: &str, pop: &Pop) {
-        let bundle = pop.rollout.stable().map(|bundle| bundle.content().number);
-        let view = Arc::new(View { state: pop.state.clone(), bundle });
+        let view = Arc::new(View { tenants: pop.tenants.clone(), bundle: pop.bundle() });
         self.views.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), view);
     }
 }
@@ -89,8 +97,6 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
     pub(crate) messages: mpsc::Sender<Message>,
-    /// Changes when something was told.
-    pub(crate) changes: watch::Receiver<u64>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -104,12 +110,16 @@ pub(crate) struct Engine {
     pops: BTreeMap<String, Pop>,
     /// The number after the last record of each source, by host and epoch.
     positions: HashMap<(String, u64), u64>,
-    pending: VecDeque<(Scope, Window)>,
+    /// To what time Kafka is read, if it is.
+    read_to_unix_s: Option<u64>,
+    reads_kafka: bool,
+    pending: VecDeque<Closed>,
     /// When it may be tried again to write.
     retry_at: Instant,
     counted: Counts,
     messages: mpsc::Receiver<Message>,
-    changes: watch::Sender<u64>,
+    /// Changes when there is another PoP.
+    pops_changes: watch::Sender<()>,
     shared: Arc<Shared>,
 }
 
@@ -121,13 +131,12 @@ impl Engine {
         let shared = Arc::new(Shared::default());
         let mut pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
         pops.values_mut().for_each(|pop| pop.rollout.resume(now_unix_s()));
-        for (name, pop) in pops.iter().filter(|(_, pop)| pop.state.window.is_some()) {
+        for (name, pop) in pops.iter().filter(|(_, pop)| pop.tenants.window().is_some()) {
             shared.set(name, pop);
         }
         shared.figures.steered.set(steered(&pops) as f64);
         let (send, messages) = mpsc::channel(WAITING_MAX);
-        let (changes, changed) = watch::channel(0);
-        let handle = Handle { messages: send, changes: changed, shared: shared.clone() };
+        let handle = Handle { messages: send, shared: shared.clone() };
         let engine = Self {
             settings: config.settings.clone(),
             seed,
@@ -135,11 +144,13 @@ impl Engine {
             store,
             pops,
             positions: HashMap::new(),
+            read_to_unix_s: None,
+            reads_kafka: config.kafka.is_some(),
             pending: VecDeque::new(),
             retry_at: Instant::now(),
             counted: Counts::default(),
             messages,
-            changes,
+            pops_changes: watch::Sender::new(()),
             shared,
         };
         Ok((engine, handle))
@@ -176,6 +187,7 @@ impl Engine {
                 let _ = tell.send(self.take(&batch)); // who has gone asks again
             }
             Message::Read(batch) => self.add(&batch, 0),
+            Message::ReadTo(unix_s) => self.read_to_unix_s = unix_s,
             Message::Position { host, epoch, tell } => {
                 let _ = tell.send(self.positions.get(&(host, epoch)).copied());
             }
@@ -195,11 +207,13 @@ impl Engine {
             pop.hear(&self.settings, edge, heard, now_unix_s());
             self.write(name);
         }
-        let Some(pop) = self.pops.get_mut(name) else { return Answer::Document(None) };
+        let Some(pop) = self.pops.get_mut(name) else {
+            return Answer::Document(None, self.pops_changes.subscribe());
+        };
         if !pop.unwritten.is_empty() {
             return Answer::Unwritten;
         }
-        Answer::Document(pop.document(edge.unwrap_or_default()))
+        Answer::Document(pop.document(edge.unwrap_or_default()), pop.changes.subscribe())
     }
 
     /// Takes what is new of a batch; gives the number after its last record.
@@ -230,7 +244,7 @@ impl Engine {
 
     /// Lets time pass: windows close, edges are missed, and what could not be written is tried again.
     fn tick(&mut self) {
-        self.pending.extend(self.collector.close(now_unix_s()));
+        self.pending.extend(self.collector.close(self.closes_unix_s(now_unix_s())));
         self.count();
         let names: Vec<_> = self.pops.keys().cloned().collect();
         for name in names {
@@ -243,6 +257,15 @@ impl Engine {
         self.shared.figures.edges.set(edges as f64);
     }
 
+    /// The clock by which windows close: it waits for what is not read yet, but not for ever.
+    fn closes_unix_s(&self, now_unix_s: u64) -> u64 {
+        if !self.reads_kafka {
+            return now_unix_s;
+        }
+        let read_to = self.read_to_unix_s.unwrap_or(0).min(now_unix_s);
+        read_to.max(now_unix_s.saturating_sub(HELD_S_MAX))
+    }
+
     fn count(&mut self) {
         let (counts, before, figures) = (self.collector.counts(), self.counted, &self.shared.figures);
         figures.late.inc_by(counts.late - before.late);
@@ -251,24 +274,26 @@ impl Engine {
         self.counted = counts;
     }
 
-    /// Decides the window that has waited longest.
+    /// Decides the windows that have waited longest.
     fn decide_next(&mut self) {
-        let Some((Scope { pop: name, .. }, window)) = self.pending.pop_front() else { return };
+        let Some(Closed { pop: name, windows }) = self.pending.pop_front() else { return };
+        let records = windows.first().map_or(0, |(_, window)| window.records);
         if !self.pops.contains_key(&name) && self.pops.len() == SCOPES_MAX {
-            self.shared.figures.over_limit.inc_by(window.records);
+            self.shared.figures.over_limit.inc_by(records);
             return;
         }
         let seed = XxHash3_64::oneshot_with_seed(self.seed, name.as_bytes());
-        let pop = self.pops.entry(name.clone()).or_default();
-        let decided = pop.close(&self.settings, &window, seed, now_unix_s());
-        let Some(Decision { round, entered, left, steered, .. }) = decided else {
-            tracing::info!(pop = name, window = window.number, "window was decided before");
-            return;
-        };
-        let (entered, left) = (entered.len(), left.len());
-        tracing::info!(pop = name, window = window.number, ?round, entered, left, steered, "window closed");
-        if matches!(round, Round::Decided | Round::Stopped) {
-            self.shared.figures.rounds.inc();
+        let pop = self.pops.entry(name.clone()).or_insert_with(|| {
+            self.pops_changes.send_replace(());
+            Pop::default()
+        });
+        let decisions = pop.close(&self.settings, &windows, seed, now_unix_s());
+        for (at, Decision { window, round, entered, left, steered, .. }) in decisions {
+            let (tenant, entered, left) = (&windows[at].0, entered.len(), left.len());
+            tracing::info!(pop = name, tenant, window, ?round, entered, left, steered, "window closed");
+            if matches!(round, Round::Decided | Round::Stopped) {
+                self.shared.figures.rounds.inc();
+            }
         }
         self.write(&name);
     }
@@ -289,12 +314,14 @@ impl Engine {
         for transition in &pop.unwritten.transitions {
             tracing::info!(pop = name, "{transition}");
         }
-        pop.written();
-        if pop.state.window.is_some() {
+        let is_decided = pop.tenants.window().is_some();
+        let is_other = self.shared.bundle(name) != pop.bundle();
+        if is_decided && (pop.unwritten.states || is_other) {
             self.shared.set(name, pop);
         }
+        pop.written();
+        pop.changes.send_replace(());
         self.shared.figures.steered.set(steered(&self.pops) as f64);
-        self.changes.send_modify(|version| *version += 1);
     }
 }
 

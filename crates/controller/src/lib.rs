@@ -117,7 +117,7 @@ impl Controller {
     /// Serves until `stop` resolves.
     ///
     /// # Errors
-    /// That of the listener, or when the engine ends by itself.
+    /// That of the listener, or when a thread ends by itself.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Self { listener, engine, tail, server, .. } = self;
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -126,14 +126,20 @@ impl Controller {
             let _ended = ended; // dropped also by a panic
             engine.run();
         })?;
+        let (read, read_end) = oneshot::channel::<()>();
+        let mut read = Some(read); // kept where nothing is read
         if let Some(tail) = tail {
             // It ends with the engine, which nobody else asks then.
-            let reads = server.reads(tail);
-            std::thread::Builder::new().name("controller-kafka".into()).spawn(reads)?;
+            let (reads, ended) = (server.reads(tail), read.take());
+            std::thread::Builder::new().name("controller-kafka".into()).spawn(move || {
+                let _ended = ended;
+                reads();
+            })?;
         }
         tokio::select! {
             served = axum::serve(listener, server.router()) => served,
             _ = end => Err(io::Error::other("its thread has ended")),
+            _ = read_end => Err(io::Error::other("the thread that reads Kafka has ended")),
             () = stop => Ok(()),
         }
     }

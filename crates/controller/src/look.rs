@@ -1,4 +1,4 @@
-//! What people are told of a PoP: its figures, its prefixes, why one of them is or is not steered.
+//! What people are told of a PoP or of a tenant there: its figures, its prefixes, why one of them is or is not steered.
 
 use serde_json::{Value, json};
 use thalweg_control::{Entry, Evidence, Mean, Phase, Settings, State, Steered, explain};
@@ -9,13 +9,19 @@ use crate::store::Changed;
 /// Prefixes that are told at once: all that are steered, then those with the most connections.
 const PREFIXES_TOLD_MAX: usize = 5_000;
 
-/// The key figures of a PoP.
-pub(crate) fn scope(settings: &Settings, pop: &str, state: &State, bundle: Option<u64>) -> Value {
+/// The key figures of a tenant at a PoP.
+pub(crate) fn scope(
+    settings: &Settings,
+    pop: &str,
+    tenant: &str,
+    state: &State,
+    bundle: Option<u64>,
+) -> Value {
     let count = |is: fn(&Steered) -> bool| state.steered().filter(|(_, steered)| is(steered)).count();
     let pool = state.pool.as_ref();
     json!({
         "pop": pop,
-        "tenant": null,
+        "tenant": (!tenant.is_empty()).then_some(tenant),
         "window": state.window,
         "window_s": settings.window_s,
         "bundle": bundle,
@@ -34,7 +40,7 @@ pub(crate) fn scope(settings: &Settings, pop: &str, state: &State, bundle: Optio
     })
 }
 
-/// The prefixes of a PoP, and the thresholds that they are judged by.
+/// The prefixes of a tenant, and the thresholds that they are judged by.
 pub(crate) fn prefixes(settings: &Settings, state: &State) -> Value {
     let mut entries: Vec<_> = state.entries().iter().collect();
     if entries.len() > PREFIXES_TOLD_MAX {

@@ -6,25 +6,26 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use thalweg_bundle::Bundle;
-use thalweg_control::{
-    Decision, Moment, Poll, Rollout, Round, Settings, State, Transition, Window, decide, is_next,
-};
+use thalweg_control::{Decision, Moment, Poll, Rollout, Round, Settings, Tenants, Transition, Window};
+use tokio::sync::watch;
 
 use crate::document::{Document, Heard};
 use crate::round::Told;
 
-/// Rounds that wait to be written; of more the oldest are not in the ledger.
-const UNWRITTEN_MAX: usize = 100;
+/// Rounds, of all tenants, that wait to be written; of more the oldest are not in the ledger.
+const UNWRITTEN_MAX: usize = 1_000;
 
 /// What is known of a PoP.
 #[derive(Debug, Default)]
 pub(crate) struct Pop {
-    pub(crate) state: State,
+    pub(crate) tenants: Tenants,
     pub(crate) rollout: Rollout,
     /// What is not in the file yet.
     pub(crate) unwritten: Unwritten,
     /// Texts of the bundles that are out.
     documents: Vec<Arc<Document>>,
+    /// Changes when something was written.
+    pub(crate) changes: watch::Sender<()>,
 }
 
 /// What is to be written of a PoP.
@@ -32,6 +33,8 @@ pub(crate) struct Pop {
 pub(crate) struct Unwritten {
     pub(crate) rounds: Vec<Told>,
     pub(crate) transitions: Vec<Transition>,
+    /// Whether states have changed; the rollout has whenever something has.
+    pub(crate) states: bool,
     is_changed: bool,
 }
 
@@ -42,6 +45,7 @@ impl Unwritten {
 
     fn add(&mut self, transitions: Vec<Transition>) {
         self.is_changed |= !transitions.is_empty();
+        self.states |= transitions.iter().any(Transition::changes_states);
         self.transitions.extend(transitions);
         let over = self.transitions.len().saturating_sub(UNWRITTEN_MAX);
         self.transitions.drain(..over);
@@ -49,35 +53,36 @@ impl Unwritten {
 }
 
 impl Pop {
-    pub(crate) fn of(state: State, rollout: Rollout) -> Self {
-        Self { state, rollout, ..Self::default() }
+    pub(crate) fn of(tenants: Tenants, rollout: Rollout) -> Self {
+        Self { tenants, rollout, ..Self::default() }
     }
 
-    /// Decides a window, unless it was decided or is from before the last.
+    /// Decides the windows of one span of time, unless that was decided or is from before the last: each decision with its window's place.
     pub(crate) fn close(
         &mut self,
         settings: &Settings,
-        window: &Window,
+        windows: &[(String, Window)],
         seed: u64,
         now_unix_s: u64,
-    ) -> Option<Decision> {
-        if !is_next(settings, &self.state, window, now_unix_s) {
-            return None;
-        }
-        self.unwritten.add(self.rollout.observe(settings, &mut self.state, window, now_unix_s));
+    ) -> Vec<(usize, Decision)> {
+        let is_next =
+            |(tenant, window): &&(String, Window)| self.tenants.is_next(settings, tenant, window, now_unix_s);
+        let Some((_, window)) = windows.iter().find(is_next) else { return Vec::new() };
+        self.unwritten.add(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
         let moment = Moment { now_unix_s, seed, acknowledged_bundle: self.rollout.newest() };
-        let (state, decision) = decide(settings, &self.state, window, moment);
-        self.state = state;
-        self.unwritten.add(self.rollout.decided(settings, &mut self.state, now_unix_s));
-        if matches!(decision.round, Round::Decided | Round::Stopped) {
-            if self.unwritten.rounds.len() == UNWRITTEN_MAX {
-                self.unwritten.rounds.remove(0);
+        let decisions = self.tenants.decide(settings, windows, moment);
+        self.unwritten.add(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
+        let bundle = Some(self.rollout.newest()).filter(|newest| *newest > 0);
+        for (at, decision) in &decisions {
+            if matches!(decision.round, Round::Decided | Round::Stopped) {
+                let (tenant, window) = &windows[*at];
+                self.unwritten.rounds.push(Told::of(settings, tenant, window, decision, bundle));
+                (self.unwritten.states, self.unwritten.is_changed) = (true, true);
             }
-            let bundle = self.rollout.newest();
-            self.unwritten.rounds.push(Told::of(settings, window, &decision, (bundle > 0).then_some(bundle)));
-            self.unwritten.is_changed = true;
         }
-        Some(decision)
+        let over = self.unwritten.rounds.len().saturating_sub(UNWRITTEN_MAX);
+        self.unwritten.rounds.drain(..over);
+        decisions
     }
 
     /// Hears an edge.
@@ -89,12 +94,17 @@ impl Pop {
             number: heard.number,
             refused: refused.map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
         };
-        self.unwritten.add(self.rollout.poll(settings, &mut self.state, poll, now_unix_s));
+        self.unwritten.add(self.rollout.poll(settings, &mut self.tenants, poll, now_unix_s));
     }
 
     /// Lets time pass.
     pub(crate) fn tick(&mut self, settings: &Settings, now_unix_s: u64) {
-        self.unwritten.add(self.rollout.tick(settings, &mut self.state, now_unix_s));
+        self.unwritten.add(self.rollout.tick(settings, &mut self.tenants, now_unix_s));
+    }
+
+    /// The number of the bundle that all edges have but canaries.
+    pub(crate) fn bundle(&self) -> Option<u64> {
+        self.rollout.stable().map(|bundle| bundle.content().number)
     }
 
     /// What was to be written is.
@@ -135,7 +145,7 @@ impl Pop {
             })
             .collect();
         json!({
-            "stable": self.rollout.stable().map(number),
+            "stable": self.bundle(),
             "candidate": candidate.map(|candidate| json!({
                 "number": number(&candidate.bundle),
                 "stage": candidate.standing(),

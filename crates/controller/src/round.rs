@@ -7,6 +7,7 @@ use thalweg_record::{Prefix, Sketch};
 /// A round as it is kept.
 #[derive(Debug)]
 pub(crate) struct Told {
+    pub(crate) tenant: String,
     pub(crate) window: u64,
     /// The end of its window.
     pub(crate) unix_s: u64,
@@ -16,7 +17,13 @@ pub(crate) struct Told {
 
 impl Told {
     /// Of a round that was decided, after which this is the newest bundle.
-    pub(crate) fn of(settings: &Settings, window: &Window, decision: &Decision, bundle: Option<u64>) -> Self {
+    pub(crate) fn of(
+        settings: &Settings,
+        tenant: &str,
+        window: &Window,
+        decision: &Decision,
+        bundle: Option<u64>,
+    ) -> Self {
         let Decision { entered, left, proved, steered, .. } = decision;
         let unix_s = (window.number + 1) * settings.window_s;
         let json = json!({
@@ -41,7 +48,7 @@ impl Told {
         let proved = proved.iter().map(|prefix| (*prefix, "proved", "helped"));
         let changes =
             entered.iter().map(told("entered")).chain(left.iter().map(told("left"))).chain(proved).collect();
-        Self { window: window.number, unix_s, json, changes }
+        Self { tenant: tenant.to_owned(), window: window.number, unix_s, json, changes }
     }
 }
 

@@ -84,11 +84,13 @@ fn told(status: StatusCode, answer: &Value) -> Response {
         .into_response()
 }
 
-/// What may be asked for. The PoP is empty where it has no name.
+/// What may be asked for. The PoP is empty where it has no name, and the tenant where it is about hosts that none has.
 #[derive(Debug, Default, Deserialize)]
 struct Question {
     #[serde(default)]
     pop: String,
+    #[serde(default)]
+    tenant: String,
     edge: Option<String>,
     host: Option<String>,
     epoch: Option<u64>,
@@ -100,7 +102,7 @@ struct Question {
 
 impl Question {
     fn check(self) -> Result<Self, Refused> {
-        let names = [Some(&self.pop), self.edge.as_ref(), self.host.as_ref()];
+        let names = [Some(&self.pop), Some(&self.tenant), self.edge.as_ref(), self.host.as_ref()];
         if names.into_iter().flatten().any(|name| name.len() > NAME_BYTES_MAX) {
             return Err(bad(format!("a name has at most {NAME_BYTES_MAX} bytes")));
         }
@@ -154,9 +156,13 @@ impl Server {
         answer.await.map_err(|_| gone())
     }
 
-    fn view(&self, pop: &str) -> Result<Arc<View>, Refused> {
-        let none = || Refused(StatusCode::NOT_FOUND, format!("nothing was decided for PoP {pop:?} yet"));
-        self.handle.shared.view(pop).ok_or_else(none)
+    /// What is known of a PoP, where something is of this tenant.
+    fn view(&self, pop: &str, tenant: &str) -> Result<Arc<View>, Refused> {
+        let view = self.handle.shared.view(pop).filter(|view| view.tenants.states().contains_key(tenant));
+        view.ok_or_else(|| {
+            let tenant = if tenant.is_empty() { String::new() } else { format!(", tenant {tenant:?}") };
+            Refused(StatusCode::NOT_FOUND, format!("nothing was decided for PoP {pop:?}{tenant} yet"))
+        })
     }
 
     /// Reads the ledger on a thread that may block.
@@ -223,13 +229,12 @@ async fn bundle(
     let edge = edge.filter(|_| fields.contains_key(PREFER));
     let heard = Heard::of(&fields);
     let until = Instant::now() + wait(&fields);
-    let mut changes = server.handle.changes.clone();
     server.handle.shared.figures.polls.inc();
     loop {
-        changes.mark_unchanged();
         let (pop, edge, heard_now) = (pop.clone(), edge.clone(), heard.clone());
-        let document = match server.ask(|tell| Message::Poll { pop, edge, heard: heard_now, tell }).await? {
-            Answer::Document(document) => document,
+        let poll = |tell| Message::Poll { pop, edge, heard: heard_now, tell };
+        let (document, mut changes) = match server.ask(poll).await? {
+            Answer::Document(document, changes) => (document, changes),
             Answer::Unwritten => {
                 return Err(Refused(StatusCode::SERVICE_UNAVAILABLE, "not written yet".to_owned()));
             }
@@ -261,32 +266,53 @@ async fn metrics(With(server): With<Server>) -> Response {
     ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response()
 }
 
-async fn scopes(With(server): With<Server>) -> Response {
-    let views = server.handle.shared.views();
-    let told_of =
-        |(pop, view): &(String, Arc<View>)| look::scope(&server.settings, pop, &view.state, view.bundle);
-    told(StatusCode::OK, &json!({ "scopes": views.iter().map(told_of).collect::<Vec<_>>() }))
+async fn scopes(With(server): With<Server>) -> Result<Response, Refused> {
+    let scopes = look_at(move || {
+        let mut scopes = Vec::new();
+        for (pop, view) in server.handle.shared.views() {
+            scopes.extend(view.tenants.states().iter().map(|(tenant, state)| {
+                look::scope(server.settings.of(tenant), &pop, tenant, state, view.bundle)
+            }));
+        }
+        scopes
+    });
+    Ok(told(StatusCode::OK, &json!({ "scopes": scopes.await? })))
 }
 
 async fn rounds(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
-    let Question { pop, since, limit, .. } = question.check()?;
-    server.view(&pop)?;
+    let Question { pop, tenant, since, limit, .. } = question.check()?;
+    server.view(&pop, &tenant)?;
     let limit = limit.unwrap_or(ROUNDS_TOLD_MAX).min(ROUNDS_TOLD_MAX);
-    let rounds = server.read(move |store| store.rounds(&pop, since, limit)).await?;
+    let rounds = server.read(move |store| store.rounds((&pop, &tenant), since, limit)).await?;
     Ok(told(StatusCode::OK, &json!({ "rounds": rounds })))
 }
 
 async fn prefixes(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
-    let view = server.view(&question.check()?.pop)?;
-    Ok(told(StatusCode::OK, &look::prefixes(&server.settings, &view.state)))
+    let Question { pop, tenant, .. } = question.check()?;
+    let view = server.view(&pop, &tenant)?;
+    let prefixes = look_at(move || {
+        let state = view.tenants.states().get(&tenant)?;
+        Some(look::prefixes(server.settings.of(&tenant), state))
+    });
+    Ok(told(StatusCode::OK, &prefixes.await?.unwrap_or_default()))
 }
 
 async fn explain(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
-    let Question { pop, prefix, .. } = question.check()?;
+    let Question { pop, tenant, prefix, .. } = question.check()?;
     let prefix = client(&prefix.ok_or_else(|| bad("give prefix"))?)?;
-    let view = server.view(&pop)?;
-    let changes = server.read(move |store| store.changes(&pop, prefix)).await?;
-    Ok(told(StatusCode::OK, &look::explained(&server.settings, &view.state, prefix, &changes)))
+    let view = server.view(&pop, &tenant)?;
+    let asked = tenant.clone();
+    let changes = server.read(move |store| store.changes((&pop, &asked), prefix)).await?;
+    let settings = server.settings.of(&tenant);
+    let explained = |state| look::explained(settings, state, prefix, &changes);
+    Ok(told(StatusCode::OK, &view.tenants.states().get(&tenant).map(explained).unwrap_or_default()))
+}
+
+/// Looks at all that is known of many networks, on a thread that may take its time.
+async fn look_at<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
+    let failed =
+        |panic: tokio::task::JoinError| Refused(StatusCode::INTERNAL_SERVER_ERROR, panic.to_string());
+    tokio::task::spawn_blocking(look).await.map_err(failed)
 }
 
 /// The network of clients that is meant by an address, or by a prefix.

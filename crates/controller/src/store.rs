@@ -2,20 +2,21 @@
 //!
 //! **Invariant:** what happens together is in it together, or not at all.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction};
+use rusqlite::{CachedStatement, Connection, OpenFlags, OptionalExtension, Transaction};
 use serde_json::Value;
-use thalweg_control::{Rollout, State, StateError, Transition};
+use thalweg_control::{Rollout, State, StateError, Tenants, Transition, Whom};
 use thalweg_record::Prefix;
 
 use crate::pop::{Pop, out};
 use crate::round::Told;
 
-/// Rounds that the ledger keeps of each PoP: four weeks of five minutes.
+/// Rounds that the ledger keeps of each tenant of a PoP: four weeks of five minutes.
 pub const ROUNDS_KEPT: u64 = 8_064;
 /// Events that are kept of each PoP.
 const EVENTS_KEPT: u32 = 1_000;
@@ -30,7 +31,7 @@ const WRITER_BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 /// What marks a file as one of these (`application_id`): "Thlc".
 const APPLICATION: u32 = 0x5468_6c63;
 /// The version of the tables (`user_version`).
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 const SCHEMA: &str = include_str!("../../../schema/control.sql");
 
 /// Why the file cannot be used.
@@ -103,17 +104,12 @@ impl Store {
     /// What is known of each PoP. What cannot be read is a fault: to begin anew in silence would forget which networks were harmed.
     pub(crate) fn pops(&self) -> Result<Vec<(String, Pop)>, StoreError> {
         let failed = |error: rusqlite::Error| self.refused(error.to_string());
-        let mut statement =
-            self.connection.prepare("SELECT pop, state, rollout FROM pops").map_err(failed)?;
-        let rows = statement.query_map([], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?, row.get::<_, Vec<u8>>(2)?))
-        });
+        let mut states = self.states()?;
+        let mut statement = self.connection.prepare("SELECT pop, rollout FROM pops").map_err(failed)?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?)));
         let mut pops = Vec::new();
         for row in rows.map_err(failed)? {
-            let (name, state, rollout) = row.map_err(failed)?;
-            let unreadable =
-                |what: &str, why: String| self.refused(format!("the {what} of PoP {name:?}: {why}"));
-            let state = State::decode(&state).map_err(|error| unreadable("state", with_cause(&error)))?;
+            let (name, rollout) = row.map_err(failed)?;
             let rollout = match Rollout::decode(&rollout) {
                 Err(error @ StateError::Bundles { .. }) => {
                     tracing::warn!(pop = name, %error, "goes on without them: all edges get new ones");
@@ -121,20 +117,43 @@ impl Store {
                 }
                 read => read,
             };
-            let rollout = rollout.map_err(|error| unreadable("rollout", with_cause(&error)))?;
-            pops.push((name, Pop::of(state, rollout)));
+            let rollout = rollout.map_err(|error| {
+                self.refused(format!("the rollout of PoP {name:?}: {}", with_cause(&error)))
+            })?;
+            let tenants = states.remove(&name).unwrap_or_default();
+            pops.push((name, Pop::of(tenants, rollout)));
         }
         Ok(pops)
+    }
+
+    /// The states of each PoP.
+    fn states(&self) -> Result<HashMap<String, Tenants>, StoreError> {
+        let failed = |error: rusqlite::Error| self.refused(error.to_string());
+        let mut statement =
+            self.connection.prepare("SELECT pop, tenant, state FROM states").map_err(failed)?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, Vec<u8>>(2)?))
+        });
+        let mut pops: HashMap<String, Vec<(String, State)>> = HashMap::new();
+        for row in rows.map_err(failed)? {
+            let (name, tenant, state) = row.map_err(failed)?;
+            let state = State::decode(&state).map_err(|error| {
+                self.refused(format!("the state of PoP {name:?}, {tenant:?}: {}", with_cause(&error)))
+            })?;
+            pops.entry(name).or_default().push((tenant, state));
+        }
+        Ok(pops.into_iter().map(|(name, states)| (name, Tenants::from_iter(states))).collect())
     }
 
     /// Writes what is not written of a PoP, with all that is known of it.
     pub(crate) fn keep(&mut self, name: &str, pop: &Pop, now_unix_s: u64) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
-        transaction.prepare_cached("INSERT OR REPLACE INTO pops VALUES (?1, ?2, ?3)")?.execute((
-            name,
-            pop.state.encode().as_bytes(),
-            pop.rollout.encode().as_bytes(),
-        ))?;
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO pops VALUES (?1, ?2)")?
+            .execute((name, pop.rollout.encode().as_bytes()))?;
+        if pop.unwritten.states {
+            keep_states(&transaction, name, &pop.tenants)?;
+        }
         for told in &pop.unwritten.rounds {
             keep_round(&transaction, name, told)?;
         }
@@ -155,8 +174,12 @@ impl Store {
             else {
                 continue;
             };
-            let left: Vec<_> = withdrawn.iter().map(|prefix| (*prefix, "left", "rolled_back")).collect();
-            keep_changes(&transaction, name, (pop.state.window.unwrap_or(0), now_unix_s), &left)?;
+            let window = pop.tenants.window().unwrap_or(0);
+            let mut change = change(&transaction)?;
+            for Whom { tenant, prefix } in withdrawn {
+                let at = (window, now_unix_s);
+                keep_change(&mut change, name, tenant, at, (*prefix, "left", "rolled_back"))?;
+            }
         }
         for transition in &pop.unwritten.transitions {
             transaction
@@ -186,13 +209,18 @@ impl Store {
         Ok(events)
     }
 
-    /// The rounds of a PoP whose windows ended later than that, the newest `limit` of them, oldest first.
-    pub(crate) fn rounds(&self, pop: &str, since_unix_s: u64, limit: u32) -> rusqlite::Result<Vec<Value>> {
+    /// The rounds of a tenant whose windows ended later than that, the newest `limit` of them, oldest first.
+    pub(crate) fn rounds(
+        &self,
+        (pop, tenant): (&str, &str),
+        since_unix_s: u64,
+        limit: u32,
+    ) -> rusqlite::Result<Vec<Value>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT told FROM rounds WHERE pop = ?1 AND unix_s > ?2 ORDER BY unix_s DESC LIMIT ?3",
+            "SELECT told FROM rounds WHERE pop = ?1 AND tenant = ?2 AND unix_s > ?3 ORDER BY unix_s DESC LIMIT ?4",
         )?;
-        let rows =
-            statement.query_map((pop, since_unix_s.cast_signed(), limit), |row| row.get::<_, String>(0))?;
+        let rows = statement
+            .query_map((pop, tenant, since_unix_s.cast_signed(), limit), |row| row.get::<_, String>(0))?;
         let mut rounds = Vec::new();
         for row in rows {
             rounds.push(serde_json::from_str(&row?).unwrap_or_default());
@@ -201,13 +229,17 @@ impl Store {
         Ok(rounds)
     }
 
-    /// What has changed of a prefix, oldest first.
-    pub(crate) fn changes(&self, pop: &str, prefix: Prefix) -> rusqlite::Result<Vec<Changed>> {
+    /// What has changed of a tenant's prefix, oldest first.
+    pub(crate) fn changes(
+        &self,
+        (pop, tenant): (&str, &str),
+        prefix: Prefix,
+    ) -> rusqlite::Result<Vec<Changed>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT window, unix_s, what, reason FROM changes WHERE pop = ?1 AND prefix = ?2 \
-             ORDER BY unix_s DESC, what LIMIT ?3",
+            "SELECT window, unix_s, what, reason FROM changes WHERE pop = ?1 AND tenant = ?2 AND prefix = ?3 \
+             ORDER BY unix_s DESC, what LIMIT ?4",
         )?;
-        let changed = statement.query_map((pop, prefix.to_string(), CHANGES_TOLD_MAX), |row| {
+        let changed = statement.query_map((pop, tenant, prefix.to_string(), CHANGES_TOLD_MAX), |row| {
             Ok(Changed {
                 window: row.get::<_, i64>(0)?.cast_unsigned(),
                 unix_s: row.get::<_, i64>(1)?.cast_unsigned(),
@@ -230,51 +262,64 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-fn keep_changes(
-    transaction: &Transaction<'_>,
-    pop: &str,
-    (window, unix_s): (u64, u64),
-    changes: &[(Prefix, &str, &str)],
-) -> rusqlite::Result<()> {
-    let mut change =
-        transaction.prepare_cached("INSERT OR REPLACE INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-    for (prefix, what, reason) in changes {
-        change.execute((
-            pop,
-            prefix.to_string(),
-            window.cast_signed(),
-            unix_s.cast_signed(),
-            what,
-            reason,
-        ))?;
+/// All of a PoP's states, and no others.
+fn keep_states(transaction: &Transaction<'_>, pop: &str, tenants: &Tenants) -> rusqlite::Result<()> {
+    transaction.prepare_cached("DELETE FROM states WHERE pop = ?1")?.execute([pop])?;
+    let mut insert = transaction.prepare_cached("INSERT INTO states VALUES (?1, ?2, ?3)")?;
+    for (tenant, state) in tenants.states() {
+        insert.execute((pop, tenant, state.encode().as_bytes()))?;
     }
     Ok(())
 }
 
+fn change<'a>(transaction: &'a Transaction<'_>) -> rusqlite::Result<CachedStatement<'a>> {
+    transaction.prepare_cached("INSERT OR REPLACE INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+}
+
+fn keep_change(
+    change: &mut CachedStatement<'_>,
+    pop: &str,
+    tenant: &str,
+    (window, unix_s): (u64, u64),
+    (prefix, what, reason): (Prefix, &str, &str),
+) -> rusqlite::Result<()> {
+    let (window, unix_s) = (window.cast_signed(), unix_s.cast_signed());
+    change.execute((pop, tenant, prefix.to_string(), window, unix_s, what, reason))?;
+    Ok(())
+}
+
 fn keep_round(transaction: &Transaction<'_>, pop: &str, told: &Told) -> rusqlite::Result<()> {
-    let unix_s = told.unix_s.cast_signed();
+    let (tenant, unix_s) = (told.tenant.as_str(), told.unix_s.cast_signed());
     // Rounds of a clock that was ahead would be the newest until it has come to them.
     for table in ["rounds", "changes"] {
         transaction
-            .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND unix_s > ?2"))?
-            .execute((pop, unix_s))?;
+            .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2 AND unix_s > ?3"))?
+            .execute((pop, tenant, unix_s))?;
     }
-    transaction.prepare_cached("INSERT OR REPLACE INTO rounds VALUES (?1, ?2, ?3)")?.execute((
+    transaction.prepare_cached("INSERT OR REPLACE INTO rounds VALUES (?1, ?2, ?3, ?4)")?.execute((
         pop,
+        tenant,
         unix_s,
         told.json.to_string(),
     ))?;
-    keep_changes(transaction, pop, (told.window, told.unix_s), &told.changes)?;
+    let mut change = change(transaction)?;
+    for changed in &told.changes {
+        keep_change(&mut change, pop, tenant, (told.window, told.unix_s), *changed)?;
+    }
     // By their count: a clock that was wrong for a moment is no reason to forget.
     let oldest = transaction
-        .prepare_cached("SELECT unix_s FROM rounds WHERE pop = ?1 ORDER BY unix_s DESC LIMIT 1 OFFSET ?2")?
-        .query_row((pop, ROUNDS_KEPT.cast_signed()), |row| row.get::<_, i64>(0))
+        .prepare_cached(
+            "SELECT unix_s FROM rounds WHERE pop = ?1 AND tenant = ?2 ORDER BY unix_s DESC LIMIT 1 OFFSET ?3",
+        )?
+        .query_row((pop, tenant, ROUNDS_KEPT.cast_signed()), |row| row.get::<_, i64>(0))
         .optional()?;
     if let Some(oldest) = oldest {
         for table in ["rounds", "changes"] {
             transaction
-                .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND unix_s <= ?2"))?
-                .execute((pop, oldest))?;
+                .prepare_cached(&format!(
+                    "DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2 AND unix_s <= ?3"
+                ))?
+                .execute((pop, tenant, oldest))?;
         }
     }
     Ok(())
@@ -288,10 +333,9 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<Option<String>> {
     if first.is_some() && application != APPLICATION {
         return Ok(Some("it is no file of a controller: give another one".to_owned()));
     }
-    if version > SCHEMA_VERSION {
-        let why = format!(
-            "its version is {version}, and this program writes {SCHEMA_VERSION}: use a newer release"
-        );
+    if first.is_some() && version != SCHEMA_VERSION {
+        let other = if version > SCHEMA_VERSION { "use a newer release" } else { "give another file" };
+        let why = format!("its version is {version}, and this program reads {SCHEMA_VERSION}: {other}");
         return Ok(Some(why));
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;

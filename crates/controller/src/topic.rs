@@ -1,6 +1,7 @@
 //! The thread that reads Kafka's topic, where records come that way.
 //!
-//! Reading begins with the oldest window that is still open by the clock: a controller that was killed has its windows whole again.
+//! Reading begins with the oldest window that may still be open: a controller that was killed has its windows whole again. What it had
+//! decided it is not asked to decide again.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +12,7 @@ use thalweg_telemetry::Error;
 use thalweg_telemetry::tail::{Read, Tail};
 use tokio::sync::mpsc;
 
-use crate::engine::{Message, Shared, now_unix_s};
+use crate::engine::{HELD_S_MAX, Message, Shared, now_unix_s};
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -24,7 +25,7 @@ pub(crate) fn read(
     shared: &Arc<Shared>,
 ) {
     let since_unix_ms = i64::try_from(oldest_open_s(settings, now_unix_s()) * 1000).unwrap_or(i64::MAX);
-    let mut told = None;
+    let (mut told, mut read_to) = (None, None);
     while !messages.is_closed() {
         let read = tail.read(since_unix_ms);
         tell(&mut told, &read);
@@ -42,6 +43,14 @@ pub(crate) fn read(
             }
             Ok(Read::Nothing) => {}
             Err(_) => thread::sleep(PAUSE),
+        }
+        let now_unix_ms = i64::try_from(now_unix_s() * 1000).unwrap_or(i64::MAX);
+        let unix_s = tail.read_to_unix_ms(now_unix_ms).and_then(|ms| u64::try_from(ms / 1000).ok());
+        if unix_s != read_to {
+            read_to = unix_s;
+            if messages.blocking_send(Message::ReadTo(unix_s)).is_err() {
+                return;
+            }
         }
     }
 }
@@ -67,9 +76,9 @@ fn tell(told: &mut Option<String>, read: &Result<Read, Error>) {
     *told = now;
 }
 
-/// The start of the oldest window that takes records at a time.
+/// The start of the oldest window that may take records at a time.
 fn oldest_open_s(settings: &Settings, now_unix_s: u64) -> u64 {
-    now_unix_s.saturating_sub(settings.late_s) / settings.window_s * settings.window_s
+    now_unix_s.saturating_sub(settings.late_s + HELD_S_MAX) / settings.window_s * settings.window_s
 }
 
 #[cfg(test)]
@@ -79,7 +88,7 @@ mod tests {
     #[test]
     fn reading_begins_with_the_oldest_open_window() {
         let settings = Settings::default();
-        assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_999_700);
-        assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_800_000_000);
+        assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_998_800);
+        assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_799_999_100);
     }
 }

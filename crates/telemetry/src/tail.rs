@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a message that was sent again is given once, as long as its source's last place in its partition is remembered.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -36,11 +36,23 @@ pub enum Read {
     Nothing,
 }
 
+/// How far a partition is read.
+#[derive(Debug, Clone, Copy)]
+enum ReadTo {
+    /// To the message of this time, milliseconds since the Unix epoch; 0 before the first.
+    Message(i64),
+    /// To its end, as far as is known.
+    End,
+}
+
 /// A reader of a topic.
 pub struct Tail {
     kafka: BaseConsumer,
     topic: String,
-    partitions: BTreeSet<i32>,
+    /// How far each is read; those that cannot be read yet are not there.
+    partitions: BTreeMap<i32, ReadTo>,
+    /// Whether all that the topic has are.
+    has_all: bool,
     asked_at: Option<Instant>,
     places: HashMap<(i32, String, u64), Place>,
 }
@@ -63,12 +75,29 @@ impl Tail {
             ("auto.offset.reset", "latest"),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
+            ("enable.partition.eof", "true"),
             ("queued.max.messages.kbytes", "32768"),
         ];
         let failed = |cause| Error::of(format!("cannot read Kafka at {}", cluster.brokers), cause);
         let kafka = cluster.config(&ours).create().map_err(failed)?;
         let topic = cluster.topic.clone();
-        Ok(Self { kafka, topic, partitions: BTreeSet::new(), asked_at: None, places: HashMap::new() })
+        Ok(Self {
+            kafka,
+            topic,
+            partitions: BTreeMap::new(),
+            has_all: false,
+            asked_at: None,
+            places: HashMap::new(),
+        })
+    }
+
+    /// The time up to which everything is read, milliseconds since the Unix epoch; nothing as long as some partition is not read.
+    pub fn read_to_unix_ms(&self, now_unix_ms: i64) -> Option<i64> {
+        let to = |read_to: &ReadTo| match read_to {
+            ReadTo::Message(time) => (*time).min(now_unix_ms),
+            ReadTo::End => now_unix_ms,
+        };
+        self.partitions.values().map(to).min().filter(|_| self.has_all)
     }
 
     /// The next message; of partitions that are new to it, those from `since_unix_ms` on. Waits a moment for one.
@@ -80,15 +109,21 @@ impl Tail {
             // Whatever comes of it: what is assigned already is read on.
             self.asked_at = Some(Instant::now());
             if let Err(cause) = self.assign(since_unix_ms) {
-                self.asked_at = self.partitions.first().and(self.asked_at);
+                self.asked_at = self.partitions.keys().next().and(self.asked_at);
                 return Err(self.failed(cause));
             }
         }
         let message = match self.kafka.poll(POLL) {
             None => return Ok(Read::Nothing),
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                self.partitions.insert(partition, ReadTo::End);
+                return Ok(Read::Nothing);
+            }
             Some(Err(cause)) => return Err(self.failed(cause)),
             Some(Ok(message)) => message,
         };
+        let time_unix_ms = message.timestamp().to_millis().unwrap_or_default();
+        self.partitions.insert(message.partition(), ReadTo::Message(time_unix_ms));
         let batch = match Batch::decode(message.payload().unwrap_or_default()) {
             Ok(batch) => batch,
             Err(error) => return Ok(Read::Unreadable(error.to_string())),
@@ -111,11 +146,15 @@ impl Tail {
         let metadata = self.kafka.fetch_metadata(Some(&self.topic), ASK_TIMEOUT)?;
         let topic = metadata.topics().iter().find(|topic| topic.name() == self.topic);
         let all = topic.into_iter().flat_map(MetadataTopic::partitions).map(MetadataPartition::id);
-        let new: Vec<_> = all.filter(|partition| !self.partitions.contains(partition)).collect();
+        let new: Vec<_> = all.filter(|partition| !self.partitions.contains_key(partition)).collect();
+        self.has_all = topic.is_some();
         for partition in new {
             match self.begin(partition, since_unix_ms) {
-                Ok(()) => drop(self.partitions.insert(partition)),
-                Err(cause) => tracing::warn!(topic = self.topic, partition, %cause, "partition not read yet"),
+                Ok(()) => drop(self.partitions.insert(partition, ReadTo::Message(0))),
+                Err(cause) => {
+                    self.has_all = false;
+                    tracing::warn!(topic = self.topic, partition, %cause, "partition not read yet");
+                }
             }
         }
         Ok(())

@@ -130,8 +130,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             start_logging();
             roles::run(&Config::from_controller_flags(&flags)?, false)
         }
-        Command::Controller(ControllerCommand::Explain { prefix, pop, controller, json }) => {
-            controller::explain(controller, pop.as_deref(), &prefix, json)
+        Command::Controller(ControllerCommand::Explain { prefix, pop, tenant, controller, json }) => {
+            controller::explain(controller, (pop.as_deref(), tenant.as_deref()), &prefix, json)
         }
         Command::Controller(ControllerCommand::Status { controller, json }) => {
             controller::status(controller, json)

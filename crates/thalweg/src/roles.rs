@@ -87,7 +87,8 @@ impl Roles {
     fn bind(config: &Config, sources: Vec<Source>) -> Result<Self, Fault> {
         let origin = config.origin.as_ref().map(bind_origin).transpose()?;
         let origin_addr = origin.as_ref().map(|origin| console::reachable(origin.local_addr()));
-        let controller = config.controller.as_ref().map(controller::bind).transpose()?;
+        let controller = config.controller.as_ref();
+        let controller = controller.map(|it| controller::bind(it, &config.tenants)).transpose()?;
         let controller_addr =
             controller.as_ref().map(|controller| console::reachable(controller.local_addr()));
         let bundle = controller_addr.map(|addr| own_bundle(addr, config.agent.as_ref()));

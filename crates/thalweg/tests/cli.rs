@@ -429,7 +429,7 @@ fn a_bundle_is_checked() {
     );
     let document = |checksum: &str| {
         format!(
-            r#"{{"format": 2, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+            r#"{{"format": 3, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
                  "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "bbr", "holdout": 0.1, "reason": ""}}],
                  "experiments": []}}"#
         )
@@ -440,7 +440,7 @@ fn a_bundle_is_checked() {
         &wrong,
         expect![[r#"
             status 1
-            wrong.json: /checksum: not that of the content, which is sha256:5d37737e669cecd72ac19f2fb1da34bfd88a360002b5bf53791fff36c363619f
+            wrong.json: /checksum: not that of the content, which is sha256:7826149040fae1d9704f4c34c68cadc91772a43070ac9e413f67567e3bbb1d61
             wrong.json: /rules/0/prefix: bits after the prefix are set: write 203.0.113.0/24
             wrong.json: /rules/0/holdout: not a share: 0 to 1, with at most six decimals
         "#]],
@@ -450,12 +450,12 @@ fn a_bundle_is_checked() {
         &document(""),
         expect![[r#"
             status 1
-            unsealed.json: /checksum: not that of the content, which is sha256:3394c0c75f40d97f3d648c6a1571ead73475d40ea4c0c0c213f0446203f88681
+            unsealed.json: /checksum: not that of the content, which is sha256:86ef2ccc3fa308e9aca3a7fa9c6e3e89eccabeb76306efffe34819defb4bade7
         "#]],
     );
     check(
         "right.json",
-        &document("sha256:3394c0c75f40d97f3d648c6a1571ead73475d40ea4c0c0c213f0446203f88681"),
+        &document("sha256:86ef2ccc3fa308e9aca3a7fa9c6e3e89eccabeb76306efffe34819defb4bade7"),
         expect![[r#"
             status 0
             right.json: no fault found: bundle 1, rules: 1, experiments: 0
@@ -468,7 +468,7 @@ fn a_bundle_that_asks_for_what_the_kernel_lacks_is_a_warning() {
     let directory = Directory::new();
     let check = |checksum: &str| {
         let document = format!(
-            r#"{{"format": 2, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
+            r#"{{"format": 3, "number": 1, "made_at": "2026-11-20T23:00:00Z", "reason": "by hand", "checksum": "{checksum}",
                  "rules": [{{"prefix": "203.0.113.0/24", "congestion_control": "cubic", "holdout": 0.1, "reason": ""}}],
                  "experiments": [{{"name": "live", "hosts": ["live.example"], "salt": "a", "unit": "client", "arms": [
                     {{"name": "as-is", "share": 0.5}}, {{"name": "new", "share": 0.5, "congestion_control": "nosuch"}}]}}]}}"#

@@ -34,7 +34,7 @@ fn an_agent_that_is_killed_tells_nothing_twice_and_windows_go_on() {
     let _deciding = controller(&directory, control);
     let _serving =
         edge(&directory, listen, admin, backend, &format!("http://{control}/bundle?pop=here&edge={HOST}"));
-    let clients = Clients::of(listen);
+    let clients = Clients::of(listen, &["media.example"]);
     for _ in 0..KILLS {
         let mut agent = agent(&directory, control, listen, admin);
         let before = newest_window(control);
@@ -64,7 +64,7 @@ fn a_controller_that_has_lost_its_file_gives_no_number_again() {
     let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
     let _serving = edge(&directory, listen, admin, backend(), &bundle);
     let _agent = agent(&directory, control, listen, admin);
-    let _clients = Clients::of(listen);
+    let _clients = Clients::of(listen, &["media.example"]);
     let number = || told(admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0);
     until("there were some bundles", || number() >= 3);
     deciding.kill();
@@ -89,7 +89,7 @@ fn a_controller_begins_with_bundles_of_another_format() {
     let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
     let _serving = edge(&directory, listen, admin, backend(), &bundle);
     let _agent = agent(&directory, control, listen, admin);
-    let _clients = Clients::of(listen);
+    let _clients = Clients::of(listen, &["media.example"]);
     let number = || told(admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0);
     until("there were some bundles", || number() >= 3);
     deciding.kill();

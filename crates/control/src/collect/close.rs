@@ -18,7 +18,7 @@ impl Pop {
         number: u64,
         open: Open,
         counts: &mut Counts,
-    ) -> Vec<(Option<String>, Window)> {
+    ) -> Vec<(String, Window)> {
         self.told.retain(|_, window| number.saturating_sub(*window) <= TOLD_WINDOWS && *window <= number);
         let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
         let mut edges = vec![Figures::default(); open.edges.len()];
@@ -31,31 +31,36 @@ impl Pop {
                 continue;
             }
             // Of a connection that no response tells the tenant of, nothing is known that could decide.
-            let scope = match (settings.by_tenant, connection.host) {
+            let tenant = match (settings.tells_tenants(), connection.tenant) {
                 (false, _) => 0,
-                (true, Some(host)) => host,
+                (true, Some(tenant)) => tenant,
                 (true, None) => continue,
             };
             if let Some(window) = self.told.get_mut(&key) {
                 *window = number;
             }
-            let sample = prefixes.entry((scope, connection.prefix)).or_default();
+            let sample = prefixes.entry((tenant, connection.prefix)).or_default();
             if connection.add_to(sample, !self.told.contains_key(&key)) {
                 self.told.insert(key, number);
             }
         }
         let edges = open.edges.into_iter().map(|(name, at)| (name, std::mem::take(&mut edges[at])));
         let edges = Arc::new(edges.collect::<BTreeMap<_, _>>());
-        let scopes = if settings.by_tenant { open.hosts.len() } else { 1 };
-        let mut windows: Vec<_> = (0..scopes)
-            .map(|scope| {
-                let tenant = settings.by_tenant.then(|| open.hosts[scope].clone());
-                let (records, lost) = (open.records, open.lost);
-                (tenant, Window { number, records, lost, prefixes: Vec::new(), edges: edges.clone() })
-            })
-            .collect();
-        for ((scope, prefix), sample) in prefixes {
-            let (_, window) = &mut windows[scope];
+        let mut tenants: Vec<_> = open.tenants.into_iter().collect();
+        if tenants.is_empty() && !settings.tells_tenants() {
+            tenants.push((String::new(), 0)); // sockets alone
+        }
+        tenants.sort_unstable_by_key(|(_, at)| *at);
+        let empty = Window {
+            number,
+            records: open.records,
+            lost: open.lost,
+            prefixes: Vec::new(),
+            edges: edges.clone(),
+        };
+        let mut windows: Vec<_> = tenants.into_iter().map(|(tenant, _)| (tenant, empty.clone())).collect();
+        for ((tenant, prefix), sample) in prefixes {
+            let (_, window) = &mut windows[tenant];
             if window.prefixes.len() < PREFIXES_MAX {
                 window.prefixes.push((prefix, sample));
             } else {

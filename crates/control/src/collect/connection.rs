@@ -18,8 +18,8 @@ pub(super) struct Connection {
     /// Responses, and those of them that failed.
     pub(super) responses: u32,
     pub(super) failed: u32,
-    /// The host of its first response, by its place among the window's hosts.
-    pub(super) host: Option<usize>,
+    /// The tenant of its first response, by its place among the window's.
+    pub(super) tenant: Option<usize>,
     /// A response of it was a host's that is left alone.
     pub(super) is_left_alone: bool,
     pub(super) rule: Option<Rule>,
@@ -51,7 +51,7 @@ impl Connection {
             edge,
             responses: 0,
             failed: 0,
-            host: None,
+            tenant: None,
             is_left_alone: false,
             rule: None,
             ln_goodput: Mean::default(),

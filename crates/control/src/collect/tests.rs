@@ -107,16 +107,16 @@ impl It {
         self.0.add(&source(), &entry(Record::Socket(Box::new(socket))), NOW_UNIX_S);
     }
 
-    fn close(&mut self) -> Vec<(Scope, Window)> {
-        self.0.close(NOW_UNIX_S + 10_000)
+    fn close(&mut self) -> Vec<(String, Window)> {
+        self.0.close(NOW_UNIX_S + 10_000).into_iter().flat_map(|closed| closed.windows).collect()
     }
 
     /// The sample of the one prefix of the one window.
     fn sample(&mut self) -> Sample {
-        let mut closed = self.close();
-        assert_eq!(closed.len(), 1);
-        let (scope, window) = closed.remove(0);
-        assert_eq!((scope.pop.as_str(), scope.tenant, window.number), ("fra1", None, NUMBER));
+        let mut closed = self.0.close(NOW_UNIX_S + 10_000);
+        assert_eq!((closed.len(), closed[0].pop.as_str(), closed[0].windows.len()), (1, "fra1", 1));
+        let (tenant, window) = closed.remove(0).windows.remove(0);
+        assert_eq!((tenant.as_str(), window.number), ("", NUMBER));
         assert_eq!(window.prefixes.len(), 1);
         assert_eq!(window.prefixes[0].0.to_string(), "203.0.113.0/24");
         window.prefixes[0].1.clone()
@@ -183,7 +183,7 @@ fn an_outcome_is_told_once() {
         let response = ResponseRecord { time_unix_us: time * 1_000_000, ..response(port, Some(false)) };
         it.add(&source(), &entry(Record::Response(Arc::new(response))), time);
         let closed = it.close(time + 360);
-        closed.iter().map(|(_, window)| window.prefixes[0].1.outcomes.len()).sum::<usize>()
+        closed.iter().map(|closed| closed.windows[0].1.prefixes[0].1.outcomes.len()).sum::<usize>()
     };
     assert_eq!([at(0, 1), at(1, 1), at(2, 2), at(3, 1)], [1, 0, 1, 0]);
     // Long after, the port is another connection's.
@@ -202,7 +202,7 @@ fn a_window_is_closed_once_and_in_its_time() {
     add(&mut it, NOW_UNIX_S, end + LATE_S - 1);
     assert_eq!(it.close(end + LATE_S - 1), []);
     let closed = it.close(end + LATE_S);
-    assert_eq!((closed.len(), closed[0].1.records), (1, 2));
+    assert_eq!((closed.len(), closed[0].windows[0].1.records), (1, 2));
     add(&mut it, NOW_UNIX_S, end + LATE_S);
     assert_eq!(it.counts().late, 1);
     // The clock is set back a little: the window is over, though not by the clock.
@@ -212,9 +212,27 @@ fn a_window_is_closed_once_and_in_its_time() {
     assert_eq!(it.close(end + LATE_S), []);
     // By more than the history: it was wrong before, and all goes on.
     let before = NOW_UNIX_S - 100 * 300;
+    assert_eq!(it.close(before), []);
     add(&mut it, before, before);
     let closed = it.close(before + 600);
-    assert_eq!((closed.len(), closed[0].1.number), (1, NUMBER - 100));
+    assert_eq!((closed.len(), closed[0].windows[0].1.number), (1, NUMBER - 100));
+}
+
+#[test]
+fn a_window_takes_records_as_long_as_it_is_held_open() {
+    let mut it = Collector::new(Settings::default());
+    let end = (NUMBER + 1) * 300;
+    let add = |it: &mut Collector, now: u64| {
+        it.add(&source(), &entry(Record::Response(Arc::new(response(1, None)))), now);
+    };
+    add(&mut it, NOW_UNIX_S);
+    assert_eq!(it.close(end + LATE_S - 1), []);
+    // By the clock here it is long over.
+    add(&mut it, end + LATE_S + 900);
+    let closed = it.close(end + LATE_S);
+    assert_eq!((it.counts(), closed[0].windows[0].1.records), (Counts::default(), 2));
+    add(&mut it, end + LATE_S + 900);
+    assert_eq!(it.counts().late, 1);
 }
 
 #[test]
@@ -224,7 +242,7 @@ fn a_response_that_outlasts_windows_is_in_that_of_its_end() {
     it.add(&source(), &entry(Record::Response(Arc::new(slow))), NOW_UNIX_S + 1_000);
     let closed = it.close(NOW_UNIX_S + 1_500);
     assert_eq!(it.counts(), Counts::default());
-    assert_eq!((closed.len(), closed[0].1.number), (1, (NOW_UNIX_S + 1_000) / 300));
+    assert_eq!((closed.len(), closed[0].windows[0].1.number), (1, (NOW_UNIX_S + 1_000) / 300));
 }
 
 #[test]
@@ -251,13 +269,38 @@ fn each_tenant_has_windows_of_its_own() {
     let closed = it.close();
     let told: Vec<_> = closed
         .iter()
-        .map(|(scope, window)| {
+        .map(|(tenant, window)| {
             let sample = &window.prefixes[0].1.other;
-            let tenant = scope.tenant.as_deref().unwrap();
-            (tenant, sample.connections, sample.goodput.count(), sample.delivery_rate.count())
+            (tenant.as_str(), sample.connections, sample.goodput.count(), sample.delivery_rate.count())
         })
         .collect();
     assert_eq!(told, [("media.example", 1, 1, 1), ("other.example", 1, 1, 0)]);
+}
+
+#[test]
+fn a_tenant_has_all_of_its_hosts_and_a_threshold_of_its_own() {
+    let settings = Settings { goodput_bytes_min: 2_000_000, ..Settings::default() };
+    let hosts = vec!["News.example".into(), "media.example".into()];
+    let mut it = It::new(|all| all.tenants = vec![Tenant { hosts, settings }]);
+    it.respond(response(1, None));
+    it.respond(ResponseRecord { host: "NEWS.example:80".into(), bytes: 2_000_000, ..response(1, None) });
+    it.respond(ResponseRecord { host: "other.example".into(), ..response(2, None) });
+    it.dump(socket(3, 500_000, false));
+    let told: Vec<_> = it
+        .close()
+        .iter()
+        .map(|(tenant, window)| {
+            let sample = &window.prefixes[0].1.other;
+            (tenant.clone(), sample.connections, sample.goodput.quantile(0.5).map(f64::round))
+        })
+        .collect();
+    let (own, others) = (("news.example".to_owned(), 1), (String::new(), 1));
+    let rate = |bytes: u64| Some(bytes as f64);
+    let near = |found: Option<f64>, rate: Option<f64>| {
+        found.zip(rate).is_some_and(|(found, rate)| (found / rate - 1.0).abs() < 0.02)
+    };
+    assert_eq!(told.iter().map(|it| (it.0.clone(), it.1)).collect::<Vec<_>>(), [own, others]);
+    assert!(near(told[0].2, rate(2_000_000)) && near(told[1].2, rate(1_000_000)), "{told:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{Candidate, Edge, Refusal, Rollout, Stage, Transition, Why};
 use crate::decide::BUNDLES_BELIEVED_MAX;
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::tenants::Tenants;
 
 /// Bytes of an edge's name: what a DNS name can have.
 pub const EDGE_NAME_BYTES_MAX: usize = 253;
@@ -37,7 +37,7 @@ impl Rollout {
     pub fn poll(
         &mut self,
         settings: &Settings,
-        state: &mut State,
+        tenants: &mut Tenants,
         poll: Poll,
         now_unix_s: u64,
     ) -> Vec<Transition> {
@@ -52,10 +52,10 @@ impl Rollout {
             self.edges.insert(poll.edge.to_owned(), Edge::default());
         }
         self.hear(poll, now_unix_s);
-        state.go_on_from(self.newest);
+        tenants.go_on_from(self.newest);
         let mut told = match self.hear_refusal(poll) {
             Ok(told) => told.into_iter().collect(),
-            Err(why) => self.roll_back(settings, state, why, now_unix_s),
+            Err(why) => self.roll_back(settings, tenants, why, now_unix_s),
         };
         told.extend(self.hear_acknowledgement(poll, now_unix_s));
         told.extend(self.choose(settings, now_unix_s));
@@ -125,7 +125,7 @@ impl Rollout {
     }
 
     /// Tells the time, at least twice each minute.
-    pub fn tick(&mut self, settings: &Settings, state: &mut State, now_unix_s: u64) -> Vec<Transition> {
+    pub fn tick(&mut self, settings: &Settings, tenants: &mut Tenants, now_unix_s: u64) -> Vec<Transition> {
         self.advance(settings, now_unix_s);
         let mut told = self.miss(settings.canary.acknowledge_s_max);
         self.miss_canaries();
@@ -137,7 +137,7 @@ impl Rollout {
                 if now_s.saturating_sub(since_s) <= settings.canary.acknowledge_s_max {
                     Vec::new()
                 } else if is_second {
-                    self.go_on_with_fewer(settings, state, now_unix_s)
+                    self.go_on_with_fewer(settings, tenants, now_unix_s)
                 } else {
                     self.choose_others(settings)
                 }
@@ -151,7 +151,7 @@ impl Rollout {
                 if now_s.saturating_sub(since_s) <= span_s {
                     Vec::new()
                 } else {
-                    self.roll_back(settings, state, Why::Unobserved, now_unix_s)
+                    self.roll_back(settings, tenants, Why::Unobserved, now_unix_s)
                 }
             }
         });
@@ -218,13 +218,13 @@ impl Rollout {
     fn go_on_with_fewer(
         &mut self,
         settings: &Settings,
-        state: &mut State,
+        tenants: &mut Tenants,
         now_unix_s: u64,
     ) -> Vec<Transition> {
         let now_s = self.clock.own_s;
         match self.candidate.as_mut().filter(|it| !it.acknowledging().is_empty()) {
             Some(candidate) => vec![candidate.watch(now_s, now_unix_s)],
-            None => self.roll_back(settings, state, Why::Unacknowledged, now_unix_s),
+            None => self.roll_back(settings, tenants, Why::Unacknowledged, now_unix_s),
         }
     }
 

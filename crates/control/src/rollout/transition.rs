@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use thalweg_record::Prefix;
+use crate::tenants::Whom;
 
 /// What has happened to bundles or edges.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub enum Transition {
         /// Why not.
         reason: String,
         /// Who has left.
-        withdrawn: Vec<Prefix>,
+        withdrawn: Vec<Whom>,
     },
     /// These edges get the candidate.
     Canaries {
@@ -69,7 +69,7 @@ pub enum Transition {
         /// Why.
         why: Why,
         /// Who has left.
-        withdrawn: Vec<Prefix>,
+        withdrawn: Vec<Whom>,
     },
     /// An edge refuses the bundle that all have, and goes on with the one that it has.
     EdgeRefused {
@@ -130,6 +130,26 @@ pub enum Figure {
     Retransmitted,
     /// Log goodput.
     Goodput,
+}
+
+impl Transition {
+    /// Whether it changes states: else a rollout alone.
+    pub fn changes_states(&self) -> bool {
+        match self {
+            Self::Reduced { .. }
+            | Self::CandidateReduced { .. }
+            | Self::Proposed { .. }
+            | Self::Rejected { .. }
+            | Self::RolledBack { .. } => true,
+            Self::Ended { .. }
+            | Self::Canaries { .. }
+            | Self::Acknowledged { .. }
+            | Self::Unseen { .. }
+            | Self::Promoted { .. }
+            | Self::EdgeRefused { .. }
+            | Self::EdgeSilent { .. } => false,
+        }
+    }
 }
 
 impl Figure {

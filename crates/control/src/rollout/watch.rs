@@ -8,7 +8,7 @@ use super::{Candidate, Edge, Rollout, Stage, Transition, Why};
 use crate::figures::Figures;
 use crate::sequential::Mean;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::tenants::Tenants;
 use crate::window::Window;
 
 /// Standard errors by which canaries have to do worse: by chance once in 30,000 looks, were means of so few connections normal. Twice as much
@@ -24,7 +24,7 @@ impl Rollout {
     pub fn observe(
         &mut self,
         settings: &Settings,
-        state: &mut State,
+        tenants: &mut Tenants,
         window: &Window,
         now_unix_s: u64,
     ) -> Vec<Transition> {
@@ -45,13 +45,13 @@ impl Rollout {
             }
         }
         if let Some(why) = self.serves_nothing(window) {
-            return self.roll_back(settings, state, why, now_unix_s);
+            return self.roll_back(settings, tenants, why, now_unix_s);
         }
         let Some(windows) = self.watch(window) else {
             return self.tell_unseen(settings).into_iter().collect();
         };
         match self.judge(settings) {
-            Verdict::Worse(why) => self.roll_back(settings, state, why, now_unix_s),
+            Verdict::Worse(why) => self.roll_back(settings, tenants, why, now_unix_s),
             Verdict::Good if windows >= settings.canary.windows => self.promote(true),
             Verdict::TooFew if windows >= settings.canary.windows_max => self.promote(false),
             Verdict::Good | Verdict::TooFew => Vec::new(),

@@ -20,7 +20,7 @@ const CONNECTIONS: u16 = 40;
 struct Pop {
     settings: Settings,
     collector: Collector,
-    state: State,
+    tenants: Tenants,
     rollout: Rollout,
     now_unix_s: u64,
     port: u16,
@@ -41,7 +41,7 @@ impl Pop {
         Self {
             collector: Collector::new(settings.clone()),
             settings,
-            state: State::default(),
+            tenants: Tenants::default(),
             rollout: Rollout::default(),
             now_unix_s: 1_800_000_000,
             port: 0,
@@ -61,24 +61,25 @@ impl Pop {
             number: has.as_ref().map(|bundle| bundle.content().number),
             refused: None,
         };
-        self.told.extend(self.rollout.poll(&self.settings, &mut self.state, poll, now_unix_s));
-        self.told.extend(self.rollout.tick(&self.settings, &mut self.state, now_unix_s));
+        self.told.extend(self.rollout.poll(&self.settings, &mut self.tenants, poll, now_unix_s));
+        self.told.extend(self.rollout.tick(&self.settings, &mut self.tenants, now_unix_s));
         for connection in 0..CONNECTIONS / (WINDOW_S / 30) as u16 {
             self.port = self.port.wrapping_add(1);
             for at in 0..PREFIXES {
                 self.serve(at, connection);
             }
         }
-        for (_, window) in self.collector.close(now_unix_s) {
-            if is_next(&self.settings, &self.state, &window, now_unix_s) {
-                self.decide(&window);
+        for Closed { windows, .. } in self.collector.close(now_unix_s) {
+            let [(tenant, window)] = &windows[..] else { panic!("{} tenants", windows.len()) };
+            if self.tenants.is_next(&self.settings, tenant, window, now_unix_s) {
+                self.decide(window);
             }
         }
     }
 
     /// A response to a client of a prefix, of which the two first are slow.
     fn serve(&mut self, at: u8, connection: u16) {
-        let steered = self.state.entry(prefix(at)).and_then(Entry::steered).is_some().then(|| Steered {
+        let steered = self.entry(prefix(at)).and_then(Entry::steered).is_some().then(|| Steered {
             bundle: self.rollout.document("edge-1").map_or(0, |bundle| bundle.content().number),
             rule: Some(prefix(at).to_string()),
             is_holdout: connection.is_multiple_of(2),
@@ -126,16 +127,20 @@ impl Pop {
 
     fn decide(&mut self, window: &Window) {
         let (settings, now_unix_s) = (&self.settings, self.now_unix_s);
-        self.told.extend(self.rollout.observe(settings, &mut self.state, window, now_unix_s));
+        self.told.extend(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
         let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
-        self.state = decide(settings, &self.state, window, moment).0;
-        self.told.extend(self.rollout.decided(settings, &mut self.state, now_unix_s));
+        self.tenants.decide(settings, &[(String::new(), window.clone())], moment);
+        self.told.extend(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
         self.decided.push(window.number);
     }
 
     /// So many windows pass.
     fn pass(&mut self, windows: u64) {
         (0..windows * WINDOW_S / 30).for_each(|_| self.step());
+    }
+
+    fn entry(&self, prefix: thalweg_record::Prefix) -> Option<&Entry> {
+        self.tenants.states().get("")?.entry(prefix)
     }
 
     fn rules(&self) -> usize {
@@ -149,32 +154,32 @@ fn what_a_clock_does_that_is_set_ahead_and_back_by_hours() {
     // Until both slow prefixes are on trial, everywhere.
     pop.pass(18);
     assert_eq!((pop.rules(), pop.rollout.candidate()), (2, None), "{:?}", pop.told);
-    let (begun, windows) = (pop.state.window.unwrap(), pop.decided.len());
+    let (begun, windows) = (pop.tenants.window().unwrap(), pop.decided.len());
     assert!(pop.decided.iter().zip(&pop.decided[1..]).all(|(one, next)| *next == one + 1));
     pop.told.clear();
 
     // Ahead by five hours: the windows between are missing, and it goes on.
     pop.now_unix_s += 5 * HOUR_S;
     pop.pass(4);
-    let ahead = pop.state.window.unwrap();
+    let ahead = pop.tenants.window().unwrap();
     assert!((58..=64).contains(&(ahead - begun)), "{begun}, {ahead}");
     assert!((4..=5).contains(&(pop.decided.len() - windows)), "{:?}", pop.decided);
     assert_eq!((pop.rules(), &pop.told[..]), (2, &[][..]));
 
     // Back again, by less than the history: those windows were decided, until the clock has come to the last of them.
-    let (windows, state) = (pop.decided.len(), pop.state.clone());
+    let (windows, state) = (pop.decided.len(), pop.tenants.clone());
     pop.now_unix_s -= 5 * HOUR_S;
     pop.pass(50);
-    assert_eq!((pop.decided.len(), &pop.state), (windows, &state), "nothing is decided, and all stays");
+    assert_eq!((pop.decided.len(), &pop.tenants), (windows, &state), "nothing is decided, and all stays");
     assert_eq!((pop.rules(), &pop.told[..]), (2, &[][..]), "no edge is missed");
     pop.pass(14);
-    assert!(pop.decided.len() > windows && pop.state.window.unwrap() > ahead);
+    assert!(pop.decided.len() > windows && pop.tenants.window().unwrap() > ahead);
 
     // Back by more than the history: the clock was wrong, and it goes on from there at once.
-    let (windows, last) = (pop.decided.len(), pop.state.window.unwrap());
+    let (windows, last) = (pop.decided.len(), pop.tenants.window().unwrap());
     pop.now_unix_s -= 20 * HOUR_S;
     pop.pass(4);
-    assert!(pop.decided.len() >= windows + 3 && pop.state.window.unwrap() < last - 230);
+    assert!(pop.decided.len() >= windows + 3 && pop.tenants.window().unwrap() < last - 230);
     assert_eq!(pop.rules(), 2);
     assert!(
         !pop.told
@@ -195,7 +200,7 @@ fn a_cool_off_is_no_shorter_for_a_clock_that_is_set() {
     pop.pass(2);
     pop.settings.left_alone.clear();
     assert_eq!(pop.rules(), 1);
-    let rounds = |pop: &Pop| match &pop.state.entry(prefix(0)).unwrap().phase {
+    let rounds = |pop: &Pop| match &pop.entry(prefix(0)).unwrap().phase {
         Phase::CoolingOff(cooling) => (cooling.rounds, cooling.rounds_min),
         other => panic!("{other:?}"),
     };

@@ -40,6 +40,7 @@ pub(crate) fn algorithms() -> [&'static str; 2] {
 
 pub(crate) fn rule(holdout: f64) -> Rule {
     Rule {
+        tenant: String::new(),
         prefix: "127.0.0.2/32".parse().unwrap(),
         congestion_control: algorithms()[0].into(),
         size_bytes_min: None,

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::declare::{Reader, Section, Setting};
 use super::place::{Fault, Place};
-use super::sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source};
+use super::sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source, Tenant};
 use super::value::{Raw, Written};
 
 /// The sections of a file, as far as they are right.
@@ -19,6 +19,7 @@ pub(super) struct File {
     pub(super) agent: Option<(Place, Agent)>,
     pub(super) consumer: Option<(Place, Consumer)>,
     pub(super) controller: Option<(Place, Controller)>,
+    pub(super) tenants: Vec<(Place, Tenant)>,
     pub(super) sources: Vec<(Place, Source)>,
 }
 
@@ -34,6 +35,7 @@ const SECTIONS: &[(&str, &[Setting])] = &[
     (Agent::NAME, Agent::SETTINGS),
     (Consumer::NAME, Consumer::SETTINGS),
     (Controller::NAME, Controller::SETTINGS),
+    (Tenant::NAME, Tenant::SETTINGS),
     (Source::NAME, Source::SETTINGS),
 ];
 
@@ -54,6 +56,7 @@ pub(super) fn read(text: &str, base: &Path, faults: &mut Vec<Fault>) -> File {
             Agent::NAME => file.agent = walk.section(key, value),
             Consumer::NAME => file.consumer = walk.section(key, value),
             Controller::NAME => file.controller = walk.section(key, value),
+            Tenant::NAME => file.tenants = walk.sections(key, value),
             Source::NAME => file.sources = walk.sections(key, value),
             unknown => {
                 let message = unknown_section(unknown);

@@ -18,11 +18,12 @@ mod sections;
 mod value;
 
 pub(crate) use agent_value::{Broker, ClickHouseUrl, KafkaProperty};
+pub(crate) use controller_value::{ClientNetwork, Part};
 pub(crate) use flags::Flags;
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
 pub(crate) use secret::reveal;
-pub(crate) use sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source};
+pub(crate) use sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source, Tenant};
 pub(crate) use value::{ChannelName, Congestion, Count, IngestUrl, LogTarget, StateDirectory, Value};
 
 use declare::Section;
@@ -45,6 +46,7 @@ pub(crate) struct Config {
     pub(crate) agent: Option<Agent>,
     pub(crate) consumer: Option<Consumer>,
     pub(crate) controller: Option<Controller>,
+    pub(crate) tenants: Vec<Tenant>,
     pub(crate) sources: Vec<Source>,
 }
 
@@ -82,6 +84,7 @@ impl Config {
             agent: file.agent.map(|(_, agent)| agent),
             consumer: file.consumer.map(|(_, consumer)| consumer),
             controller: file.controller.map(|(_, controller)| controller),
+            tenants: file.tenants.into_iter().map(|(_, tenant)| tenant).collect(),
             sources: file.sources.into_iter().map(|(_, source)| source).collect(),
         })
     }
@@ -143,7 +146,7 @@ impl Config {
         let mut faults = Vec::new();
         let controller = flags.read(&mut faults);
         if let Some(controller) = &controller {
-            check_controller(controller, Place::Command, &mut faults);
+            check_controller(controller, Place::Command, &[], &mut faults);
         }
         Self::alone(faults, Self { controller, ..Self::none() })
     }
@@ -170,6 +173,7 @@ impl Config {
             agent: None,
             consumer: None,
             controller: None,
+            tenants: Vec::new(),
             sources: Vec::new(),
         }
     }
@@ -201,7 +205,10 @@ fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
         check_agent(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
     }
     if let Some((place, controller)) = &file.controller {
-        check_controller(controller, *place, faults);
+        check_controller(controller, *place, &file.tenants, faults);
+    } else if let Some((place, _)) = file.tenants.first() {
+        let message = "a tenant is one of the controller of the same file: write [controller]".to_owned();
+        faults.push(Fault { place: *place, setting: None, message });
     }
     check_sources(file, faults);
     check_listeners(file, faults);
@@ -222,14 +229,30 @@ fn check_agent(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
 }
 
 /// What must hold between settings of a decision.
-fn check_controller(controller: &Controller, place: Place, faults: &mut Vec<Fault>) {
+fn check_controller(
+    controller: &Controller,
+    place: Place,
+    tenants: &[(Place, Tenant)],
+    faults: &mut Vec<Fault>,
+) {
     for span in [&controller.window, &controller.late, &controller.acknowledge_max] {
         if span.value.duration.subsec_nanos() > 0 {
             faults.push(span.fault("not whole seconds".to_owned()));
         }
     }
-    let found = controller.settings().check();
-    faults.extend(found.iter().map(|fault| Fault { place, setting: None, message: fault.to_string() }));
+    let tell = |place, faults: Vec<thalweg_control::Fault>| {
+        faults.into_iter().map(move |fault| Fault { place, setting: None, message: fault.to_string() })
+    };
+    let alone = controller.settings(&[]);
+    faults.extend(tell(place, alone.check()));
+    for (at, (place, tenant)) in tenants.iter().enumerate() {
+        faults.extend(tell(*place, alone.check_tenant(&tenant.tenant(&alone))));
+        let before: Vec<_> = tenants[..=at].iter().map(|(_, tenant)| tenant.clone()).collect();
+        let (before, own) = (controller.settings(&before[..at]), controller.settings(&before));
+        let known = before.check_hosts_of_tenants();
+        let new = own.check_hosts_of_tenants().into_iter().filter(|fault| !known.contains(fault)).collect();
+        faults.extend(tell(*place, new));
+    }
 }
 
 fn check_edge(edge: &Edge, place: Place, has_origin: bool, faults: &mut Vec<Fault>) {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::declare::{Absent, Section, Setting};
-use super::sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source};
+use super::sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source, Tenant};
 
 /// Every section and setting: name, form, default or the meaning of its absence, bounds, description.
 pub(crate) fn reference() -> String {
@@ -14,6 +14,7 @@ pub(crate) fn reference() -> String {
     section::<Agent>(&mut text, "[agent]");
     section::<Consumer>(&mut text, "[consumer]");
     section::<Controller>(&mut text, "[controller]");
+    section::<Tenant>(&mut text, "[[tenant]]  (any number)");
     section::<Source>(&mut text, "[[source]]  (any number)");
     text.push_str("Relative paths in the file start at the file's directory.\n");
     text

@@ -261,8 +261,10 @@ section! {
         goodput_min: Size = default("100kB"), within("0B", "1GiB");
         /// Whether responses that the backend was still sending tell of goodput as well.
         counts_relayed: Switch = default("off");
-        /// Hosts whose connections decide nothing.
+        /// Hosts that opt out: their connections decide nothing, and no rule is due for their responses.
         hosts_left_alone: Vec<HostName> = unset("none");
+        /// Whether each host is a tenant, for which is decided by its own responses alone. Give the edges their hosts then.
+        by_tenant: Switch = default("off");
         /// Connections that tell, in a window, before a network is ranked.
         connections_min: Count = default("3"), within("1", "1000000");
         /// The share of ranked networks that is the bottom group.
@@ -333,6 +335,61 @@ section! {
         canary_retransmitted_rise_max: Part = default("0.02");
         /// Likewise the drop of log goodput.
         canary_goodput_drop_max: Part = default("0.2");
+    }
+}
+
+section! {
+    /// Hosts that the controller decides for by themselves: only their responses tell of them, and their rules are for them
+    /// alone. What is not set is as in [controller].
+    "tenant" Tenant {
+        /// The hosts. The first is the tenant's name: with another name it begins anew.
+        hosts: Vec<HostName> = required();
+        /// By what its networks are ranked.
+        measure: RankedBy = unset("that of [controller]");
+        /// The least response that tells of goodput, and from which on a rule is due.
+        goodput_min: Size = unset("that of [controller]"), within("0B", "1GiB");
+        /// Whether responses that the backend was still sending tell of goodput as well.
+        counts_relayed: Switch = unset("that of [controller]");
+        /// Connections that tell, in a window, before a network is ranked.
+        connections_min: Count = unset("that of [controller]"), within("1", "1000000");
+        /// The share of ranked networks that is the bottom group.
+        bottom_share: Part = unset("that of [controller]");
+        /// A network enters with at least this share of its windows in the bottom group.
+        duty_enter: Part = unset("that of [controller]");
+        /// And leaves, as long as nothing is shown of it, with at most this one.
+        duty_leave: Part = unset("that of [controller]");
+        /// It enters with at most so many changes of group a window.
+        flap_max: Part = unset("that of [controller]");
+        /// Networks with shorter round trips are left alone.
+        min_rtt_min: Span = unset("that of [controller]"), within("0ms", "10s");
+        /// Networks that are left alone.
+        left_alone: Vec<ClientNetwork> = unset("that of [controller]");
+        /// What is tried, as the kernel names it.
+        congestion_control: TriedControl = unset("that of [controller]");
+        /// Networks of a PoP that are steered at once, of those that all may have.
+        steered_max: Count = unset("that of [controller]"), within("0", "10000");
+        /// Networks that enter in a round, of those that all may.
+        entering_max: Count = unset("that of [controller]"), within("0", "10000");
+        /// Networks on trial that are not slow, at once.
+        explored_max: Count = unset("that of [controller]"), within("0", "10000");
+        /// Of those, the most that enter in a round.
+        exploring_max: Count = unset("that of [controller]"), within("0", "10000");
+        /// The share of connections held out while nothing is shown.
+        holdout_trial: Part = unset("that of [controller]");
+        /// The share of connections held out where it is shown to help.
+        holdout: Part = unset("that of [controller]");
+        /// Connections of each arm before anything is said.
+        evidence_connections_min: Count = unset("that of [controller]"), within("2", "1000000");
+        /// The least effect on log goodput that is worth a rule.
+        effect_min: Part = unset("that of [controller]");
+        /// Windows after which a trial that shows nothing ends.
+        trial_windows_max: Count = unset("that of [controller]"), within("1", "1000000");
+        /// The rise of the share of bytes sent again that ends a trial.
+        retransmitted_rise_max: Part = unset("that of [controller]");
+        /// The same over all of its trials together, which ends all of them.
+        guardrail_rise_max: Part = unset("that of [controller]");
+        /// Windows in which what has left may not enter.
+        cool_off_windows: Count = unset("that of [controller]"), within("1", "1000000");
     }
 }
 

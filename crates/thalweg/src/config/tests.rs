@@ -41,7 +41,7 @@ fn an_unknown_section_is_told() {
     check(
         "[kafka]",
         expect![[
-            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, controller, source"#
+            r#"thalweg.toml:1:2: unknown section "kafka"; known are edge, origin, console, agent, consumer, controller, tenant, source"#
         ]],
     );
     check(
@@ -169,7 +169,7 @@ fn every_fault_is_told_at_once_in_the_order_of_the_file() {
             thalweg.toml:2:10: memory: "1" has no unit: write 1B, 1KiB or 1MiB
             thalweg.toml:3:1: unknown key "listn" in [edge]; did you mean "listen"?
             thalweg.toml:5:10: window: the number 60 where a duration such as "250ms" is expected
-            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, consumer, controller, source"#]],
+            thalweg.toml:6:2: unknown section "oops"; known are edge, origin, console, agent, consumer, controller, tenant, source"#]],
     );
 }
 
@@ -565,7 +565,9 @@ fn the_reference_names_every_setting() {
           counts_relayed         on|off, default off
               Whether responses that the backend was still sending tell of goodput as well.
           hosts_left_alone       [HOST, …], if absent: none
-              Hosts whose connections decide nothing.
+              Hosts that opt out: their connections decide nothing, and no rule is due for their responses.
+          by_tenant              on|off, default off
+              Whether each host is a tenant, for which is decided by its own responses alone. Give the edges their hosts then.
           connections_min        N, default 3, 1 to 1000000
               Connections that tell, in a window, before a network is ranked.
           bottom_share           SHARE, default 0.2
@@ -636,6 +638,59 @@ fn the_reference_names_every_setting() {
               Likewise of the share of bytes sent again.
           canary_goodput_drop_max SHARE, default 0.2
               Likewise the drop of log goodput.
+
+        [[tenant]]  (any number)
+          Hosts that the controller decides for by themselves: only their responses tell of them, and their rules are for them
+          alone. What is not set is as in [controller].
+
+          hosts                  [HOST, …], required
+              The hosts. The first is the tenant's name: with another name it begins anew.
+          measure                delivery_rate|goodput, if absent: that of [controller]
+              By what its networks are ranked.
+          goodput_min            SIZE, if absent: that of [controller], 0B to 1GiB
+              The least response that tells of goodput, and from which on a rule is due.
+          counts_relayed         on|off, if absent: that of [controller]
+              Whether responses that the backend was still sending tell of goodput as well.
+          connections_min        N, if absent: that of [controller], 1 to 1000000
+              Connections that tell, in a window, before a network is ranked.
+          bottom_share           SHARE, if absent: that of [controller]
+              The share of ranked networks that is the bottom group.
+          duty_enter             SHARE, if absent: that of [controller]
+              A network enters with at least this share of its windows in the bottom group.
+          duty_leave             SHARE, if absent: that of [controller]
+              And leaves, as long as nothing is shown of it, with at most this one.
+          flap_max               SHARE, if absent: that of [controller]
+              It enters with at most so many changes of group a window.
+          min_rtt_min            DURATION, if absent: that of [controller], 0ms to 10s
+              Networks with shorter round trips are left alone.
+          left_alone             [PREFIX, …], if absent: that of [controller]
+              Networks that are left alone.
+          congestion_control     NAME, if absent: that of [controller]
+              What is tried, as the kernel names it.
+          steered_max            N, if absent: that of [controller], 0 to 10000
+              Networks of a PoP that are steered at once, of those that all may have.
+          entering_max           N, if absent: that of [controller], 0 to 10000
+              Networks that enter in a round, of those that all may.
+          explored_max           N, if absent: that of [controller], 0 to 10000
+              Networks on trial that are not slow, at once.
+          exploring_max          N, if absent: that of [controller], 0 to 10000
+              Of those, the most that enter in a round.
+          holdout_trial          SHARE, if absent: that of [controller]
+              The share of connections held out while nothing is shown.
+          holdout                SHARE, if absent: that of [controller]
+              The share of connections held out where it is shown to help.
+          evidence_connections_min N, if absent: that of [controller], 2 to 1000000
+              Connections of each arm before anything is said.
+          effect_min             SHARE, if absent: that of [controller]
+              The least effect on log goodput that is worth a rule.
+          trial_windows_max      N, if absent: that of [controller], 1 to 1000000
+              Windows after which a trial that shows nothing ends.
+          retransmitted_rise_max SHARE, if absent: that of [controller]
+              The rise of the share of bytes sent again that ends a trial.
+          guardrail_rise_max     SHARE, if absent: that of [controller]
+              The same over all of its trials together, which ends all of them.
+          cool_off_windows       N, if absent: that of [controller], 1 to 1000000
+              Windows in which what has left may not enter.
 
         [[source]]  (any number)
           A live source for demonstrations and tests: it pushes a presentation in a loop, in real time.

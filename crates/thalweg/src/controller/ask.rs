@@ -1,5 +1,6 @@
 //! What is asked of a running controller.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::bail;
@@ -16,12 +17,20 @@ const CONTROLLER: Asked = Asked { what: "controller", flag: "--controller" };
 ///
 /// # Errors
 /// When no controller answers, or it knows nothing of the site.
-pub(crate) fn explain(addr: SocketAddr, pop: Option<&str>, prefix: &str, json: bool) -> anyhow::Result<()> {
+pub(crate) fn explain(
+    addr: SocketAddr,
+    (pop, tenant): (Option<&str>, Option<&str>),
+    prefix: &str,
+    json: bool,
+) -> anyhow::Result<()> {
     let pop = match pop {
         Some(pop) => pop.to_owned(),
         None => only_pop(addr)?,
     };
-    let answer = ask(addr, &format!("/explain?pop={}&prefix={}", escaped(&pop), escaped(prefix)))?;
+    let (pop, prefix) = (escaped(&pop), escaped(prefix));
+    let tenant = tenant.map(|tenant| format!("&tenant={}", escaped(&tenant.to_ascii_lowercase())));
+    let target = format!("/explain?pop={pop}&prefix={prefix}{}", tenant.unwrap_or_default());
+    let answer = ask(addr, &target)?;
     if json {
         print_or_gone(&format!("{answer}\n"));
     } else {
@@ -33,11 +42,13 @@ pub(crate) fn explain(addr: SocketAddr, pop: Option<&str>, prefix: &str, json: b
 /// The site, if there is one alone.
 fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
     let answer = ask(addr, "/scopes")?;
-    match answer["scopes"].as_array().map(Vec::as_slice) {
-        Some([one]) => Ok(one["pop"].as_str().unwrap_or_default().to_owned()),
-        Some([]) | None => bail!("nothing was decided yet: the first round is after the first window"),
-        Some(several) => {
-            let names: Vec<_> = several.iter().map(|scope| scope["pop"].to_string()).collect();
+    let scopes = answer["scopes"].as_array().map_or(&[][..], Vec::as_slice);
+    let pops: BTreeSet<_> = scopes.iter().map(|scope| scope["pop"].as_str().unwrap_or_default()).collect();
+    match Vec::from_iter(pops).as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => bail!("nothing was decided yet: the first round is after the first window"),
+        several => {
+            let names: Vec<_> = several.iter().map(|pop| format!("{pop:?}")).collect();
             bail!("there are {} sites, say which with --pop: {}", several.len(), names.join(", "))
         }
     }
@@ -49,9 +60,14 @@ fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
 /// When no controller answers.
 pub(crate) fn status(addr: SocketAddr, json: bool) -> anyhow::Result<()> {
     let mut scopes = ask(addr, "/scopes")?;
+    let mut told = None;
     for scope in scopes["scopes"].as_array_mut().into_iter().flatten() {
-        let pop = escaped(scope["pop"].as_str().unwrap_or_default());
-        scope["edges"] = ask(addr, &format!("/edges?pop={pop}"))?["edges"].take();
+        let pop = scope["pop"].as_str().unwrap_or_default().to_owned();
+        // A site's edges are told once, not with each of its tenants.
+        if told.as_ref() != Some(&pop) {
+            scope["edges"] = ask(addr, &format!("/edges?pop={}", escaped(&pop)))?["edges"].take();
+            told = Some(pop);
+        }
     }
     print_or_gone(&if json { format!("{scopes}\n") } else { people(&scopes) });
     Ok(())
@@ -64,12 +80,13 @@ fn people(answer: &Value) -> String {
         return "nothing was decided yet: the first round is after the first window\n".to_owned();
     }
     let row = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>();
-    let mut sites = vec![row(&["POP", "PREFIXES", "STEERED", "ON TRIAL", "SHOWN", "BUNDLE"])];
+    let mut sites = vec![row(&["POP", "TENANT", "PREFIXES", "STEERED", "ON TRIAL", "SHOWN", "BUNDLE"])];
     let mut edges = vec![row(&["POP", "EDGE", "BUNDLE", "HEARD", "REFUSED"])];
     for scope in scopes {
         let cell = |name: &str| cell(&scope[name]);
         sites.push(vec![
             cell("pop"),
+            cell("tenant"),
             cell("prefixes"),
             cell("steered"),
             cell("on_trial"),
@@ -131,9 +148,9 @@ mod tests {
             "edges": [{"name": "edge-1", "bundle": 41, "heard_unix_s": heard + 60, "refused": {"reason": "too long"}}],
         }, {"pop": "", "prefixes": 3, "steered": 0, "on_trial": 0, "proved": 0, "bundle": null, "edges": []}]});
         expect_test::expect![[r#"
-            POP   PREFIXES  STEERED  ON TRIAL  SHOWN  BUNDLE
-            fra1  812       17       9         8      42
-            -     3         0        0         0      -
+            POP   TENANT  PREFIXES  STEERED  ON TRIAL  SHOWN  BUNDLE
+            fra1  -       812       17       9         8      42
+            -     -       3         0        0         0      -
 
             POP   EDGE    BUNDLE  HEARD    REFUSED
             fra1  edge-1  41      0 s ago  too long

@@ -27,6 +27,9 @@ Decisions are made for each PoP by itself, every window (five minutes). What is 
   thalweg controller status
   thalweg controller explain 203.0.113.7
 
+Hosts that are decided for by themselves are [[tenant]] sections of a file that
+thalweg up takes.
+
 Stops cleanly on SIGINT (Ctrl-C) and SIGTERM; what it knows is in its database.")]
     Run(Flags<config::Controller>),
 
@@ -34,7 +37,8 @@ Stops cleanly on SIGINT (Ctrl-C) and SIGTERM; what it knows is in its database."
     #[command(after_help = "\
 Examples:
   thalweg controller explain 203.0.113.0/24
-  thalweg controller explain 2001:db8:7::1 --pop fra1 --json")]
+  thalweg controller explain 2001:db8:7::1 --pop fra1 --json
+  thalweg controller explain 203.0.113.7 --tenant video.example")]
     Explain {
         /// A network of clients (/24, /56), or an address in it
         #[arg(value_name = "PREFIX|ADDRESS")]
@@ -42,6 +46,9 @@ Examples:
         /// The site; may be left out if there is one
         #[arg(long, value_name = "NAME")]
         pop: Option<String>,
+        /// The tenant, by its first host; without it, hosts that no tenant has
+        #[arg(long, value_name = "HOST")]
+        tenant: Option<String>,
         /// The controller's address
         #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8083")]
         controller: SocketAddr,
@@ -75,7 +82,7 @@ What is assumed of networks, and what was seen: docs/control.md")]
 ///
 /// # Errors
 /// The setting whose value cannot be used.
-pub(crate) fn bind(settings: &config::Controller) -> Result<Controller, Fault> {
+pub(crate) fn bind(settings: &config::Controller, tenants: &[config::Tenant]) -> Result<Controller, Fault> {
     let kafka = settings
         .kafka
         .as_ref()
@@ -84,7 +91,7 @@ pub(crate) fn bind(settings: &config::Controller) -> Result<Controller, Fault> {
         listen: settings.listen.value,
         kafka,
         database: settings.database.value.clone(),
-        settings: settings.settings(),
+        settings: settings.settings(tenants),
     };
     Controller::bind(&config).map_err(|failure| {
         let message = with_causes(&failure);

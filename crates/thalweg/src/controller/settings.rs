@@ -1,12 +1,20 @@
-//! From the settings of `[controller]` to those of a decision.
+//! From the settings of `[controller]` and `[[tenant]]` to those of a decision.
 
 use thalweg_control::{Canary, Settings};
 
-use crate::config::{Controller, Count, Set};
+use thalweg_record::units::Span;
+
+use crate::config::{ClientNetwork, Controller, Count, Part, Set, Tenant};
 
 impl Controller {
-    /// How it decides.
-    pub(crate) fn settings(&self) -> Settings {
+    /// How it decides, for these tenants and for all others.
+    pub(crate) fn settings(&self, tenants: &[Tenant]) -> Settings {
+        let all = self.settings_of_all();
+        let tenants = tenants.iter().map(|tenant| tenant.tenant(&all)).collect();
+        Settings { tenants, ..all }
+    }
+
+    fn settings_of_all(&self) -> Settings {
         let hosts = self.hosts_left_alone.iter().flat_map(|hosts| &hosts.value);
         let networks = self.left_alone.iter().flat_map(|networks| &networks.value);
         Settings {
@@ -16,7 +24,8 @@ impl Controller {
             goodput_bytes_min: self.goodput_min.value.bytes,
             counts_relayed: self.counts_relayed.value.0,
             hosts_left_alone: hosts.map(|host| host.0.clone()).collect(),
-            by_tenant: false, // a rule of a bundle is about all hosts
+            by_tenant: self.by_tenant.value.0,
+            tenants: Vec::new(),
             connections_min: narrow(&self.connections_min),
             bottom_share: self.bottom_share.value.0.number(),
             history_windows: narrow(&self.history_windows),
@@ -24,8 +33,7 @@ impl Controller {
             duty_enter: self.duty_enter.value.0.number(),
             duty_leave: self.duty_leave.value.0.number(),
             flap_max: self.flap_max.value.0.number(),
-            min_rtt_us_min: u64::try_from(self.min_rtt_min.value.duration.as_micros())
-                .expect("bounded by its declaration"),
+            min_rtt_us_min: micros(&self.min_rtt_min),
             left_alone: networks.map(|network| network.0).collect(),
             congestion_control: self.congestion_control.value.0.clone(),
             steered_max: self.steered_max.value.0,
@@ -59,6 +67,53 @@ impl Controller {
     }
 }
 
+impl Tenant {
+    /// The tenant as it is decided for: what it does not set is as for all.
+    pub(crate) fn tenant(&self, all: &Settings) -> thalweg_control::Tenant {
+        let part = |own: &Option<Set<Part>>, all: f64| own.as_ref().map_or(all, |it| it.value.0.number());
+        let share = |own: &Option<Set<Part>>, all| own.as_ref().map_or(all, |it| it.value.0);
+        let count = |own: &Option<Set<Count>>, all| own.as_ref().map_or(all, |it| it.value.0);
+        let short = |own: &Option<Set<Count>>, all| own.as_ref().map_or(all, narrow);
+        let networks = |own: &Set<Vec<ClientNetwork>>| own.value.iter().map(|network| network.0).collect();
+        let settings = Settings {
+            measure: self.measure.as_ref().map_or(all.measure, |it| it.value.0),
+            goodput_bytes_min: self.goodput_min.as_ref().map_or(all.goodput_bytes_min, |it| it.value.bytes),
+            counts_relayed: self.counts_relayed.as_ref().map_or(all.counts_relayed, |it| it.value.0),
+            connections_min: short(&self.connections_min, all.connections_min),
+            bottom_share: part(&self.bottom_share, all.bottom_share),
+            duty_enter: part(&self.duty_enter, all.duty_enter),
+            duty_leave: part(&self.duty_leave, all.duty_leave),
+            flap_max: part(&self.flap_max, all.flap_max),
+            min_rtt_us_min: self.min_rtt_min.as_ref().map_or(all.min_rtt_us_min, micros),
+            left_alone: self.left_alone.as_ref().map_or_else(|| all.left_alone.clone(), networks),
+            congestion_control: self
+                .congestion_control
+                .as_ref()
+                .map_or_else(|| all.congestion_control.clone(), |it| it.value.0.clone()),
+            steered_max: count(&self.steered_max, all.steered_max),
+            entering_max: count(&self.entering_max, all.entering_max),
+            explored_max: count(&self.explored_max, all.explored_max),
+            exploring_max: count(&self.exploring_max, all.exploring_max),
+            holdout_trial: share(&self.holdout_trial, all.holdout_trial),
+            holdout: share(&self.holdout, all.holdout),
+            evidence_connections_min: short(&self.evidence_connections_min, all.evidence_connections_min),
+            effect_min: part(&self.effect_min, all.effect_min),
+            trial_windows_max: short(&self.trial_windows_max, all.trial_windows_max),
+            retransmitted_rise_max: part(&self.retransmitted_rise_max, all.retransmitted_rise_max),
+            guardrail_rise_max: part(&self.guardrail_rise_max, all.guardrail_rise_max),
+            cool_off_windows: short(&self.cool_off_windows, all.cool_off_windows),
+            tenants: Vec::new(),
+            ..all.clone()
+        };
+        let hosts = self.hosts.value.iter().map(|host| host.0.clone()).collect();
+        thalweg_control::Tenant { hosts, settings }
+    }
+}
+
+fn micros(span: &Set<Span>) -> u64 {
+    u64::try_from(span.value.duration.as_micros()).expect("bounded by its declaration")
+}
+
 fn narrow(count: &Set<Count>) -> u32 {
     u32::try_from(count.value.0).expect("bounded by its declaration")
 }
@@ -73,7 +128,39 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_decision() {
         let config = Config::from_text(Path::new("thalweg.toml"), "[controller]").unwrap();
-        assert_eq!(config.controller.unwrap().settings(), Settings::default());
+        assert_eq!(config.controller.unwrap().settings(&[]), Settings::default());
+    }
+
+    #[test]
+    fn a_tenant_is_decided_for_as_all_are_but_for_what_it_sets() {
+        let text = "[controller]\nduty_enter = 0.7\nby_tenant = \"on\"\n[[tenant]]\nhosts = [\"A.example\", \"b.example\"]\n\
+                    duty_leave = 0.1\ncongestion_control = \"reno\"";
+        let config = Config::from_text(Path::new("thalweg.toml"), text).unwrap();
+        let settings = config.controller.unwrap().settings(&config.tenants);
+        assert_eq!(settings.check(), []);
+        assert!(settings.by_tenant);
+        let own = settings.of("a.example");
+        assert_eq!((own.duty_enter, own.duty_leave, own.congestion_control.as_str()), (0.7, 0.1, "reno"));
+        assert_eq!(settings.of("c.example").congestion_control, "bbr");
+    }
+
+    #[test]
+    fn faults_of_tenants_are_told_where_they_are() {
+        let text = "[controller]\nhosts_left_alone = [\"c.example\"]\n[[tenant]]\nhosts = [\"a.example\"]\nduty_leave = 0.9\n\
+                    [[tenant]]\nhosts = [\"a.example\", \"c.example\"]\n[[tenant]]\nduty = 1";
+        let faults = Config::from_text(Path::new("thalweg.toml"), text).unwrap_err().to_string();
+        assert!(faults.contains("thalweg.toml:9:1: unknown key"), "{faults}");
+        let faults = Config::from_text(Path::new("thalweg.toml"), text.rsplit_once("[[").unwrap().0);
+        expect_test::expect![[r#"
+            thalweg.toml:3:1: duty_leave has to be from 0 to duty_enter
+            thalweg.toml:6:1: hosts has to be names that no other tenant has and that are not left alone, unlike a.example
+            thalweg.toml:6:1: hosts has to be names that no other tenant has and that are not left alone, unlike c.example"#]].assert_eq(&faults.unwrap_err().to_string());
+        let alone = Config::from_text(
+            Path::new("thalweg.toml"),
+            "[edge]\nbackends = [\"http://a\"]\n[[tenant]]\nhosts = [\"a.example\"]",
+        );
+        let faults = alone.unwrap_err().to_string();
+        assert!(faults.contains("write [controller]"), "{faults}");
     }
 
     #[test]

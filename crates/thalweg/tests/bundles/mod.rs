@@ -9,6 +9,7 @@ pub(crate) const HOSTILE: &str = r##"" } */ ; '); C{ system("x"); }C "} {" ${x} 
 /// A rule with a hostile reason.
 pub(crate) fn rule(prefix: &str, algorithm: &str) -> Rule {
     Rule {
+        tenant: String::new(),
         prefix: prefix.parse().unwrap(),
         congestion_control: algorithm.to_owned(),
         size_bytes_min: None,

@@ -144,7 +144,7 @@ fn a_state_older_than_its_rollout_goes_on_above_it() {
         Moment { acknowledged_bundle: 0, ..site.lab.moment(&window) },
     )
     .0;
-    site.rollout.decided(&site.lab.settings, &mut state, site.now_unix_s);
+    site.decided(&mut state);
     let tried = site.rollout.candidate().unwrap().bundle.content();
     // What all have is given anew before, by a number from which on connections count again.
     assert_eq!((tried.rules.len(), tried.number), (2, newest + 2));

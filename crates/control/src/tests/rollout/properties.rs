@@ -132,7 +132,7 @@ impl Seen {
                 Transition::RolledBack { number, withdrawn, .. } => {
                     self.rolled_back.insert(*number);
                     let is_steered =
-                        |it: &Prefix| site.lab.state.entry(*it).is_some_and(|it| it.steered().is_some());
+                        |it: &Whom| site.lab.state.entry(it.prefix).is_some_and(|it| it.steered().is_some());
                     assert!(!withdrawn.iter().any(is_steered));
                 }
                 Transition::Ended { number } => drop(self.rolled_back.insert(*number)),

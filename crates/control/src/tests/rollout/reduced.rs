@@ -77,7 +77,7 @@ fn more_than_may_change_is_no_candidate_and_leaves() {
     let (mut state, decision) = decide(&site.lab.settings, &site.lab.state, &window, moment);
     assert_eq!(decision.entered.len(), 2);
     site.lab.settings.changes_max = 1;
-    let transitions = site.rollout.decided(&site.lab.settings, &mut state, moment.now_unix_s);
+    let transitions = site.decided(&mut state);
     let Transition::Rejected { reason, withdrawn } = &transitions[0] else { panic!("{transitions:?}") };
     assert_eq!((reason.as_str(), withdrawn.len()), ("2 enter, and 1 are the most in 1 rounds", 2));
     assert_eq!((state.steered().count(), site.rollout.candidate()), (0, None));

@@ -68,7 +68,10 @@ impl Site {
             number: edge.in_force.as_ref().map(|bundle| bundle.content().number),
             refused: edge.refused.as_ref().map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
         };
-        self.rollout.poll(&self.lab.settings, &mut self.lab.state, poll, self.now_unix_s)
+        let now_unix_s = self.now_unix_s;
+        with_tenants(&mut self.lab.state, |tenants| {
+            self.rollout.poll(&self.lab.settings, tenants, poll, now_unix_s)
+        })
     }
 
     /// The edge at `at` refuses what it is given.
@@ -90,9 +93,21 @@ impl Site {
         let mut told = Vec::new();
         for _ in 0..seconds {
             self.now_unix_s += 1;
-            told.extend(self.rollout.tick(&self.lab.settings, &mut self.lab.state, self.now_unix_s));
+            told.extend(self.tick());
         }
         told
+    }
+
+    /// The time is told.
+    pub(super) fn tick(&mut self) -> Vec<Transition> {
+        let (settings, now_unix_s) = (&self.lab.settings, self.now_unix_s);
+        with_tenants(&mut self.lab.state, |tenants| self.rollout.tick(settings, tenants, now_unix_s))
+    }
+
+    /// A state is followed.
+    pub(super) fn decided(&mut self, state: &mut State) -> Vec<Transition> {
+        let (settings, now_unix_s) = (&self.lab.settings, self.now_unix_s);
+        with_tenants(state, |tenants| self.rollout.decided(settings, tenants, now_unix_s))
     }
 
     /// A window closes and is decided.
@@ -113,13 +128,14 @@ impl Site {
         let settings = &self.lab.settings;
         let now_unix_s = (window.number + 1) * settings.window_s + 60;
         self.now_unix_s = self.now_unix_s.max(now_unix_s);
-        let state = &mut self.lab.state;
-        let mut told = self.rollout.observe(settings, state, window, self.now_unix_s);
-        let moment =
-            Moment { now_unix_s: self.now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
-        *state = decide(settings, state, window, moment).0;
-        told.extend(self.rollout.decided(settings, state, self.now_unix_s));
-        told
+        let (rollout, now_unix_s) = (&mut self.rollout, self.now_unix_s);
+        with_tenants(&mut self.lab.state, |tenants| {
+            let mut told = rollout.observe(settings, tenants, window, now_unix_s);
+            let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: rollout.newest() };
+            tenants.decide(settings, &[(String::new(), window.clone())], moment);
+            told.extend(rollout.decided(settings, tenants, now_unix_s));
+            told
+        })
     }
 
     /// Rounds until there is a candidate, which canaries have and do not go by yet.
@@ -168,6 +184,14 @@ impl TestEdge {
     pub(super) fn host(&self) -> &String {
         self.host.as_ref().unwrap_or(&self.name)
     }
+}
+
+/// A call that takes the states of all tenants, with that of hosts that none has.
+fn with_tenants<T>(state: &mut State, call: impl FnOnce(&mut Tenants) -> T) -> T {
+    let mut tenants = Tenants::from_iter([(String::new(), state.clone())]);
+    let told = call(&mut tenants);
+    *state = tenants.states().get("").cloned().unwrap_or_default();
+    told
 }
 
 impl Does {

@@ -82,7 +82,7 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
         it.check(answer(&bad, etag.as_deref()), false, expect![[r#"
             prefer: wait=30
             if-none-match: "SUM7", "SUM8"
-            thalweg-refused: SUM8 /checksum:%20not%20that%20of%20the%20content,%20which%20is%20sha256:fdd57671fa6083fdbf98219ef679d8d64ba709673750627955526e081616c317
+            thalweg-refused: SUM8 /checksum:%20not%20that%20of%20the%20content,%20which%20is%20sha256:021fcad706f17c59958557d9871433e59e97009802497bd466a9d0ed471017cc
         "#]]).await;
     }
     it.check(

@@ -1,0 +1,33 @@
+// The head of a table that its reader puts in order.
+
+import { el, setAttribute } from "./element";
+
+/** The order of rows. */
+export interface Order<K extends string> {
+  key: K;
+  descending: boolean;
+}
+
+/** A column: by what it puts in order, if by anything; its class, its label, what its title says. */
+export type Column<K extends string> = readonly [K | null, string, string, string];
+
+/** The row of headings. A press on one that can put rows in order tells its key. */
+export class SortableHead<K extends string> {
+  readonly element: HTMLElement;
+  readonly #headings: (readonly [K | null, HTMLElement])[];
+
+  constructor(columns: readonly Column<K>[], pressed: (key: K) => void) {
+    this.#headings = columns.map(([key, name, label, title]) => {
+      if (key === null) return [key, el("th", { scope: "col", class: name, title }, label)];
+      const button = el("button", { type: "button", title }, label);
+      button.onclick = () => pressed(key);
+      return [key, el("th", { scope: "col", class: name }, button)];
+    });
+    this.element = el("thead", {}, el("tr", {}, ...this.#headings.map(([, heading]) => heading)));
+  }
+
+  /** Says in which order the rows are. */
+  mark({ key, descending }: Order<K>): void {
+    for (const [by, heading] of this.#headings) setAttribute(heading, "aria-sort", by === key ? (descending ? "descending" : "ascending") : null);
+  }
+}

@@ -1,0 +1,175 @@
+//! A PoP's tenants: the state of each, and what they share: the numbers of bundles, and how much a round may change.
+//!
+//! Each is decided by itself, on windows of its own. They take turns at being first: whoever is has the most of the round to change.
+//!
+//! **Invariant:** no state's newest bundle is above another's by more than what was decided and is in none yet.
+//! **Invariant:** all together steer no more than the PoP may, and change no more in a round.
+
+use std::collections::BTreeMap;
+
+use thalweg_bundle::Rule;
+use thalweg_record::Prefix;
+use twox_hash::XxHash3_64;
+
+use crate::collect::SCOPES_MAX;
+use crate::decide::{Decision, Moment, decide, elapsed, rules};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::tenant::TENANTS_MAX;
+use crate::window::Window;
+
+/// Windows after which a host is forgotten that is a tenant by itself, when nobody asks for it: a week of five minutes.
+const FORGOTTEN_WINDOWS: u64 = 2_016;
+
+/// Whom a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Whom {
+    /// The tenant of the requests' hosts; empty: none.
+    pub tenant: String,
+    /// The clients.
+    pub prefix: Prefix,
+}
+
+impl Whom {
+    /// Whom a rule is about.
+    pub(crate) fn of(rule: &Rule) -> Self {
+        Self { tenant: rule.tenant.clone(), prefix: rule.prefix }
+    }
+}
+
+/// The states of a PoP's tenants, by their names; that of hosts that no tenant has by none.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tenants {
+    states: BTreeMap<String, State>,
+}
+
+impl FromIterator<(String, State)> for Tenants {
+    fn from_iter<I: IntoIterator<Item = (String, State)>>(states: I) -> Self {
+        Self { states: states.into_iter().collect() }
+    }
+}
+
+impl Tenants {
+    /// Every state, by its tenant.
+    pub fn states(&self) -> &BTreeMap<String, State> {
+        &self.states
+    }
+
+    /// The window that was decided last.
+    pub fn window(&self) -> Option<u64> {
+        self.states.values().filter_map(|state| state.window).max()
+    }
+
+    /// Prefixes that are steered, of each tenant by itself.
+    pub fn steered(&self) -> usize {
+        self.states.values().map(|state| state.steered().count()).sum()
+    }
+
+    /// Whether a tenant's window is the next to be decided at a time: see [`crate::is_next`].
+    pub fn is_next(&self, settings: &Settings, tenant: &str, window: &Window, now_unix_s: u64) -> bool {
+        let (settings, none) = (settings.of(tenant), State::default());
+        elapsed(settings, self.states.get(tenant).unwrap_or(&none), window, now_unix_s).is_ok()
+    }
+
+    /// Decides the windows of one span of time, each of another tenant: each decision with its window's place. Of hosts that are tenants by
+    /// themselves the first are decided, and of no more than there is room for.
+    pub fn decide(
+        &mut self,
+        settings: &Settings,
+        windows: &[(String, Window)],
+        moment: Moment,
+    ) -> Vec<(usize, Decision)> {
+        self.keep(settings, windows.iter().map(|(_, window)| window.number).max().unwrap_or_default());
+        let first = windows.first().map_or(0, |(_, window)| window.number as usize % windows.len());
+        let (mut entering_max, mut changes_max) = (settings.entering_max, settings.changes_max);
+        let mut decisions: BTreeMap<usize, Decision> = BTreeMap::new();
+        for at in (first..windows.len()).chain(0..first) {
+            let (tenant, window) = &windows[at];
+            if !self.has_room(settings, tenant) {
+                continue;
+            }
+            let state = self.states.get(tenant).cloned().unwrap_or_default();
+            let steered_elsewhere = self.steered() - state.steered().count();
+            let own = settings.of(tenant);
+            let bounded = Settings {
+                steered_max: own.steered_max.min(settings.steered_max.saturating_sub(steered_elsewhere)),
+                entering_max: own.entering_max.min(entering_max),
+                changes_max: own.changes_max.min(changes_max),
+                ..own.clone()
+            };
+            let seed = if tenant.is_empty() {
+                moment.seed
+            } else {
+                XxHash3_64::oneshot_with_seed(moment.seed, tenant.as_bytes())
+            };
+            let (state, decision) = decide(&bounded, &state, window, Moment { seed, ..moment });
+            let left = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
+            entering_max = entering_max.saturating_sub(decision.entered.len());
+            changes_max = changes_max.saturating_sub(decision.entered.len() + left);
+            if state.window.is_some() {
+                self.states.insert(tenant.clone(), state);
+            }
+            decisions.insert(at, decision);
+        }
+        decisions.into_iter().collect()
+    }
+
+    /// Forgets who is no tenant any more, and hosts that nobody asks for.
+    fn keep(&mut self, settings: &Settings, number: u64) {
+        let is_gone = |tenant: &str, state: &State| {
+            let is_named = tenant.is_empty() || settings.names(tenant);
+            !is_named && state.window.is_some_and(|last| number.saturating_sub(last) > FORGOTTEN_WINDOWS)
+        };
+        self.states.retain(|tenant, state| settings.has(tenant) && !is_gone(tenant, state));
+    }
+
+    /// Whether there is room for a tenant.
+    fn has_room(&self, settings: &Settings, tenant: &str) -> bool {
+        let unnamed = || self.states.keys().filter(|tenant| !settings.names(tenant)).count();
+        self.states.contains_key(tenant) || settings.names(tenant) || unnamed() < SCOPES_MAX - TENANTS_MAX
+    }
+
+    /// The number of the newest bundle that was decided.
+    pub(crate) fn bundle(&self) -> u64 {
+        self.states.values().map(|state| state.bundle).max().unwrap_or_default()
+    }
+
+    /// Makes a number that of the newest bundle.
+    pub(crate) fn number(&mut self, bundle: u64) {
+        self.states.values_mut().for_each(|state| state.bundle = bundle);
+    }
+
+    /// See [`State::go_on_from`].
+    pub(crate) fn go_on_from(&mut self, bundle: u64) {
+        self.states.values_mut().for_each(|state| state.go_on_from(bundle));
+    }
+
+    /// The rules of all, in the order of tenants and prefixes.
+    pub(crate) fn rules(&self, settings: &Settings) -> Vec<Rule> {
+        let of = |(tenant, state): (&String, &State)| {
+            let rules = rules(settings.of(tenant), state).into_iter();
+            rules.map(|rule| Rule { tenant: tenant.clone(), ..rule }).collect::<Vec<_>>()
+        };
+        self.states.iter().flat_map(of).collect()
+    }
+
+    /// See [`State::withdraw`].
+    pub(crate) fn withdraw(&mut self, settings: &Settings, whom: &[Whom]) {
+        for (tenant, state) in &mut self.states {
+            let own: Vec<_> = whom.iter().filter(|it| it.tenant == *tenant).map(|it| it.prefix).collect();
+            if !own.is_empty() {
+                state.withdraw(settings.of(tenant), &own);
+            }
+        }
+    }
+
+    /// See [`State::discount`].
+    pub(crate) fn discount(&mut self, rules: &[Rule], own: &[Rule]) {
+        for (tenant, state) in &mut self.states {
+            let of = |rules: &[Rule]| {
+                rules.iter().filter(|rule| rule.tenant == *tenant).cloned().collect::<Vec<_>>()
+            };
+            state.discount(&of(rules), &of(own));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Tenants of one PoP: decided apart, steered by bundles with one number, within limits that they share.
+
+use std::sync::Arc;
+
+use super::lab::{Lab, prefix};
+use crate::*;
+
+const NEWS: &str = "news.example";
+
+/// A PoP with one edge, and two tenants whose clients are in the same networks.
+struct Shared {
+    settings: Settings,
+    labs: [(String, Lab); 2],
+    tenants: Tenants,
+    rollout: Rollout,
+    in_force: Option<String>,
+}
+
+impl Shared {
+    fn new(change: impl Fn(&mut Settings)) -> Self {
+        let mut settings = Settings { exploring_max: 0, ..Settings::default() };
+        change(&mut settings);
+        let own = Settings { tenants: Vec::new(), ..settings.clone() };
+        let hosts = vec!["News.example".into(), "sport.example".into()];
+        settings.tenants.push(Tenant { hosts, settings: own });
+        assert_eq!(settings.check(), []);
+        let lab = |tenant: &str| (tenant.to_owned(), Lab::new(&change));
+        let labs = [lab(""), lab(NEWS)];
+        Self { settings, labs, tenants: Tenants::default(), rollout: Rollout::default(), in_force: None }
+    }
+
+    fn state(&self, tenant: &str) -> State {
+        self.tenants.states().get(tenant).cloned().unwrap_or_default()
+    }
+
+    fn poll(&mut self, now_unix_s: u64) {
+        for _ in 0..2 {
+            let poll =
+                Poll { edge: "edge-1", in_force: self.in_force.as_deref(), number: None, refused: None };
+            self.rollout.poll(&self.settings, &mut self.tenants, poll, now_unix_s);
+            self.in_force = self.rollout.document("edge-1").map(|bundle| bundle.checksum().to_owned());
+        }
+    }
+
+    /// The edge asks, a window of each tenant closes and is decided; what was.
+    fn round(&mut self) -> Vec<Decision> {
+        let now_unix_s = (self.labs[0].1.number + 1) * self.settings.window_s;
+        self.poll(now_unix_s);
+        let number = self.rollout.document("edge-1").map_or(0, |bundle| bundle.content().number);
+        let windows = self.labs.each_mut().map(|(tenant, lab)| {
+            lab.state = self.tenants.states().get(tenant).cloned().unwrap_or_default();
+            let mut window = lab.window();
+            lab.number += 1;
+            let outcomes = window.prefixes.iter_mut().flat_map(|(_, sample)| &mut sample.outcomes);
+            outcomes.for_each(|outcome| outcome.bundle = number);
+            window.edges = Arc::new([("edge-1".to_owned(), figures())].into());
+            (tenant.clone(), window)
+        });
+        self.rollout.observe(&self.settings, &mut self.tenants, &windows[0].1, now_unix_s);
+        let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
+        let decisions = self.tenants.decide(&self.settings, &windows, moment);
+        self.rollout.decided(&self.settings, &mut self.tenants, now_unix_s);
+        assert!(self.tenants.states().values().all(|state| state.bundle >= self.rollout.newest()));
+        decisions.into_iter().map(|(_, decision)| decision).collect()
+    }
+
+    fn reason(&self, tenant: &str) -> Option<Reason> {
+        self.state(tenant).entry(prefix(0)).map(|entry| entry.reason)
+    }
+}
+
+/// How an edge does with which nothing is wrong.
+fn figures() -> Figures {
+    let mut figures = Figures { responses: 400, ..Figures::default() };
+    for at in 0..400 {
+        figures.failed.add(f64::from(u8::from(at % 100 == 0)));
+        figures.ln_goodput.add(13.0 + f64::from(at % 2));
+    }
+    figures
+}
+
+#[test]
+fn what_helps_one_and_harms_the_other_is_kept_by_the_one() {
+    let mut shared = Shared::new(|_| {});
+    (shared.labs[0].1.effect, shared.labs[1].1.effect) = (0.4, -0.4);
+    let mut seen_both = false;
+    let mut number = 0;
+    for _ in 0..200 {
+        shared.round();
+        let stable = shared.rollout.stable().unwrap();
+        assert!(stable.content().number >= number, "numbers go up");
+        number = stable.content().number;
+        let hosts: Vec<_> = stable.content().tenants.iter().map(|tenant| tenant.hosts.clone()).collect();
+        assert_eq!(hosts, [[NEWS, "sport.example"]], "its hosts are never under the rules of others");
+        let given = shared.rollout.document("edge-1").unwrap();
+        let is_steered = |host| given.rule(prefix(0).first(), host).is_some();
+        seen_both |= is_steered("any.example") && is_steered("sport.example");
+    }
+    assert!(seen_both);
+    assert_eq!(shared.reason(""), Some(Reason::Helped));
+    assert_eq!(shared.reason(NEWS), Some(Reason::CoolingOff));
+    let stable = shared.rollout.stable().unwrap();
+    let is_steered = |host| stable.rule(prefix(0).first(), host).is_some();
+    assert_eq!([is_steered("any.example"), is_steered("sport.example")], [true, false]);
+}
+
+#[test]
+fn tenants_share_what_a_pop_may_steer_and_change() {
+    let mut shared = Shared::new(|settings| {
+        (settings.steered_max, settings.explored_max, settings.entering_max) = (3, 0, 1);
+    });
+    let mut entered = [0, 0];
+    for _ in 0..20 {
+        let decisions = shared.round();
+        let now = [decisions[0].entered.len(), decisions[1].entered.len()];
+        assert!(now[0] + now[1] <= 1, "{now:?}");
+        entered = [entered[0] + now[0], entered[1] + now[1]];
+        assert!(shared.tenants.steered() <= 3);
+    }
+    assert_eq!(shared.tenants.steered(), 3);
+    assert!(entered[0] > 0 && entered[1] > 0, "they take turns: {entered:?}");
+}
+
+#[test]
+fn who_is_a_tenant_no_more_takes_its_rules_with_it() {
+    let mut shared = Shared::new(|_| {});
+    while shared.state(NEWS).steered().count() == 0 || shared.rollout.candidate().is_some() {
+        shared.round();
+    }
+    let has_rules = |shared: &Shared| {
+        let content = shared.rollout.stable().unwrap().content();
+        (content.rules.iter().any(|rule| rule.tenant == NEWS), content.tenants.len())
+    };
+    assert_eq!(has_rules(&shared), (true, 1));
+    shared.settings.tenants.clear();
+    shared.labs[1].0 = String::new();
+    shared.labs.swap(0, 1);
+    let window = {
+        let (_, lab) = &mut shared.labs[1];
+        lab.state = shared.tenants.states()[""].clone();
+        lab.window()
+    };
+    let now_unix_s = (window.number + 1) * shared.settings.window_s;
+    let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: shared.rollout.newest() };
+    shared.tenants.decide(&shared.settings, &[(String::new(), window)], moment);
+    shared.rollout.decided(&shared.settings, &mut shared.tenants, now_unix_s);
+    assert_eq!(has_rules(&shared), (false, 0));
+    assert!(!shared.tenants.states().contains_key(NEWS));
+}
+
+#[test]
+fn each_host_may_be_a_tenant_by_itself() {
+    let mut settings = Settings { by_tenant: true, exploring_max: 0, ..Settings::default() };
+    let mut lab = Lab::new(|_| {});
+    let (mut tenants, mut rollout) = (Tenants::default(), Rollout::default());
+    for _ in 0..13 {
+        lab.state = tenants.states().get("a.example").cloned().unwrap_or_default();
+        let window = lab.window();
+        lab.number += 1;
+        let moment = lab.moment(&window);
+        tenants.decide(&settings, &[("a.example".into(), window)], moment);
+        rollout.decided(&settings, &mut tenants, moment.now_unix_s);
+    }
+    let tried = &rollout.candidate().unwrap().bundle;
+    let control = |host| tried.rule(prefix(0).first(), host).map(|rule| rule.congestion_control.as_str());
+    assert_eq!([control("A.example"), control("b.example"), control("")], [Some("bbr"), None, None]);
+    // Nobody asks for it any more.
+    lab.number += 3_000;
+    let window = lab.window();
+    let moment = lab.moment(&window);
+    tenants.decide(&settings, &[("b.example".into(), window.clone())], moment);
+    assert_eq!(tenants.states().keys().collect::<Vec<_>>(), ["b.example"]);
+    // So many hosts have room, and no more.
+    let hosts = |at: usize| (format!("{at}.example"), window.clone());
+    let windows: Vec<_> = (0..SCOPES_MAX).map(hosts).collect();
+    assert_eq!(tenants.decide(&settings, &windows, moment).len(), SCOPES_MAX - TENANTS_MAX - 1);
+    settings.by_tenant = false;
+    tenants.decide(&settings, &[], moment);
+    assert!(tenants.states().is_empty());
+}
+
+#[test]
+fn what_is_wrong_with_tenants_is_told() {
+    let tenant = |hosts: &[&str]| Tenant {
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        settings: Settings { window_s: 60, ..Settings::default() },
+    };
+    let settings = Settings {
+        hosts_left_alone: vec!["c.example".into()],
+        tenants: vec![tenant(&["a.example", "A.example"]), tenant(&[]), tenant(&["C.example", "no host"])],
+        ..Settings::default()
+    };
+    let told: std::collections::BTreeSet<_> = settings.check().iter().map(ToString::to_string).collect();
+    expect_test::expect![[r#"
+        {
+            "hosts has to be 1 to 256 names of hosts, without ports",
+            "hosts has to be names that no other tenant has and that are not left alone, unlike a.example",
+            "hosts has to be names that no other tenant has and that are not left alone, unlike c.example",
+            "hosts_left_alone has to be the same for all tenants",
+            "window_s has to be the same for all tenants",
+        }
+    "#]]
+    .assert_debug_eq(&told);
+}
