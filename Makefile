@@ -31,6 +31,7 @@ help: ## this list
 	@printf 'make bench-load     %s\n' 'the load generator beside wrk: what a request costs each'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make bench-sockets  %s\n' 'a dump of all sockets beside ss -tin: CPU and time'
+	@printf 'make bench-intake   %s\n' "records per second into the controller's windows: CPU and memory"
 	@printf 'make bench-telemetry %s\n' 'records per second into each sink and through Kafka; CASES="files kafka clickhouse" some'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
@@ -90,6 +91,11 @@ bench-eviction:
 bench-sockets: setup-bench build
 	$(call step,a dump of all sockets beside ss)
 	@$(CARGO) bench -p thalweg-tests --bench sockets
+
+.PHONY: bench-intake
+bench-intake: setup-bench build
+	$(call step,records into the controller's windows)
+	@$(CARGO) bench -p thalweg-tests --bench intake
 
 .PHONY: bench-telemetry
 bench-telemetry: setup-services

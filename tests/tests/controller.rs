@@ -1,7 +1,9 @@
 //! The controller among real parts: an edge and an agent, or Kafka. What clients do becomes rounds and bundles, the edge goes by
-//! them, and what is told of a network is what it had; through kills of the controller and of the edge.
+//! them, and what is told of a network is what it had; through kills of the controller and of the edge, and other [`faults`].
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
+#[path = "controller/faults.rs"]
+mod faults;
 mod program;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,8 @@ use thalweg_tests::services;
 
 /// Client networks, 127.0.1.0/24 and on: as many as a bottom group needs, and one.
 const NETWORKS: u8 = 6;
+/// The edge's name, to its agent and where it asks for bundles.
+const HOST: &str = "edge-1";
 /// Between two connections of a network.
 const CLIENT_PAUSE: Duration = Duration::from_millis(20);
 /// More than a rule's least response.
@@ -168,29 +172,27 @@ fn edge(
     process
 }
 
+fn agent(directory: &Directory, control: SocketAddr, listen: SocketAddr, admin: SocketAddr) -> Process {
+    let mut command = thalweg();
+    command.args(["agent", "--period", "200ms", "--pop", "here", "--host", HOST]);
+    command.args(["--edge", &admin.to_string(), "--controller", &format!("http://{control}")]);
+    command.args(["--sockets", &format!("sport {}", listen.port())]);
+    command.arg("--json").arg(directory.0.join("files"));
+    command.args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]);
+    let process = Process::start(&mut command);
+    process.said("following the responses of an edge");
+    process
+}
+
 #[test]
 fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     let directory = Directory::new();
     let [control, listen, admin] = [free_address(), free_address(), free_address()];
     let backend = backend();
     let mut deciding = controller(&directory, control);
-    let bundle = format!("http://{control}/bundle?pop=here");
+    let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
     let mut serving = edge(&directory, listen, admin, backend, &bundle);
-    let files = directory.0.join("files");
-    let agent = Process::start(
-        thalweg()
-            .args(["agent", "--period", "200ms", "--pop", "here", "--edge", &admin.to_string()])
-            .args([
-                "--controller",
-                &format!("http://{control}"),
-                "--sockets",
-                &format!("sport {}", listen.port()),
-            ])
-            .arg("--json")
-            .arg(&files)
-            .args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]),
-    );
-    agent.said("following the responses of an edge");
+    let agent = agent(&directory, control, listen, admin);
     let clients = Clients::of(listen, &["media.example"]);
 
     until("both arms of every network have shown something", || {
@@ -234,7 +236,7 @@ fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     drop(clients);
     agent.end();
 
-    let records = records(&files);
+    let records = records(&directory.0.join("files"));
     let steered: Vec<_> = records.iter().filter(|record| record["rule"].is_string()).collect();
     assert!(steered.len() > 100, "{} steered of {}: {}", steered.len(), records.len(), records[0]);
     let told = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();

@@ -9,6 +9,7 @@
 
 mod close;
 mod connection;
+mod samples;
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry as Slot;
@@ -20,12 +21,11 @@ use thalweg_record::{Entry, Prefix, Record, ResponseRecord, SocketRecord, Source
 use twox_hash::XxHash3_64;
 
 use crate::figures::EDGES_MAX;
-use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::tenant::{TENANTS_MAX, Tenant};
 use crate::window::{Arm, Window, follows};
-pub use connection::SAMPLES_MAX;
-use connection::{Connection, Rule, has_failed, push, rule_of, tells_of_goodput};
+use connection::{Connection, Rule, has_failed, rule_of, tells_of_goodput};
+pub use samples::SAMPLES_MAX;
 
 /// PoPs, and tenants of one.
 pub const SCOPES_MAX: usize = 1_000;
@@ -43,7 +43,7 @@ pub struct Counts {
     pub late: u64,
     /// Records of windows that have not begun by the clock here.
     pub early: u64,
-    /// Records beyond a limit: of scopes, connections, samples or prefixes.
+    /// Records beyond a limit: of scopes, connections or prefixes.
     pub over_limit: u64,
 }
 
@@ -188,11 +188,10 @@ impl Open {
             connection.min_rtt_us = min_rtt_us;
         }
         match gauges.delivery_rate_bytes_per_s {
-            Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited => {
-                push(&mut connection.delivery_rates, rate)
-            }
-            _ => true,
+            Some(rate) if rate > 0 && !gauges.delivery_rate_app_limited => connection.add_delivery_rate(rate),
+            _ => {}
         }
+        true
     }
 
     /// Whether there was room for it.
@@ -225,12 +224,10 @@ impl Open {
         if let Some(min_rtt_us) = response.tcp.as_ref().and_then(|tcp| tcp.min_rtt_us) {
             connection.min_rtt_us = min_rtt_us;
         }
-        if !tells_of_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
-            return true;
+        if tells_of_goodput(named.map_or(settings, |tenant| &tenant.settings), response) {
+            connection.add_goodput(response.goodput_bytes_per_s().max(1));
         }
-        let goodput = response.goodput_bytes_per_s().max(1);
-        connection.ln_goodput.add((goodput as f64).ln());
-        push(&mut connection.goodputs, goodput)
+        true
     }
 
     fn connection(&mut self, source: &Source, client: SocketAddr) -> Option<&mut Connection> {
@@ -242,21 +239,9 @@ impl Open {
         if !has_room {
             return None;
         }
-        Some(slot.insert(Connection {
-            prefix: Prefix::of_client(client.ip()),
-            edge: place_of(&mut self.edges, &source.host),
-            responses: 0,
-            failed: 0,
-            tenant: None,
-            is_left_alone: false,
-            rule: None,
-            ln_goodput: Mean::default(),
-            goodputs: Vec::new(),
-            delivery_rates: Vec::new(),
-            min_rtt_us: 0,
-            sent_bytes: 0,
-            retrans_bytes: 0,
-        }))
+        let edge = place_of(&mut self.edges, &source.host);
+        let key = *slot.key();
+        Some(slot.insert(Connection::new(key, Prefix::of_client(client.ip()), edge)))
     }
 
     /// The place of a tenant among the window's, if there is one left.

@@ -16,6 +16,7 @@ mod resume;
 mod round;
 mod withdraw;
 
+pub(crate) use resume::BUNDLES_BELIEVED_MAX;
 use thalweg_bundle::{Content, Rule, Share};
 use thalweg_record::Prefix;
 use twox_hash::XxHash3_64;

@@ -18,8 +18,10 @@
 //! **Invariant:** what was rolled back is not given again, and what it added has left the state.
 //! **Invariant:** spans are told on a clock of its own, which goes on while events come: neither a clock that is set nor the time that a
 //! controller was down has a part in them.
+//! **Invariant:** a candidate goes to all only after windows that tell of a canary which goes by it.
 
 mod check;
+mod document;
 mod edges;
 mod follow;
 mod rules;
@@ -29,11 +31,11 @@ mod watch;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use thalweg_bundle::Bundle;
 
 use crate::figures::Figures;
-use crate::state::StateError;
+use crate::settings::Settings;
 pub use edges::{EDGE_NAME_BYTES_MAX, Poll};
 pub(crate) use rules::steers_alike;
 pub use settings::Canary;
@@ -49,7 +51,7 @@ const STEP_S_MAX: u64 = 60;
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
     format: u32,
-    /// The highest number of a bundle that was made.
+    /// The highest number of a bundle that was made, or that an edge has.
     newest: u64,
     /// What edges get that are no canaries; absent before the first decision.
     #[serde(with = "document::option")]
@@ -70,7 +72,7 @@ pub struct Candidate {
     pub bundle: Bundle,
     /// When it was made, or its canaries were chosen: seconds since the Unix epoch.
     pub since_unix_s: u64,
-    /// The edges that get it, and whether they have acknowledged it.
+    /// The edges that get it, and whether they say that they go by it.
     pub canaries: BTreeMap<String, bool>,
     /// How far it is.
     pub stage: Stage,
@@ -94,17 +96,37 @@ pub enum Stage {
     },
     /// Canaries go by it.
     Watched {
-        /// Since when, on the rollout's clock,
+        /// Since when there was no window, on the rollout's clock.
         since_s: u64,
-        /// and by the clock: windows that began before are not whole.
+        /// Since when, by the clock: windows that began before are not whole.
         since_unix_s: u64,
-        /// Windows since.
+        /// Windows since, of those that tell of a canary.
         windows: u32,
+        /// Windows one after the other, the newest, that tell of none.
+        #[serde(default)]
+        unseen: u32,
         /// How the canaries did in them,
         own: Figures,
         /// and how the others did.
         others: Figures,
     },
+}
+
+impl Candidate {
+    /// How far it is, in words.
+    pub fn standing(&self) -> String {
+        match &self.stage {
+            Stage::Unheard => "waits for an edge".to_owned(),
+            Stage::Handed { .. } => "handed to canaries".to_owned(),
+            Stage::Watched { unseen: 0, .. } => "watched".to_owned(),
+            Stage::Watched { .. } => format!("waits: {}", transition::untold(&self.acknowledging())),
+        }
+    }
+
+    /// Canaries that go by it.
+    fn acknowledging(&self) -> Vec<String> {
+        self.canaries.iter().filter(|(_, goes_by_it)| **goes_by_it).map(|(name, _)| name.clone()).collect()
+    }
 }
 
 /// What is known of an edge.
@@ -113,7 +135,7 @@ pub enum Stage {
 pub struct Edge {
     /// The checksum of the bundle that it goes by; absent if it has none.
     pub in_force: Option<String>,
-    /// Its number, where the bundle is one of those that were out then.
+    /// Its number, where the bundle is one of those that were out then, or the edge says so.
     pub number: Option<u64>,
     /// When it was heard, seconds since the Unix epoch,
     pub heard_unix_s: u64,
@@ -147,10 +169,12 @@ struct Clock {
 }
 
 impl Clock {
-    fn advance(&mut self, now_unix_s: u64) {
-        let passed_s = now_unix_s.saturating_sub(self.last_unix_s.unwrap_or(now_unix_s));
-        self.own_s = self.own_s.saturating_add(passed_s.min(STEP_S_MAX));
-        self.last_unix_s = Some(now_unix_s);
+    /// Whether the clock has gone on since the last event, by at most so much.
+    fn advance(&mut self, now_unix_s: u64, steady_s_max: u64) -> bool {
+        let last_unix_s = self.last_unix_s.replace(now_unix_s).unwrap_or(now_unix_s);
+        let passed_s = now_unix_s.checked_sub(last_unix_s);
+        self.own_s = self.own_s.saturating_add(passed_s.unwrap_or_default().min(STEP_S_MAX));
+        passed_s.is_some_and(|passed_s| passed_s <= steady_s_max)
     }
 }
 
@@ -169,17 +193,41 @@ impl Default for Rollout {
 }
 
 impl Rollout {
-    /// The bundle for an edge; nothing before the first, and where the edge refuses it.
+    /// The bundle for an edge; nothing before the first, where the edge refuses it, and where it has a higher one until the next decision.
     pub fn document(&self, edge: &str) -> Option<&Bundle> {
         let bundle = self.given(edge)?;
-        let refused = self.edges.get(edge).and_then(|it| it.refused.as_ref());
-        refused.is_none_or(|refusal| refusal.checksum != bundle.checksum()).then_some(bundle)
+        let Some(known) = self.edges.get(edge) else { return Some(bundle) };
+        let is_refused = known.refused.as_ref().is_some_and(|it| it.checksum == bundle.checksum());
+        (!is_refused && known.number <= Some(bundle.content().number)).then_some(bundle)
     }
 
     /// The bundle for an edge, whether or not it refuses it.
     fn given(&self, edge: &str) -> Option<&Bundle> {
         let candidate = self.candidate.as_ref().filter(|it| it.canaries.contains_key(edge));
         candidate.map(|it| &it.bundle).or(self.stable.as_ref())
+    }
+
+    /// Goes on after records were lost, as by a controller that was down: the window that is open now is not whole.
+    pub fn resume(&mut self, now_unix_s: u64) {
+        if let Some(since_unix_s) = self.watched_since_unix_s() {
+            *since_unix_s = now_unix_s.max(*since_unix_s);
+        }
+    }
+
+    /// Lets time pass. A clock that was set leaves a window of which only a part is seen.
+    fn advance(&mut self, settings: &Settings, now_unix_s: u64) {
+        if !self.clock.advance(now_unix_s, settings.window_s)
+            && let Some(since_unix_s) = self.watched_since_unix_s()
+        {
+            *since_unix_s = now_unix_s;
+        }
+    }
+
+    fn watched_since_unix_s(&mut self) -> Option<&mut u64> {
+        match &mut self.candidate.as_mut()?.stage {
+            Stage::Watched { since_unix_s, .. } => Some(since_unix_s),
+            Stage::Unheard | Stage::Handed { .. } => None,
+        }
     }
 
     /// What edges get that are no canaries; absent before the first decision.
@@ -197,66 +245,8 @@ impl Rollout {
         &self.edges
     }
 
-    /// The highest number of a bundle that was made: what [`Moment::acknowledged_bundle`](crate::Moment) is at least.
+    /// The highest number of a bundle that was made, or that an edge has: what [`Moment::acknowledged_bundle`](crate::Moment) is at least.
     pub fn newest(&self) -> u64 {
         self.newest
-    }
-
-    /// As JSON on one line.
-    pub fn encode(&self) -> String {
-        serde_json::to_string(self).expect("the keys of its maps are texts")
-    }
-
-    /// Reads [`Rollout::encode`]'s form.
-    ///
-    /// # Errors
-    /// When it is not of that form and version, or a field is out of its range.
-    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
-        #[derive(Deserialize)]
-        struct Version {
-            format: u32,
-        }
-        let Version { format } = serde_json::from_slice(bytes).map_err(StateError::Json)?;
-        if format != ROLLOUT_FORMAT {
-            return Err(StateError::Format { found: format, read: ROLLOUT_FORMAT });
-        }
-        let rollout: Self = serde_json::from_slice(bytes).map_err(StateError::Json)?;
-        check::check(&rollout).map_err(StateError::Field)?;
-        Ok(rollout)
-    }
-}
-
-/// Bundles in JSON, as the texts of their documents: what is read was checked as edges check it.
-mod document {
-    use super::{Bundle, Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(bundle: &Bundle, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&bundle.encode())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bundle, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        Bundle::decode(text.as_bytes()).map_err(serde::de::Error::custom)
-    }
-
-    #[derive(Serialize, Deserialize)]
-    struct Document(#[serde(with = "self")] Bundle);
-
-    /// A bundle, or null.
-    pub(super) mod option {
-        use super::{Bundle, Deserialize, Deserializer, Document, Serialize, Serializer};
-
-        pub(in super::super) fn serialize<S: Serializer>(
-            bundle: &Option<Bundle>,
-            serializer: S,
-        ) -> Result<S::Ok, S::Error> {
-            bundle.as_ref().map(Bundle::encode).serialize(serializer)
-        }
-
-        pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-            deserializer: D,
-        ) -> Result<Option<Bundle>, D::Error> {
-            Ok(Option::<Document>::deserialize(deserializer)?.map(|Document(bundle)| bundle))
-        }
     }
 }

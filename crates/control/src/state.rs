@@ -82,6 +82,13 @@ pub enum StateError {
         /// and the one that this program reads.
         read: u32,
     },
+    /// A rollout whose bundles are of another format than this program's.
+    Bundles {
+        /// The format of the first of them,
+        found: u32,
+        /// and the one that this program reads.
+        read: u32,
+    },
     /// A field is out of its range.
     Field(FieldFault),
 }
@@ -93,6 +100,9 @@ impl fmt::Display for StateError {
             Self::Format { found, read } => {
                 write!(f, "a state of format {found}, and this program reads format {read}")
             }
+            Self::Bundles { found, read } => {
+                write!(f, "bundles of format {found}, and this program reads format {read}")
+            }
             Self::Field(fault) => write!(f, "not a state of control: {fault}"),
         }
     }
@@ -102,7 +112,7 @@ impl std::error::Error for StateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Json(cause) => Some(cause),
-            Self::Format { .. } | Self::Field(_) => None,
+            Self::Format { .. } | Self::Bundles { .. } | Self::Field(_) => None,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::*;
 use lab::{Lab, prefix};
 
 mod changes;
+mod clock;
 mod discoveries;
 mod lab;
 mod properties;

@@ -9,6 +9,8 @@ use thalweg_bundle::Bundle;
 /// The request field in which an edge says which document it has refused, and why: the checksum, a space and the reason, with percent
 /// signs where it is not visible ASCII.
 pub(crate) const REFUSED_FIELD: &str = "thalweg-refused";
+/// The request field with the number of the bundle that the edge goes by.
+pub(crate) const NUMBER_FIELD: &str = "thalweg-bundle-number";
 /// Entity tags of a request that are read.
 const ETAGS_MAX: usize = 8;
 
@@ -39,6 +41,8 @@ fn etag(checksum: &str) -> String {
 pub(crate) struct Heard {
     /// The entity tags of what it has: what is in force first, then what it has refused.
     etags: Vec<String>,
+    /// The number of what is in force.
+    pub(crate) number: Option<u64>,
     /// The checksum of what it has refused, and why.
     pub(crate) refused: Option<(String, String)>,
 }
@@ -53,6 +57,7 @@ impl Heard {
         });
         Self {
             etags: etags.filter(|etag| !etag.is_empty()).take(ETAGS_MAX).map(str::to_owned).collect(),
+            number: text(NUMBER_FIELD).and_then(|number| number.parse().ok()),
             refused: refused.filter(|(checksum, _)| checksum.starts_with("sha256:")),
         }
     }
@@ -114,6 +119,10 @@ mod tests {
             heard(&format!("\"sha256:0\", {}", document.etag), "sha256:1 zu lang: 8%20MiB %C3%BC %+5 %zz%");
         assert!(both.knows(&document));
         assert_eq!(both.in_force(), Some("sha256:0"));
+        for (told, number) in [("41", Some(41)), ("-1", None), ("18446744073709551616", None), ("", None)] {
+            let fields = HeaderMap::from_iter([(NUMBER_FIELD.parse().unwrap(), told.parse().unwrap())]);
+            assert_eq!(Heard::of(&fields).number, number);
+        }
         assert_eq!(both.refused, Some(("sha256:1".into(), "zu lang: 8 MiB ü %+5 %zz%".into())));
         let refused_alone = heard("\"\", \"sha256:1\"", "sha256:1 no");
         assert_eq!(refused_alone.in_force(), None);

@@ -132,7 +132,10 @@ impl Engine {
         let seed = store.seed()?;
         let shared = Arc::new(Shared::default());
         let mut pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
-        pops.values_mut().for_each(|pop| pop.tenants.keep(&config.settings));
+        for pop in pops.values_mut() {
+            pop.tenants.keep(&config.settings);
+            pop.rollout.resume(now_unix_s());
+        }
         for (name, pop) in pops.iter().filter(|(_, pop)| pop.tenants.window().is_some()) {
             shared.set(name, pop);
         }

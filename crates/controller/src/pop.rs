@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use thalweg_bundle::Bundle;
-use thalweg_control::{Decision, Moment, Poll, Rollout, Round, Settings, Stage, Tenants, Transition, Window};
+use thalweg_control::{Decision, Moment, Poll, Rollout, Round, Settings, Tenants, Transition, Window};
 use tokio::sync::watch;
 
 use crate::document::{Document, Heard};
@@ -91,6 +91,7 @@ impl Pop {
         let poll = Poll {
             edge,
             in_force: heard.in_force(),
+            number: heard.number,
             refused: refused.map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
         };
         self.unwritten.add(self.rollout.poll(settings, &mut self.tenants, poll, now_unix_s));
@@ -147,7 +148,7 @@ impl Pop {
             "stable": self.bundle(),
             "candidate": candidate.map(|candidate| json!({
                 "number": number(&candidate.bundle),
-                "stage": stage(&candidate.stage),
+                "stage": candidate.standing(),
                 "since_unix_s": candidate.since_unix_s,
             })),
             "edges": edges,
@@ -158,12 +159,4 @@ impl Pop {
 /// The bundles that edges get.
 pub(crate) fn out(rollout: &Rollout) -> impl Iterator<Item = &Bundle> {
     rollout.stable().into_iter().chain(rollout.candidate().map(|candidate| &candidate.bundle))
-}
-
-fn stage(stage: &Stage) -> &'static str {
-    match stage {
-        Stage::Unheard => "waits for an edge",
-        Stage::Handed { .. } => "handed to canaries",
-        Stage::Watched { .. } => "watched",
-    }
 }

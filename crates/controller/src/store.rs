@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OpenFlags, OptionalExtension, Transaction};
 use serde_json::Value;
-use thalweg_control::{Rollout, State, Tenants, Transition, Whom};
+use thalweg_control::{Rollout, State, StateError, Tenants, Transition, Whom};
 use thalweg_record::Prefix;
 
 use crate::pop::{Pop, out};
@@ -110,7 +110,14 @@ impl Store {
         let mut pops = Vec::new();
         for row in rows.map_err(failed)? {
             let (name, rollout) = row.map_err(failed)?;
-            let rollout = Rollout::decode(&rollout).map_err(|error| {
+            let rollout = match Rollout::decode(&rollout) {
+                Err(error @ StateError::Bundles { .. }) => {
+                    tracing::warn!(pop = name, %error, "goes on without them: all edges get new ones");
+                    Rollout::decode_without_bundles(&rollout)
+                }
+                read => read,
+            };
+            let rollout = rollout.map_err(|error| {
                 self.refused(format!("the rollout of PoP {name:?}: {}", with_cause(&error)))
             })?;
             let tenants = states.remove(&name).unwrap_or_default();

@@ -156,6 +156,11 @@ fn process_cpu_ns(pid: u32) -> u64 {
     tasks.flatten().filter_map(on_cpu).sum()
 }
 
+/// Memory of this process that is resident, in bytes.
+pub fn own_rss_bytes() -> u64 {
+    process_rss_bytes(std::process::id())
+}
+
 fn process_rss_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

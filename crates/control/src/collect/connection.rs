@@ -2,17 +2,16 @@
 
 use thalweg_record::{CacheResult, Decider, Prefix, ResponseRecord};
 
+use super::samples::Samples;
 use crate::figures::Figures;
 use crate::sequential::Mean;
 use crate::settings::Settings;
 use crate::window::{Arm, Outcome, Sample};
 
-/// Samples of a connection in a window, of each kind: one each second of the default length.
-pub const SAMPLES_MAX: usize = 300;
-
 /// What has come of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
+    key: u64,
     pub(super) prefix: Prefix,
     /// The edge's place among the window's, if there was one left.
     pub(super) edge: Option<usize>,
@@ -25,12 +24,15 @@ pub(super) struct Connection {
     pub(super) is_left_alone: bool,
     pub(super) rule: Option<Rule>,
     pub(super) ln_goodput: Mean,
-    pub(super) goodputs: Vec<u64>,
-    pub(super) delivery_rates: Vec<u64>,
+    goodputs: Samples,
+    delivery_rates: Samples,
     pub(super) min_rtt_us: u32,
     pub(super) sent_bytes: u64,
     pub(super) retrans_bytes: u64,
 }
+
+/// There are millions of them.
+const _: () = assert!(size_of::<Connection>() <= 200);
 
 /// What a rule has done with a connection.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +43,37 @@ pub(super) struct Rule {
 }
 
 impl Connection {
+    /// One that nothing has come of yet; `key` names it to its PoP.
+    pub(super) fn new(key: u64, prefix: Prefix, edge: Option<usize>) -> Self {
+        Self {
+            key,
+            prefix,
+            edge,
+            responses: 0,
+            failed: 0,
+            tenant: None,
+            is_left_alone: false,
+            rule: None,
+            ln_goodput: Mean::default(),
+            goodputs: Samples::default(),
+            delivery_rates: Samples::default(),
+            min_rtt_us: 0,
+            sent_bytes: 0,
+            retrans_bytes: 0,
+        }
+    }
+
+    /// Adds a sample of its socket.
+    pub(super) fn add_delivery_rate(&mut self, rate_bytes_per_s: u64) {
+        self.delivery_rates.add(self.key, rate_bytes_per_s);
+    }
+
+    /// Adds a response that tells of goodput.
+    pub(super) fn add_goodput(&mut self, goodput_bytes_per_s: u64) {
+        self.ln_goodput.add((goodput_bytes_per_s as f64).ln());
+        self.goodputs.add(self.key, goodput_bytes_per_s);
+    }
+
     /// Adds itself to its prefix; whether it told its outcome.
     pub(super) fn add_to(self, sample: &mut Sample, is_new: bool) -> bool {
         let arm = self.rule.map_or(Arm::Other, |rule| rule.arm);
@@ -49,8 +82,8 @@ impl Connection {
         into.connections = into.connections.saturating_add(1);
         into.sent_bytes = into.sent_bytes.saturating_add(self.sent_bytes);
         into.retrans_bytes = into.retrans_bytes.saturating_add(self.retrans_bytes);
-        median(self.delivery_rates).into_iter().for_each(|rate| into.delivery_rate.add(rate));
-        median(self.goodputs).into_iter().for_each(|goodput| into.goodput.add(goodput));
+        self.delivery_rates.median().into_iter().for_each(|rate| into.delivery_rate.add(rate));
+        self.goodputs.median().into_iter().for_each(|goodput| into.goodput.add(goodput));
         sample.min_rtt_us.add(self.min_rtt_us.into());
         if self.ln_goodput.count == 0 {
             return false;
@@ -110,18 +143,4 @@ pub(super) fn tells_of_goodput(settings: &Settings, response: &ResponseRecord) -
     response.cut.is_none()
         && response.bytes >= settings.goodput_bytes_min
         && (is_stored || settings.counts_relayed)
-}
-
-/// The lower median.
-fn median(mut samples: Vec<u64>) -> Option<u64> {
-    let middle = samples.len().checked_sub(1)? / 2;
-    Some(*samples.select_nth_unstable(middle).1)
-}
-
-pub(super) fn push(samples: &mut Vec<u64>, sample: u64) -> bool {
-    let has_room = samples.len() < SAMPLES_MAX;
-    if has_room {
-        samples.push(sample);
-    }
-    has_room
 }

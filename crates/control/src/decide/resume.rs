@@ -7,7 +7,7 @@ use crate::reason::Reason;
 use crate::state::BUNDLES_MAX;
 
 /// The highest number of a bundle of edges that is gone on from: so many are left above it that they do not run out.
-const BUNDLES_BELIEVED_MAX: u64 = BUNDLES_MAX / 2;
+pub(crate) const BUNDLES_BELIEVED_MAX: u64 = BUNDLES_MAX / 2;
 
 impl Taken<'_> {
     /// Goes on from the newest bundle that edges have. If that is not the state's, this is an older state, or none, and it is not

@@ -1,10 +1,11 @@
 //! Edges: who is heard, what they go by and refuse, who of them are canaries, and what becomes of those that are silent.
 
-use thalweg_bundle::REASON_BYTES_MAX;
+use thalweg_bundle::{Bundle, REASON_BYTES_MAX};
 use twox_hash::XxHash3_64;
 
 use super::follow::one_line;
 use super::{Candidate, Edge, Refusal, Rollout, Stage, Transition, Why};
+use crate::decide::BUNDLES_BELIEVED_MAX;
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 use crate::tenants::Tenants;
@@ -19,10 +20,12 @@ const FORGOTTEN_S: u64 = 86_400;
 /// What an edge says when it asks for its bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Poll<'a> {
-    /// Its name: that of its machine, as records have it.
+    /// Its name: the host of its records, else no window tells of it.
     pub edge: &'a str,
     /// The checksum of the bundle that it goes by; absent if it has none.
     pub in_force: Option<&'a str>,
+    /// The number of that, where it says so.
+    pub number: Option<u64>,
     /// The checksum and the reason, if it refuses one. A refusal of what has no checksum is of no bundle of ours: it is not told
     /// here.
     pub refused: Option<(&'a str, &'a str)>,
@@ -38,7 +41,7 @@ impl Rollout {
         poll: Poll,
         now_unix_s: u64,
     ) -> Vec<Transition> {
-        self.clock.advance(now_unix_s);
+        self.advance(settings, now_unix_s);
         if !(1..=EDGE_NAME_BYTES_MAX).contains(&poll.edge.len()) {
             return Vec::new();
         }
@@ -49,7 +52,11 @@ impl Rollout {
             self.edges.insert(poll.edge.to_owned(), Edge::default());
         }
         self.hear(poll, now_unix_s);
-        let mut told = self.hear_refusal(settings, tenants, poll, now_unix_s);
+        tenants.go_on_from(self.newest);
+        let mut told = match self.hear_refusal(poll) {
+            Ok(told) => told.into_iter().collect(),
+            Err(why) => self.roll_back(settings, tenants, why, now_unix_s),
+        };
         told.extend(self.hear_acknowledgement(poll, now_unix_s));
         told.extend(self.choose(settings, now_unix_s));
         told
@@ -62,6 +69,10 @@ impl Rollout {
             .filter(|bundle| Some(bundle.checksum()) == in_force)
             .map(|bundle| bundle.content().number)
             .next();
+        // What is out no more may be of a controller before this one, or of this one before it lost what it knew: no number is given again.
+        let told = poll.number.filter(|number| in_force.is_some() && *number <= BUNDLES_BELIEVED_MAX);
+        self.newest = self.newest.max(told.unwrap_or(0));
+        let number = number.or(told);
         let heard_s = self.clock.own_s;
         let Some(edge) = self.edges.get_mut(poll.edge) else { return };
         (edge.heard_unix_s, edge.heard_s, edge.is_silent) = (now_unix_s, heard_s, false);
@@ -71,44 +82,53 @@ impl Rollout {
     }
 
     /// A refusal counts of what the edge is to have; others are about what is out no more.
-    fn hear_refusal(
-        &mut self,
-        settings: &Settings,
-        tenants: &mut Tenants,
-        poll: Poll,
-        now_unix_s: u64,
-    ) -> Vec<Transition> {
-        let Some((checksum, reason)) = poll.refused else { return Vec::new() };
+    ///
+    /// # Errors
+    /// A canary's: the candidate is to be rolled back.
+    fn hear_refusal(&mut self, poll: Poll) -> Result<Option<Transition>, Why> {
+        let Some((checksum, reason)) = poll.refused else { return Ok(None) };
         let Some(given) = self.given(poll.edge).filter(|bundle| bundle.checksum() == checksum) else {
-            return Vec::new();
+            return Ok(None);
         };
         let number = given.content().number;
         let refusal = Refusal { checksum: checksum.to_owned(), reason: one_line(reason, REASON_BYTES_MAX) };
         let (edge, reason) = (poll.edge.to_owned(), refusal.reason.clone());
-        let Some(known) = self.edges.get_mut(poll.edge) else { return Vec::new() };
+        let Some(known) = self.edges.get_mut(poll.edge) else { return Ok(None) };
         let before = known.refused.replace(refusal);
         let is_canary = self.candidate.as_ref().is_some_and(|it| it.canaries.contains_key(poll.edge));
         if is_canary {
-            return self.roll_back(settings, tenants, Why::Refused { edge, reason }, now_unix_s);
+            return Err(Why::Refused { edge, reason });
         }
         let is_told = before.is_some_and(|before| before.checksum == checksum);
-        if is_told { Vec::new() } else { vec![Transition::EdgeRefused { edge, number, reason }] }
+        Ok((!is_told).then_some(Transition::EdgeRefused { edge, number, reason }))
     }
 
+    /// A canary acknowledges the candidate by what it goes by, for as long as it does.
     fn hear_acknowledgement(&mut self, poll: Poll, now_unix_s: u64) -> Option<Transition> {
         let candidate = self.candidate.as_mut()?;
+        let is_alone = candidate.acknowledging().is_empty();
+        let goes_by_it = candidate.canaries.get_mut(poll.edge)?;
+        let stable = self.stable.as_ref().map(Bundle::checksum);
         if poll.in_force == Some(candidate.bundle.checksum()) {
-            *candidate.canaries.get_mut(poll.edge)? = true;
+            *goes_by_it = true;
+        } else if poll.in_force.is_none() || poll.in_force == stable {
+            *goes_by_it = false;
+        } // else it may be the candidate of before, of which something was taken back
+        if let Stage::Watched { since_unix_s, .. } = &mut candidate.stage
+            && is_alone
+        {
+            *since_unix_s = now_unix_s; // part of the window was not by the candidate
         }
         let Stage::Handed { wanted, .. } = candidate.stage else { return None };
-        let is_enough = candidate.acknowledged() >= wanted;
+        let is_enough = candidate.acknowledging().len() >= wanted;
         is_enough.then(|| candidate.watch(self.clock.own_s, now_unix_s))
     }
 
     /// Tells the time, at least twice each minute.
     pub fn tick(&mut self, settings: &Settings, tenants: &mut Tenants, now_unix_s: u64) -> Vec<Transition> {
-        self.clock.advance(now_unix_s);
+        self.advance(settings, now_unix_s);
         let mut told = self.miss(settings.canary.acknowledge_s_max);
+        self.miss_canaries();
         let now_s = self.clock.own_s;
         let Some(candidate) = &self.candidate else { return told };
         told.extend(match candidate.stage {
@@ -153,6 +173,20 @@ impl Rollout {
         told
     }
 
+    /// A canary that is silent does not count as one that goes by the candidate. Where none is left, it is as before any had acknowledged.
+    fn miss_canaries(&mut self) {
+        let (edges, now_s) = (&self.edges, self.clock.own_s);
+        let Some(candidate) = &mut self.candidate else { return };
+        let is_silent = |name: &String| edges.get(name).is_none_or(|edge| edge.is_silent);
+        for (_, goes_by_it) in candidate.canaries.iter_mut().filter(|(name, _)| is_silent(name)) {
+            *goes_by_it = false;
+        }
+        if matches!(candidate.stage, Stage::Watched { .. }) && candidate.acknowledging().is_empty() {
+            let wanted = candidate.canaries.len();
+            candidate.stage = Stage::Handed { since_s: now_s, wanted, is_second: false };
+        }
+    }
+
     /// Chooses the canaries of a candidate that has none.
     pub(super) fn choose(&mut self, settings: &Settings, now_unix_s: u64) -> Option<Transition> {
         let candidate = self.candidate.as_ref().filter(|it| it.stage == Stage::Unheard)?;
@@ -172,7 +206,7 @@ impl Rollout {
         let heard = self.heard(settings, candidate);
         let now_s = self.clock.own_s;
         let Some(candidate) = &mut self.candidate else { return Vec::new() };
-        let acknowledged = candidate.acknowledged();
+        let acknowledged = candidate.acknowledging().len();
         let Stage::Handed { since_s, wanted, is_second } = &mut candidate.stage else { return Vec::new() };
         (*since_s, *is_second) = (now_s, true);
         let missing = wanted.saturating_sub(acknowledged);
@@ -188,7 +222,7 @@ impl Rollout {
         now_unix_s: u64,
     ) -> Vec<Transition> {
         let now_s = self.clock.own_s;
-        match self.candidate.as_mut().filter(|it| it.acknowledged() > 0) {
+        match self.candidate.as_mut().filter(|it| !it.acknowledging().is_empty()) {
             Some(candidate) => vec![candidate.watch(now_s, now_unix_s)],
             None => self.roll_back(settings, tenants, Why::Unacknowledged, now_unix_s),
         }
@@ -214,11 +248,6 @@ impl Rollout {
 }
 
 impl Candidate {
-    /// Canaries that have acknowledged.
-    fn acknowledged(&self) -> usize {
-        self.canaries.values().filter(|has_acknowledged| **has_acknowledged).count()
-    }
-
     fn hand_to(&mut self, edges: Vec<String>) -> Transition {
         self.canaries.extend(edges.iter().map(|edge| (edge.clone(), false)));
         Transition::Canaries { number: self.bundle.content().number, edges }
@@ -229,6 +258,7 @@ impl Candidate {
             since_s: now_s,
             since_unix_s: now_unix_s,
             windows: 0,
+            unseen: 0,
             own: Default::default(),
             others: Default::default(),
         };

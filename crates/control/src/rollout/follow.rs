@@ -5,15 +5,20 @@ use std::collections::BTreeSet;
 
 use thalweg_bundle::{Bundle, Content, Faults, MADE_UNIX_S_MAX, REASON_BYTES_MAX, Rule, Tenant};
 
-use super::rules::{added, by_whom, reduced};
-use super::{Candidate, Rollout, Stage, Transition, Why};
+use super::rules::{added, by_whom, reduced, steers_alike};
+use super::{Candidate, Edge, Rollout, Stage, Transition, Why};
 use crate::decide::names;
+use crate::entry::Entry;
 use crate::settings::Settings;
 use crate::state::BUNDLES_MAX;
 use crate::tenants::{Tenants, Whom};
 
 /// Bundles that one event makes at most.
 const BUNDLES_AT_ONCE: u64 = 4;
+
+/// Why a bundle of some of the rules of one before is valid.
+const FEWER: &str =
+    "rules of a valid bundle, some with another share held out, under settings that were checked";
 
 /// What the states would have all edges do. Who opts out of rules is no trial: it holds in every bundle at once, and so does who has rules
 /// of its own.
@@ -53,7 +58,7 @@ impl Rollout {
         tenants: &mut Tenants,
         now_unix_s: u64,
     ) -> Vec<Transition> {
-        self.clock.advance(now_unix_s);
+        self.advance(settings, now_unix_s);
         self.rounds = self.rounds.saturating_add(1);
         if self.is_at_end(tenants) {
             return Vec::new();
@@ -99,6 +104,7 @@ impl Rollout {
                 || before.hosts_left_alone != target.hosts_left_alone
                 || before.tenants != target.tenants_of(&stable)
         });
+        let is_reduced = is_reduced || self.is_overtaken(tenants, target);
         let mut told = Vec::new();
         if ended && let Some(candidate) = self.candidate.take() {
             told.push(Transition::Ended { number: candidate.bundle.content().number });
@@ -106,7 +112,7 @@ impl Rollout {
         if ended || is_reduced {
             let (left, steered) = (self.stable_rules().len() - stable.len(), stable.len());
             let reason = format!("window {}: {left} leave, {steered} steered", window(tenants));
-            let bundle = self.fewer(tenants, stable, target, reason, now_unix_s);
+            let bundle = self.make(tenants, stable, target, reason, now_unix_s).expect(FEWER);
             told.push(Transition::Reduced { number: bundle.content().number });
             self.stable = Some(bundle);
         }
@@ -114,11 +120,29 @@ impl Rollout {
             && (is_reduced || rules != before.bundle.content().rules)
         {
             let reason = before.bundle.content().reason.clone();
-            let bundle = self.fewer(tenants, rules, target, reason, now_unix_s);
+            let bundle = self.make(tenants, rules, target, reason, now_unix_s).expect(FEWER);
             told.push(Transition::CandidateReduced { number: bundle.content().number });
             self.candidate.iter_mut().for_each(|it| it.bundle = bundle.clone());
         }
         told
+    }
+
+    /// Whether there is a higher number than those that are out, of which it is not known what it says: an edge has it, or a state has
+    /// heard of it, so that connections do not count that go by its own rule. All get the same by a number above that.
+    fn is_overtaken(&self, tenants: &Tenants, target: &Target) -> bool {
+        let is_above = |given: &Bundle, edge: &Edge| edge.number > Some(given.content().number);
+        if self.edges.iter().any(|(name, edge)| self.given(name).is_some_and(|given| is_above(given, edge))) {
+            return true;
+        }
+        let target = by_whom(&target.rules);
+        let is_late = |number: u64, rule: &Rule| {
+            let is_same = target.get(&Whom::of(rule)).is_some_and(|own| steers_alike(own, rule));
+            let state = tenants.states().get(&rule.tenant);
+            let steered = state.and_then(|state| state.entry(rule.prefix)).and_then(Entry::steered);
+            is_same && steered.is_some_and(|steered| number < steered.from_bundle)
+        };
+        let out = self.stable.iter().chain(self.candidate.iter().map(|it| &it.bundle));
+        out.map(Bundle::content).any(|it| it.rules.iter().any(|rule| is_late(it.number, rule)))
     }
 
     /// Tries what the target adds, unless something is tried already.
@@ -208,25 +232,10 @@ impl Rollout {
         let target = Target::of(settings, tenants);
         let last_good = reduced(self.stable_rules(), &target.rules);
         let reason = format!("bundle {number} is rolled back: {why}");
-        let bundle = self.fewer(tenants, last_good, &target, reason, now_unix_s);
+        let bundle = self.make(tenants, last_good, &target, reason, now_unix_s).expect(FEWER);
         let by = bundle.content().number;
         self.stable = Some(bundle);
         vec![Transition::RolledBack { number: *number, by, why, withdrawn }]
-    }
-
-    /// A bundle of some of the rules of one before.
-    fn fewer(
-        &mut self,
-        tenants: &mut Tenants,
-        rules: Vec<Rule>,
-        target: &Target,
-        reason: String,
-        now_unix_s: u64,
-    ) -> Bundle {
-        let bundle = self.make(tenants, rules, target, reason, now_unix_s);
-        bundle.expect(
-            "rules of a valid bundle, some with another share held out, under settings that were checked",
-        )
     }
 
     /// A bundle with the next number. Connections of a prefix whose rule there is another one than the state's do not count.

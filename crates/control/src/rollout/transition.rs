@@ -46,6 +46,13 @@ pub enum Transition {
         /// Its number.
         number: u64,
     },
+    /// The candidate waits: so many windows one after the other told of no canary that goes by it.
+    Unseen {
+        /// Its number.
+        number: u64,
+        /// The canaries.
+        edges: Vec<String>,
+    },
     /// All edges get the candidate.
     Promoted {
         /// Its number.
@@ -137,6 +144,7 @@ impl Transition {
             Self::Ended { .. }
             | Self::Canaries { .. }
             | Self::Acknowledged { .. }
+            | Self::Unseen { .. }
             | Self::Promoted { .. }
             | Self::EdgeRefused { .. }
             | Self::EdgeSilent { .. } => false,
@@ -183,6 +191,12 @@ impl fmt::Display for Why {
     }
 }
 
+/// That no window tells of these edges, and what the reason may be.
+pub(super) fn untold(edges: &[String]) -> String {
+    let edges = edges.join(", ");
+    format!("no window has told of {edges}; is that the `host` of its agent?")
+}
+
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -195,6 +209,9 @@ impl fmt::Display for Transition {
             }
             Self::Canaries { number, edges } => write!(f, "bundle {number} goes to {}", edges.join(", ")),
             Self::Acknowledged { number } => write!(f, "bundle {number} is acknowledged by its canaries"),
+            Self::Unseen { number, edges } => {
+                write!(f, "bundle {number} waits at its canaries: {}", untold(edges))
+            }
             Self::Promoted { number, is_shown: true } => write!(f, "bundle {number} goes to all edges"),
             Self::Promoted { number, is_shown: false } => {
                 write!(f, "bundle {number} goes to all edges, though too few connections told of it")

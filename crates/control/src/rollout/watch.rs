@@ -1,10 +1,10 @@
 //! Canaries are watched: a window tells how they do beside what they did before and what the others do.
 //!
 //! They have to do worse than both. What slows all edges, such as an evening, is no fault of the candidate; what an edge always
-//! was is neither. Of few connections nothing is concluded.
+//! was is neither. Of few connections nothing is concluded, and of a window that tells of no canary nothing at all: the candidate waits.
 
 use super::transition::Figure;
-use super::{Edge, Rollout, Stage, Transition, Why};
+use super::{Candidate, Edge, Rollout, Stage, Transition, Why};
 use crate::figures::Figures;
 use crate::sequential::Mean;
 use crate::settings::Settings;
@@ -28,23 +28,29 @@ impl Rollout {
         window: &Window,
         now_unix_s: u64,
     ) -> Vec<Transition> {
-        self.clock.advance(now_unix_s);
-        match self.candidate.as_ref().map(|it| &it.stage) {
+        self.advance(settings, now_unix_s);
+        let now_s = self.clock.own_s;
+        match self.candidate.as_mut().map(|it| &mut it.stage) {
             None | Some(Stage::Unheard) => {
                 self.remember(window);
                 return Vec::new();
             }
             // What edges did before stays what they are compared with.
             Some(Stage::Handed { .. }) => return Vec::new(),
-            Some(Stage::Watched { since_unix_s, .. }) => {
+            Some(Stage::Watched { since_s, since_unix_s, .. }) => {
                 if window.number.saturating_mul(settings.window_s) < *since_unix_s {
                     return Vec::new();
                 }
+                *since_s = now_s;
             }
         }
-        self.watch(window);
-        let (windows, verdict) = self.judge(settings, window);
-        match verdict {
+        if let Some(why) = self.serves_nothing(window) {
+            return self.roll_back(settings, tenants, why, now_unix_s);
+        }
+        let Some(windows) = self.watch(window) else {
+            return self.tell_unseen(settings).into_iter().collect();
+        };
+        match self.judge(settings) {
             Verdict::Worse(why) => self.roll_back(settings, tenants, why, now_unix_s),
             Verdict::Good if windows >= settings.canary.windows => self.promote(true),
             Verdict::TooFew if windows >= settings.canary.windows_max => self.promote(false),
@@ -63,31 +69,42 @@ impl Rollout {
         }
     }
 
-    fn watch(&mut self, window: &Window) {
-        let Some(candidate) = &mut self.candidate else { return };
-        let Stage::Watched { windows, own, others, .. } = &mut candidate.stage else { return };
-        *windows = windows.saturating_add(1);
+    /// Adds a window, if it tells of a canary that goes by the candidate; how many those are then.
+    fn watch(&mut self, window: &Window) -> Option<u32> {
+        let Candidate { canaries, stage, .. } = self.candidate.as_mut()?;
+        let Stage::Watched { windows, unseen, own, others, .. } = stage else { return None };
+        let is_of_canary =
+            |(name, it): (&String, &Figures)| it.responses > 0 && canaries.get(name) == Some(&true);
+        if !window.edges.iter().any(is_of_canary) {
+            *unseen = unseen.saturating_add(1);
+            return None;
+        }
+        (*windows, *unseen) = (windows.saturating_add(1), 0);
         for (name, figures) in window.edges.iter() {
-            match candidate.canaries.get(name) {
+            match canaries.get(name) {
                 Some(true) => own.merge(figures),
                 // It is not known by what it goes.
                 Some(false) => {}
                 None => others.merge(figures),
             }
         }
+        Some(*windows)
     }
 
-    /// Windows that were watched, and what they show together.
-    fn judge(&self, settings: &Settings, window: &Window) -> (u32, Verdict) {
-        let Some(candidate) = &self.candidate else { return (0, Verdict::TooFew) };
-        let Stage::Watched { windows, own, others, .. } = &candidate.stage else {
-            return (0, Verdict::TooFew);
-        };
-        if let Some(why) = self.serves_nothing(window) {
-            return (*windows, Verdict::Worse(why));
-        }
+    /// Tells once that it is waited for a window that tells of canaries, when there were as many without as are else enough.
+    fn tell_unseen(&self, settings: &Settings) -> Option<Transition> {
+        let candidate = self.candidate.as_ref()?;
+        let Stage::Watched { unseen, .. } = candidate.stage else { return None };
+        let (number, edges) = (candidate.bundle.content().number, candidate.acknowledging());
+        (unseen == settings.canary.windows_max).then_some(Transition::Unseen { number, edges })
+    }
+
+    /// What the windows that were watched show together.
+    fn judge(&self, settings: &Settings) -> Verdict {
+        let Some(candidate) = &self.candidate else { return Verdict::TooFew };
+        let Stage::Watched { own, others, .. } = &candidate.stage else { return Verdict::TooFew };
         let mut before = Figures::default();
-        let canaries = candidate.canaries.iter().filter(|(_, has_acknowledged)| **has_acknowledged);
+        let canaries = candidate.canaries.iter().filter(|(_, goes_by_it)| **goes_by_it);
         let known = canaries.filter_map(|(name, _)| self.edges.get(name)?.before.as_ref());
         known.for_each(|figures| before.merge(figures));
         let limits = &settings.canary;
@@ -103,12 +120,12 @@ impl Rollout {
             let mut compared = before.iter().chain(&others).peekable();
             if compared.peek().is_some() && compared.all(|mean| is_worse(figure, now, mean, rise_max)) {
                 let (before, others) = (before.map(|it| it.mean), others.map(|it| it.mean));
-                return (*windows, Verdict::Worse(Why::Worse { figure, now: now.mean, before, others }));
+                return Verdict::Worse(Why::Worse { figure, now: now.mean, before, others });
             }
         }
         let is_known = |figures: &Figures| figures.failed.count >= least;
         let is_enough = is_known(own) && (is_known(&before) || is_known(others));
-        (*windows, if is_enough { Verdict::Good } else { Verdict::TooFew })
+        if is_enough { Verdict::Good } else { Verdict::TooFew }
     }
 
     /// A canary that served and does no more, while others do, whether or not it has acknowledged: it may have died of it.

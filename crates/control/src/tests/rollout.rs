@@ -10,6 +10,7 @@ mod kept;
 mod properties;
 mod reduced;
 mod site;
+mod watched;
 
 fn told(transitions: &[Transition]) -> Vec<String> {
     transitions.iter().map(ToString::to_string).collect()

@@ -35,7 +35,8 @@ impl Shared {
 
     fn poll(&mut self, now_unix_s: u64) {
         for _ in 0..2 {
-            let poll = Poll { edge: "edge-1", in_force: self.in_force.as_deref(), refused: None };
+            let poll =
+                Poll { edge: "edge-1", in_force: self.in_force.as_deref(), number: None, refused: None };
             self.rollout.poll(&self.settings, &mut self.tenants, poll, now_unix_s);
             self.in_force = self.rollout.document("edge-1").map(|bundle| bundle.checksum().to_owned());
         }
@@ -211,7 +212,12 @@ fn a_tenant_that_settings_take_back_is_in_no_bundle_whatever_comes_first() {
         let poll = |rollout: &mut Rollout, tenants: &mut Tenants, settings: &Settings, refuses: bool| {
             let given = rollout.document("edge-1").map(|bundle| bundle.checksum().to_owned());
             let refused = given.as_deref().filter(|_| refuses).map(|checksum| (checksum, "for a test"));
-            rollout.poll(settings, tenants, Poll { edge: "edge-1", in_force: None, refused }, now_unix_s)
+            rollout.poll(
+                settings,
+                tenants,
+                Poll { edge: "edge-1", in_force: None, number: None, refused },
+                now_unix_s,
+            )
         };
         poll(&mut rollout, &mut tenants, &settings, false);
         settings = by_tenant(change);

@@ -33,7 +33,9 @@ pub(super) async fn run(bundles: Arc<Bundles>, url: BundleUrl) -> Infallible {
     let (mut known, mut failures) = (Known::default(), 0_u32);
     loop {
         let begun = Instant::now();
-        let answer = ask(&url, &known.fields(bundles.checksum().as_deref())).await;
+        let mut fields = known.fields(bundles.checksum().as_deref());
+        fields.extend(bundles.number().map(|number| ("thalweg-bundle-number", number.to_string())));
+        let answer = ask(&url, &fields).await;
         let is_heard = known.hear(&bundles, answer).await;
         failures = if is_heard { 0 } else { failures.saturating_add(1) };
         sleep(pause(failures, begun.elapsed(), fraction())).await;

@@ -86,9 +86,16 @@ async fn a_server_holds_requests_and_hears_what_is_in_force() {
     let acknowledged = format!("\"{}\"", checksum(&nine));
     assert_eq!(field(&poll.request, "if-none-match"), Some(acknowledged.as_str()));
     poll.send(format!("HTTP/1.1 304 Not Modified\r\nETag: {acknowledged}\r\n\r\n")).await;
-    let held = server.fetch().await;
+    let mut poll = server.fetch().await;
     let stats = it.stats().await;
     assert_eq!((&stats["number"], &stats["unheard"]), (&9.into(), &serde_json::Value::Null));
+    assert_eq!(field(&poll.request, "thalweg-bundle-number"), Some("9"));
+    // Whoever has the server decides, also for a lower number.
+    let three = steering(3);
+    respond(&mut poll, &three, &checksum(&three)).await;
+    let held = server.fetch().await;
+    assert_eq!(field(&held.request, "thalweg-bundle-number"), Some("3"));
+    is_steered_by(&mut it, 3).await;
     // The edge ends while the server holds a request.
     it.edge.stop().await;
     drop(held);
@@ -125,11 +132,22 @@ async fn a_hostile_server_changes_nothing() {
     it.stats_once(|stats| stats["refused"]["reason"] == "longer than 8388608 bytes").await;
     is_steered_by(&mut it, 7).await;
 
+    let mut slow = server.fetch().await;
+    slow.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{").await;
+    is_steered_by(&mut it, 7).await;
+    drop(slow);
+    let broke_off = |stats: &serde_json::Value| {
+        stats["unheard"]["reason"].as_str().is_some_and(|told| told.starts_with("the answer broke off: "))
+    };
+    it.stats_once(broke_off).await;
+    let mut unchanged = server.fetch().await;
+    unchanged.send("HTTP/1.1 304 Not Modified\r\n\r\n").await;
+    it.stats_once(|stats| stats["unheard"].is_null()).await;
+    drop(unchanged);
+
     let mut garbage = server.fetch().await;
     garbage.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n").await;
-    let stats = it.stats_once(|stats| stats["unheard"]["reason"].is_string()).await;
-    let reason = stats["unheard"]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("the answer broke off: "), "{reason}");
+    it.stats_once(broke_off).await;
     is_steered_by(&mut it, 7).await;
     it.edge.stop().await;
 }

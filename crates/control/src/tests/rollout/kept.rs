@@ -1,9 +1,10 @@
 //! Rollouts as they are kept and gone on from.
 
 use expect_test::expect;
-use thalweg_bundle::Bundle;
+use thalweg_bundle::{Bundle, FORMAT};
 
 use super::site::Site;
+use crate::tests::lab::prefix;
 use crate::*;
 
 #[test]
@@ -97,6 +98,32 @@ fn a_field_out_of_its_range_is_named() {
 }
 
 #[test]
+fn bundles_of_another_release_are_dropped_and_numbers_go_on() {
+    for is_candidate_alone in [false, true] {
+        let mut site = Site::new(5, |_| {});
+        let number = site.until_watched();
+        let text = site.rollout.encode();
+        let (own, other) = (format!("\\\"format\\\":{FORMAT}"), "\\\"format\\\":1");
+        assert_eq!(text.matches(&own).count(), 2);
+        let text = if is_candidate_alone { text.replacen(&own, other, 1) } else { text.replace(&own, other) };
+        let error = Rollout::decode(text.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), format!("bundles of format 1, and this program reads format {FORMAT}"));
+        site.rollout = Rollout::decode_without_bundles(text.as_bytes()).unwrap();
+        let edges = site.rollout.edges().clone();
+        assert_eq!((site.rollout.newest(), edges.len(), site.given(0)), (number, 5, None));
+        site.poll_all();
+        let told = site.round();
+        let [Transition::Reduced { number: all }, Transition::Proposed { number: tried }, ..] = told[..]
+        else {
+            panic!("{told:?}")
+        };
+        assert!(number < all && all < tried, "{told:?}");
+    }
+    // What is damaged is not dropped.
+    assert!(matches!(Rollout::decode_without_bundles(b"{}"), Err(StateError::Json(_))));
+}
+
+#[test]
 fn a_state_older_than_its_rollout_goes_on_above_it() {
     let mut site = Site::new(5, |_| {});
     site.until_watched();
@@ -119,9 +146,36 @@ fn a_state_older_than_its_rollout_goes_on_above_it() {
     .0;
     site.decided(&mut state);
     let tried = site.rollout.candidate().unwrap().bundle.content();
-    assert_eq!((tried.rules.len(), tried.number), (2, newest + 1));
+    // What all have is given anew before, by a number from which on connections count again.
+    assert_eq!((tried.rules.len(), tried.number), (2, newest + 2));
+    assert_eq!(site.rollout.stable().unwrap().content().number, newest + 1);
     let from = state.steered().map(|(_, steered)| steered.from_bundle).collect::<Vec<_>>();
     assert_eq!(from, [newest + 1; 2]);
+}
+
+#[test]
+fn a_number_that_an_edge_has_is_not_given_again() {
+    // The controller has lost what it knew.
+    let mut site = Site::new(3, |_| {});
+    site.edges[0].go_by(41);
+    site.edges[1].go_by(BUNDLES_MAX / 2 + 1); // no controller's
+    (0..3).for_each(|at| drop(site.ask(at)));
+    assert_eq!(site.round(), [Transition::Reduced { number: 42 }]);
+    assert_eq!(site.until_watched(), 43);
+    site.round();
+    let edge = |site: &Site| site.lab.state.entry(prefix(0)).unwrap().steered().unwrap().clone();
+    let shown = |site: &Site| edge(site).evidence.steered;
+    assert_eq!(site.given(0), Some(43));
+    // An edge comes that went by another controller's: it is not known by what rules, and all get what they have above that.
+    site.edges[2].go_by(1_000);
+    site.ask(2);
+    assert_eq!((site.given(2), site.rollout.edges()["edge-2"].number), (None, Some(1_000)));
+    assert_eq!(site.round(), [Transition::Reduced { number: 1_001 }]);
+    assert_eq!((edge(&site).from_bundle, site.given(0)), (1_001, Some(1_001)));
+    let before = shown(&site);
+    site.poll_all();
+    assert_eq!(site.round(), []);
+    assert!(shown(&site) > before, "connections count by it");
 }
 
 #[test]

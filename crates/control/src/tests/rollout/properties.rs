@@ -31,6 +31,10 @@ enum Event {
     Jump(i64),
     /// The controller is killed, and goes on from what it has kept.
     Restart,
+    /// The host of an edge's records becomes another one than its name, or its name again.
+    Rename(usize),
+    /// An edge goes by a bundle of this number, of somebody else.
+    Tell(usize, u64),
     /// A setting is changed.
     Change(u8),
 }
@@ -46,6 +50,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (1_u64..200).prop_map(Event::Pass),
         1 => (-5_000_i64..5_000).prop_map(Event::Jump),
         1 => Just(Event::Restart),
+        1 => (0..EDGES).prop_map(Event::Rename),
+        1 => (0..EDGES, 1_u64..400).prop_map(|(at, number)| Event::Tell(at, number)),
         1 => any::<u8>().prop_map(Event::Change),
     ]
 }
@@ -61,6 +67,8 @@ struct Seen {
     highest: [u64; EDGES],
     rolled_back: BTreeSet<u64>,
     refused: [BTreeSet<String>; EDGES],
+    /// Windows that told of a canary that went by the candidate.
+    watched: u32,
 }
 
 impl Seen {
@@ -87,6 +95,8 @@ impl Seen {
             prop_assert!(out.contains(&bundle));
             prop_assert!(!self.refused[at].contains(bundle.checksum()));
             let number = bundle.content().number;
+            let known = rollout.edges().get(&site.edges[at].name).and_then(|edge| edge.number);
+            prop_assert!(known <= Some(number), "{number} to an edge that has {known:?}");
             prop_assert!(number >= self.highest[at], "{number} after {}", self.highest[at]);
             self.highest[at] = number;
         }
@@ -104,9 +114,21 @@ impl Seen {
         Ok(())
     }
 
+    /// Before a window is taken.
+    fn watch(&mut self, site: &Site, window: &Window) {
+        let canaries = site.rollout.candidate().map(|it| &it.canaries);
+        let is_seen = |(name, goes_by_it): (&String, &bool)| *goes_by_it && window.edges.contains_key(name);
+        self.watched += u32::from(canaries.is_some_and(|it| it.iter().any(is_seen)));
+    }
+
     fn hear(&mut self, told: &[Transition], site: &Site) {
         for transition in told {
             match transition {
+                Transition::Acknowledged { .. } => self.watched = 0,
+                Transition::Promoted { number, .. } => {
+                    let windows = site.lab.settings.canary.windows;
+                    assert!(self.watched >= windows, "{number} was not watched");
+                }
                 Transition::RolledBack { number, withdrawn, .. } => {
                     self.rolled_back.insert(*number);
                     let is_steered =
@@ -156,6 +178,7 @@ proptest! {
                     if !reports {
                         window.prefixes.clear();
                     }
+                    seen.watch(&site, &window);
                     site.close(&window)
                 }
                 Event::Take(at) => site.poll(at),
@@ -180,6 +203,15 @@ proptest! {
                     site.lab.state = State::decode(kept.0.as_bytes()).unwrap();
                     site.rollout = Rollout::decode(kept.1.as_bytes()).unwrap();
                     Vec::new()
+                }
+                Event::Rename(at) => {
+                    let edge = &mut site.edges[at];
+                    edge.host = if edge.host.is_none() { Some(format!("host-{at}")) } else { None };
+                    Vec::new()
+                }
+                Event::Tell(at, number) => {
+                    site.edges[at].go_by(number);
+                    site.ask(at)
                 }
                 Event::Change(how) => {
                     change(&mut site.lab.settings, how);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_bundle::Bundle;
+use thalweg_bundle::{Bundle, Content};
 
 use crate::tests::lab::Lab;
 use crate::*;
@@ -17,7 +17,10 @@ pub(super) struct Site {
 
 #[derive(Default)]
 pub(super) struct TestEdge {
+    /// The name by which it asks,
     pub(super) name: String,
+    /// and that of its records, where that is another.
+    pub(super) host: Option<String>,
     pub(super) in_force: Option<Bundle>,
     pub(super) refused: Option<(String, String)>,
     pub(super) does: Does,
@@ -62,6 +65,7 @@ impl Site {
         let poll = Poll {
             edge: &edge.name,
             in_force: edge.in_force.as_ref().map(Bundle::checksum),
+            number: edge.in_force.as_ref().map(|bundle| bundle.content().number),
             refused: edge.refused.as_ref().map(|(checksum, reason)| (checksum.as_str(), reason.as_str())),
         };
         let now_unix_s = self.now_unix_s;
@@ -114,7 +118,7 @@ impl Site {
 
     pub(super) fn window(&mut self) -> Window {
         let edges = self.edges.iter().filter(|edge| edge.does.connections > 0);
-        let edges = edges.map(|edge| (edge.name.clone(), edge.does.figures())).collect();
+        let edges = edges.map(|edge| (edge.host().clone(), edge.does.figures())).collect();
         let window = Window { edges: Arc::new(edges), ..self.lab.window() };
         self.lab.number += 1;
         window
@@ -168,6 +172,17 @@ impl Site {
     /// The number that an edge is given.
     pub(super) fn given(&self, at: usize) -> Option<u64> {
         self.rollout.document(&self.edges[at].name).map(|bundle| bundle.content().number)
+    }
+}
+
+impl TestEdge {
+    /// Goes by a bundle of somebody else.
+    pub(super) fn go_by(&mut self, number: u64) {
+        self.in_force = Some(Bundle::new(Content { number, ..Content::default() }).unwrap());
+    }
+
+    pub(super) fn host(&self) -> &String {
+        self.host.as_ref().unwrap_or(&self.name)
     }
 }
 

@@ -1,0 +1,216 @@
+//! Clocks that are set while records come: what windows, decisions and rollouts make of it together.
+
+use std::sync::Arc;
+
+use thalweg_record::{
+    CacheResult, Decider, Entry as NumberedRecord, Lines, Network, Protocol, Record, ResponseRecord, Source,
+    Steered, TcpState,
+};
+
+use super::lab::prefix;
+use crate::*;
+
+const WINDOW_S: u64 = 300;
+const HOUR_S: u64 = 3_600;
+const PREFIXES: u8 = 10;
+/// Connections of a prefix in a window.
+const CONNECTIONS: u16 = 40;
+
+/// A PoP with one edge, on whose clock all goes by: records, windows, decisions and bundles.
+struct Pop {
+    settings: Settings,
+    collector: Collector,
+    tenants: Tenants,
+    rollout: Rollout,
+    now_unix_s: u64,
+    port: u16,
+    /// Windows that were decided, in their order.
+    decided: Vec<u64>,
+    told: Vec<Transition>,
+}
+
+impl Pop {
+    fn new() -> Self {
+        // Nothing is ever shown of a trial: what changes, changes by the clock.
+        let settings = Settings {
+            exploring_max: 0,
+            measure: Measure::Goodput,
+            evidence_connections_min: u32::MAX,
+            ..Settings::default()
+        };
+        Self {
+            collector: Collector::new(settings.clone()),
+            settings,
+            tenants: Tenants::default(),
+            rollout: Rollout::default(),
+            now_unix_s: 1_800_000_000,
+            port: 0,
+            decided: Vec::new(),
+            told: Vec::new(),
+        }
+    }
+
+    /// Half a minute: the edge polls and serves, windows close.
+    fn step(&mut self) {
+        self.now_unix_s += 30;
+        let now_unix_s = self.now_unix_s;
+        let has = self.rollout.document("edge-1").cloned();
+        let poll = Poll {
+            edge: "edge-1",
+            in_force: has.as_ref().map(thalweg_bundle::Bundle::checksum),
+            number: has.as_ref().map(|bundle| bundle.content().number),
+            refused: None,
+        };
+        self.told.extend(self.rollout.poll(&self.settings, &mut self.tenants, poll, now_unix_s));
+        self.told.extend(self.rollout.tick(&self.settings, &mut self.tenants, now_unix_s));
+        for connection in 0..CONNECTIONS / (WINDOW_S / 30) as u16 {
+            self.port = self.port.wrapping_add(1);
+            for at in 0..PREFIXES {
+                self.serve(at, connection);
+            }
+        }
+        for Closed { windows, .. } in self.collector.close(now_unix_s) {
+            let [(_, window)] = &windows[..] else { panic!("{} tenants", windows.len()) };
+            if self.tenants.is_next(&self.settings, window, now_unix_s) {
+                self.decide(window);
+            }
+        }
+    }
+
+    /// A response to a client of a prefix, of which the two first are slow.
+    fn serve(&mut self, at: u8, connection: u16) {
+        let steered = self.entry(prefix(at)).and_then(Entry::steered).is_some().then(|| Steered {
+            bundle: self.rollout.document("edge-1").map_or(0, |bundle| bundle.content().number),
+            rule: Some(prefix(at).to_string()),
+            is_holdout: connection.is_multiple_of(2),
+            ..Steered::default()
+        });
+        let is_steered = steered.as_ref().is_some_and(|it| !it.is_holdout);
+        let response = ResponseRecord {
+            time_unix_us: self.now_unix_s * 1_000_000 - 1_000_000,
+            client: ([203, 0, at, 7], self.port).into(),
+            method: "GET".into(),
+            host: "media.example".into(),
+            path: "/a.m4s".into(),
+            status: 200,
+            bytes: if at < 2 { 200_000 } else { 2_000_000 } + u64::from(self.port % 7) * 10_000,
+            ttfb_us: Some(1_000),
+            duration_us: 1_000_000,
+            cache: CacheResult::Hit,
+            detail: None,
+            backend: None,
+            protocol: Protocol::Http11,
+            cut: None,
+            tcp: Some(TcpState {
+                congestion_control: "cubic".into(),
+                congestion_control_start: None,
+                decider: Some(if is_steered { Decider::Rule } else { Decider::Default }),
+                rtt_us: 50_000,
+                min_rtt_us: Some(40_000),
+                snd_cwnd: 10,
+                delivery_rate_bytes_per_s: None,
+                retransmits: 0,
+                lost: 0,
+                pacing_rate_bytes_per_s: None,
+            }),
+            steered,
+            cmcd: None,
+            xid: None,
+            restarts: 0,
+            lines: Lines::default(),
+        };
+        let source = Source { host: "edge-1".into(), pop: "fra1".into(), epoch: 1 };
+        let record = Record::Response(Arc::new(response));
+        let record = NumberedRecord { number: 0, network: Network::default(), record };
+        self.collector.add(&source, &record, self.now_unix_s);
+    }
+
+    fn decide(&mut self, window: &Window) {
+        let (settings, now_unix_s) = (&self.settings, self.now_unix_s);
+        self.told.extend(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
+        let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
+        self.tenants.decide(settings, &[(String::new(), window.clone())], moment);
+        self.told.extend(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
+        self.decided.push(window.number);
+    }
+
+    /// So many windows pass.
+    fn pass(&mut self, windows: u64) {
+        (0..windows * WINDOW_S / 30).for_each(|_| self.step());
+    }
+
+    fn entry(&self, prefix: thalweg_record::Prefix) -> Option<&Entry> {
+        self.tenants.states().get("")?.entry(prefix)
+    }
+
+    fn rules(&self) -> usize {
+        self.rollout.stable().map_or(0, |bundle| bundle.content().rules.len())
+    }
+}
+
+#[test]
+fn what_a_clock_does_that_is_set_ahead_and_back_by_hours() {
+    let mut pop = Pop::new();
+    // Until both slow prefixes are on trial, everywhere.
+    pop.pass(18);
+    assert_eq!((pop.rules(), pop.rollout.candidate()), (2, None), "{:?}", pop.told);
+    let (begun, windows) = (pop.tenants.window().unwrap(), pop.decided.len());
+    assert!(pop.decided.iter().zip(&pop.decided[1..]).all(|(one, next)| *next == one + 1));
+    pop.told.clear();
+
+    // Ahead by five hours: the windows between are missing, and it goes on.
+    pop.now_unix_s += 5 * HOUR_S;
+    pop.pass(4);
+    let ahead = pop.tenants.window().unwrap();
+    assert!((58..=64).contains(&(ahead - begun)), "{begun}, {ahead}");
+    assert!((4..=5).contains(&(pop.decided.len() - windows)), "{:?}", pop.decided);
+    assert_eq!((pop.rules(), &pop.told[..]), (2, &[][..]));
+
+    // Back again, by less than the history: those windows were decided, until the clock has come to the last of them.
+    let (windows, state) = (pop.decided.len(), pop.tenants.clone());
+    pop.now_unix_s -= 5 * HOUR_S;
+    pop.pass(50);
+    assert_eq!((pop.decided.len(), &pop.tenants), (windows, &state), "nothing is decided, and all stays");
+    assert_eq!((pop.rules(), &pop.told[..]), (2, &[][..]), "no edge is missed");
+    pop.pass(14);
+    assert!(pop.decided.len() > windows && pop.tenants.window().unwrap() > ahead);
+
+    // Back by more than the history: the clock was wrong, and it goes on from there at once.
+    let (windows, last) = (pop.decided.len(), pop.tenants.window().unwrap());
+    pop.now_unix_s -= 20 * HOUR_S;
+    pop.pass(4);
+    assert!(pop.decided.len() >= windows + 3 && pop.tenants.window().unwrap() < last - 230);
+    assert_eq!(pop.rules(), 2);
+    assert!(
+        !pop.told
+            .iter()
+            .any(|it| matches!(it, Transition::RolledBack { .. } | Transition::EdgeSilent { .. }))
+    );
+    let mut once = pop.decided.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), pop.decided.len(), "no window was decided twice");
+}
+
+#[test]
+fn a_cool_off_is_no_shorter_for_a_clock_that_is_set() {
+    let mut pop = Pop::new();
+    pop.pass(18);
+    pop.settings.left_alone = vec![prefix(0)];
+    pop.pass(2);
+    pop.settings.left_alone.clear();
+    assert_eq!(pop.rules(), 1);
+    let rounds = |pop: &Pop| match &pop.entry(prefix(0)).unwrap().phase {
+        Phase::CoolingOff(cooling) => (cooling.rounds, cooling.rounds_min),
+        other => panic!("{other:?}"),
+    };
+    for by in [300, -400].map(|hours| hours * HOUR_S.cast_signed()) {
+        let before = rounds(&pop);
+        let windows = pop.decided.len();
+        pop.now_unix_s = pop.now_unix_s.saturating_add_signed(by);
+        pop.pass(3);
+        let passed = u32::try_from(pop.decided.len() - windows).unwrap();
+        assert!((1..=4).contains(&passed), "{passed}");
+        assert_eq!(rounds(&pop), (before.0 + passed, before.1), "it counts rounds, not hours");
+    }
+}

@@ -1,0 +1,205 @@
+//! The controller's intake: records of one window of a site with [`PREFIXES`] client networks and [`CONNECTIONS`] connections, into
+//! windows alone, and by `POST /records` into a controller; then the window is closed and decided.
+//!
+//! ```text
+//! make bench-intake
+//! ```
+//! Of each connection there are [`SAMPLES`] samples of its socket and one response, which is steered, held out or neither. CPU time of the
+//! first rows is this process's, without making the records; of the last the controller's, which takes them off the wire as well. Memory is what
+//! is resident more than before.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, ensure};
+use rustix::time::{ClockId, clock_gettime};
+use support::Scratch;
+use thalweg_control::{Collector, Moment, Settings, State, decide};
+use thalweg_record::{
+    Batch, CacheResult, Cause, Counters, Decider, Entry, Gauges, Lines, Network, Protocol, Record,
+    ResponseRecord, SocketRecord, Source, Steered, TcpState,
+};
+use thalweg_telemetry::Sink;
+use thalweg_telemetry::sink::ControllerSink;
+
+const PREFIXES: u32 = 50_000;
+const CONNECTIONS: u64 = 500_000;
+/// Samples of a connection's socket: one each minute of the window.
+const SAMPLES: u64 = 5;
+/// Records of a connection.
+const EACH: u64 = SAMPLES + 1;
+const RECORDS: u64 = CONNECTIONS * EACH;
+/// What a response takes: its bytes are its goodput.
+const RESPONSE_US: u64 = 1_000_000;
+/// Records of a batch: a dump of a busy server.
+const BATCH_RECORDS: u64 = 10_000;
+/// What there has to be a second at least: ten times what such a window has.
+const PER_S_MIN: f64 = 10.0 * RECORDS as f64 / 300.0;
+
+fn main() -> anyhow::Result<()> {
+    println!(
+        "{RECORDS} records, {CONNECTIONS} connections, {PREFIXES} client networks; at least {PER_S_MIN:.0} records/s"
+    );
+    println!("{:<24} {:>12} {:>16} {:>10}", "", "records/s", "CPU us/record", "MB");
+    let alone = into_windows();
+    let posted = into_controller()?;
+    ensure!(alone >= PER_S_MIN && posted >= PER_S_MIN, "slower than intended");
+    Ok(())
+}
+
+/// Records of a second of CPU time.
+fn into_windows() -> f64 {
+    let settings = Settings::default();
+    let now_unix_s = 1_800_000_000;
+    let before_bytes = support::own_rss_bytes();
+    let mut collector = Collector::new(settings.clone());
+    let mut took = Duration::ZERO;
+    for number in (0..RECORDS).step_by(BATCH_RECORDS as usize) {
+        let batch = batch(number, now_unix_s * 1_000_000);
+        took += timed(|| {
+            for entry in &batch.entries {
+                collector.add(&batch.source, entry, now_unix_s);
+            }
+        });
+    }
+    let per_s = row("windows", took, support::own_rss_bytes().saturating_sub(before_bytes));
+    assert_eq!(collector.counts(), Default::default(), "all are taken");
+    let later_unix_s = now_unix_s + settings.window_s + settings.late_s;
+    let mut closed = Vec::new();
+    let closing = timed(|| closed = collector.close(later_unix_s));
+    row("windows, with closing", took + closing, support::own_rss_bytes().saturating_sub(before_bytes));
+    let closed = closed.pop().expect("it is over");
+    let (_, window) = &closed.windows[0];
+    assert_eq!((window.prefixes.len(), window.records), (PREFIXES as usize, RECORDS));
+    let moment = Moment { now_unix_s: later_unix_s, seed: 1, acknowledged_bundle: 0 };
+    let mut ranked = 0;
+    let deciding = timed(|| ranked = decide(&settings, &State::default(), window, moment).1.ranked);
+    assert_eq!(ranked, PREFIXES as usize);
+    println!(
+        "closing takes {:.2} s of CPU time, the first decision {:.2} s",
+        closing.as_secs_f64(),
+        deciding.as_secs_f64()
+    );
+    per_s
+}
+
+/// Records of a second of a controller's CPU time.
+fn into_controller() -> anyhow::Result<f64> {
+    let directory = Scratch::new(&std::env::temp_dir(), "intake")?;
+    let database = directory.0.join("control.sqlite");
+    let database = database.to_str().context("a path that is a text")?;
+    let controller =
+        support::start_thalweg(&["controller", "run", "--listen", "127.0.0.1:0", "--database", database])?;
+    let mut sink = ControllerSink::at(&format!("http://{}", controller.address))?;
+    let (before_ns, before_bytes) = (controller.cpu_ns(), controller.rss_bytes());
+    for number in (0..RECORDS).step_by(BATCH_RECORDS as usize) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        sink.keep(&batch(number, u64::try_from(now.as_micros())?))?;
+    }
+    let took = Duration::from_nanos(controller.cpu_ns() - before_ns);
+    Ok(row("POST /records", took, controller.rss_bytes().saturating_sub(before_bytes)))
+}
+
+fn row(name: &str, took: Duration, bytes: u64) -> f64 {
+    let per_s = RECORDS as f64 / took.as_secs_f64();
+    println!("{name:<24} {per_s:>12.0} {:>16.2} {:>10}", 1e6 / per_s, bytes >> 20);
+    per_s
+}
+
+/// The CPU time that this thread takes for it.
+fn timed(work: impl FnOnce()) -> Duration {
+    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("it only goes up");
+    let begun = now();
+    work();
+    now() - begun
+}
+
+/// Records from `first` on, all of one time. One sample, or the response, of each connection, then the next of each.
+fn batch(first: u64, time_unix_us: u64) -> Batch {
+    let record = |number: u64| {
+        let (round, connection) = (number / CONNECTIONS, number % CONNECTIONS);
+        let prefix = (connection % u64::from(PREFIXES)) as u32;
+        let port = 1024 + (connection / u64::from(PREFIXES)) as u16;
+        let client = SocketAddr::from((Ipv4Addr::from_bits(0x6400_0007 + (prefix << 8)), port));
+        let rate = 100_000 + (connection * 7_919 + round * 104_729) % 4_000_000;
+        let record = if round < SAMPLES {
+            Record::Socket(Box::new(socket(time_unix_us, client, rate)))
+        } else {
+            Record::Response(Arc::new(response(time_unix_us, client, (rate, connection % 3))))
+        };
+        Entry { number, network: Network::default(), record }
+    };
+    let source = Source { host: "edge-1".into(), pop: "fra1".into(), epoch: 1 };
+    Batch { source, entries: (first..first + BATCH_RECORDS).map(record).collect() }
+}
+
+fn socket(time_unix_us: u64, client: SocketAddr, rate: u64) -> SocketRecord {
+    SocketRecord {
+        time_unix_us,
+        client,
+        local: ([192, 0, 2, 1], 443).into(),
+        cookie: rate,
+        namespace: None,
+        state: "ESTAB".to_owned(),
+        cause: Cause::Dump,
+        sample_one_in: None,
+        interval_us: Some(60_000_000),
+        congestion_control: Some("cubic".to_owned()),
+        gauges: Some(Gauges {
+            rtt_us: 40_000,
+            min_rtt_us: Some(30_000),
+            snd_cwnd: 40,
+            delivery_rate_bytes_per_s: Some(rate),
+            ..Gauges::default()
+        }),
+        counters: Some(Counters { bytes_sent: rate, bytes_retrans: rate / 100, ..Counters::default() }),
+        bbr: None,
+    }
+}
+
+/// `arm`: steered, held out, neither.
+fn response(end_unix_us: u64, client: SocketAddr, (rate, arm): (u64, u64)) -> ResponseRecord {
+    let steered = Steered {
+        bundle: 7,
+        rule: Some("100.0.0.0/24".to_owned()),
+        is_holdout: arm == 1,
+        ..Steered::default()
+    };
+    ResponseRecord {
+        time_unix_us: end_unix_us - RESPONSE_US,
+        client,
+        method: "GET".into(),
+        host: "media.example".to_owned(),
+        path: "/live/channel-1/v3/1.m4s".to_owned(),
+        status: 200,
+        bytes: rate,
+        ttfb_us: Some(1_000),
+        duration_us: RESPONSE_US,
+        cache: CacheResult::Hit,
+        detail: None,
+        backend: None,
+        protocol: Protocol::Http11,
+        cut: None,
+        tcp: Some(TcpState {
+            congestion_control: "cubic".to_owned(),
+            congestion_control_start: None,
+            decider: Some(if arm == 0 { Decider::Rule } else { Decider::Default }),
+            rtt_us: 40_000,
+            min_rtt_us: Some(30_000),
+            snd_cwnd: 40,
+            delivery_rate_bytes_per_s: None,
+            retransmits: 0,
+            lost: 0,
+            pacing_rate_bytes_per_s: None,
+        }),
+        steered: (arm < 2).then_some(steered),
+        cmcd: None,
+        xid: None,
+        restarts: 0,
+        lines: Lines::default(),
+    }
+}
