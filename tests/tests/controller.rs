@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use program::{Directory, Process, records, thalweg, until};
+use program::{Directory, Port, Process, records, thalweg, until};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use thalweg_record::{Batch, Cause, Counters, Entry, Gauges, Network, Record, SocketRecord, Source};
@@ -27,15 +27,6 @@ const NETWORKS: u8 = 6;
 const CLIENT_PAUSE: Duration = Duration::from_millis(20);
 /// More than a rule's least response.
 const CONTENT_BYTES: usize = 200_000;
-
-/// An address that nobody has, for a service that is to come back there: of a port that no client is given.
-fn free_address() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 10_000) as u16;
-    let ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Relaxed));
-    let mut addresses = ports.take(1000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    addresses.find(|address| TcpListener::bind(address).is_ok()).unwrap()
-}
 
 /// What somebody answers: status, entity tag, content.
 fn ask(server: SocketAddr, target: &str, fields: &str) -> (u16, String, String) {
@@ -170,7 +161,8 @@ fn edge(
 #[test]
 fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     let directory = Directory::new();
-    let [control, listen, admin] = [free_address(), free_address(), free_address()];
+    let ports = [Port::new(), Port::new(), Port::new()];
+    let [control, listen, admin] = ports.each_ref().map(Port::address);
     let backend = backend();
     let mut deciding = controller(&directory, control);
     let bundle = format!("http://{control}/bundle?pop=here");

@@ -131,7 +131,7 @@ impl Bundles {
         match &self.source {
             None => std::future::pending().await,
             Some(Source::File(_)) => self.watch_file().await,
-            Some(Source::Http(url)) => poll::run(self.clone(), url.clone().of_this_machine()).await,
+            Some(Source::Http(url)) => poll::run(self.clone(), url.clone()).await,
         }
     }
 
@@ -303,12 +303,6 @@ impl Bundles {
 fn cut(mut text: String, bytes_max: usize) -> String {
     text.truncate(text.floor_char_boundary(bytes_max));
     text
-}
-
-/// `text` with each byte that is not `kept` percent-encoded (RFC 3986 §2.1).
-fn escape(text: &str, kept: impl Fn(u8) -> bool) -> String {
-    let byte = |byte: u8| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(byte).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

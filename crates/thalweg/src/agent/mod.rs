@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_edge::{Follower, Records};
+use thalweg_record::is_name;
 use thalweg_telemetry::collect::Place;
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::json::{JsonSink, Rotation};
@@ -53,7 +54,12 @@ impl Agent {
     /// The setting whose value cannot be used.
     pub(crate) fn bind(settings: &config::Agent, controller: Option<SocketAddr>) -> Result<Self, Fault> {
         let fault = |error: &dyn std::error::Error| settings.spool.fault(with_causes(error));
-        let agent = agent::Agent::open(agent_config(settings)).map_err(|error| fault(&error))?;
+        let config = agent_config(settings);
+        if !is_name(&config.host) {
+            let message = format!("this machine's name, {:?}, is none for records: set host", config.host);
+            return Err(settings.spool.fault(message));
+        }
+        let agent = agent::Agent::open(config).map_err(|error| fault(&error))?;
         let listener = settings.listen.as_ref().map(|listen| {
             TcpListener::bind(listen.value)
                 .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))

@@ -215,7 +215,7 @@ fn sections_must_fit_together() {
         "[[source]]\nchannel = '../a'\n",
         expect![[r#"
             thalweg.toml:1:1: media: missing: a path
-            thalweg.toml:2:11: channel: "../a" is not a name of letters, digits, '-', '_' and '.'"#]],
+            thalweg.toml:2:11: channel: "../a" is not a name of letters, digits, '-', '_' and '.', at most 253"#]],
     );
     check(
         "[origin]\n[[source]]\nmedia = 'src'\nchannel = 'a'\n[[source]]\nmedia = 'src'\nchannel = 'a'\n\

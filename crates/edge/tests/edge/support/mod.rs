@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use thalweg_edge::{BackendUrl, Config, Edge, Records};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -74,6 +74,23 @@ impl TestEdge {
     pub async fn stop(mut self) {
         let _ = self.stop.take().unwrap().send(());
         tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    }
+}
+
+/// A port for a server that goes and comes back: as long as this is there no other gets it by chance.
+pub struct Port(TcpSocket);
+
+impl Port {
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        // Who listens there says so as well (SO_REUSEADDR), and may, as this one does not listen.
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Self(socket)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
     }
 }
 
