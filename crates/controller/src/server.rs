@@ -131,6 +131,11 @@ impl Server {
         }
     }
 
+    /// How the engine is reached.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// What reads Kafka's topic, on a thread of its own.
     pub(crate) fn reads(&self, tail: Tail) -> impl FnOnce() + Send + 'static {
         let (settings, handle) = (self.settings.clone(), self.handle.clone());

@@ -103,7 +103,9 @@ impl Roles {
         let writes = config.agent.as_ref().is_some_and(|agent| agent.kafka.is_some());
         let reads = config.controller.as_ref().is_some_and(|controller| controller.kafka.is_some());
         let brought_to = controller_addr.filter(|_| !(writes && reads));
-        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to)).transpose()?;
+        let own_admin = edge.as_ref().and_then(Edge::admin_addr);
+        let agent =
+            config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to, own_admin)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
         let sources = sources.into_iter().zip(targets).collect();

@@ -1,6 +1,8 @@
 //! Processes of the program, what they said, and what they have kept.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod site;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
