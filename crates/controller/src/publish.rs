@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thalweg_bundle::Bundle;
+use thalweg_record::is_name;
 use thalweg_telemetry::Error;
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::keyed::{Found, Reader, Writer};
@@ -138,8 +139,8 @@ impl Carrier {
         let pops = handle.shared.views().into_iter().map(|(pop, _)| (pop, None));
         let edges = self.edges.iter().filter(|(_, (_, at))| at.elapsed() < HEARD_FOR);
         let edges = edges.map(|((pop, edge), _)| (pop.clone(), Some(edge.clone())));
-        // A PoP without a name has no key.
-        self.due.extend(pops.chain(edges).filter(|(pop, _)| !pop.is_empty()));
+        // A PoP without a proper name has no key: records that were read from Kafka may say anything.
+        self.due.extend(pops.chain(edges).filter(|(pop, _)| is_name(pop)));
     }
 
     /// Writes what a PoP, or an edge of it, is to have, if that is not in the topic. Whether it is known.

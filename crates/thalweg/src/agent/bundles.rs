@@ -32,7 +32,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const ASK_TIME_MAX: Duration = Duration::from_secs(2);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// After which it is said again what the edges have, though it is the same: a controller takes one that is not heard to be gone.
-const SAY_AGAIN_AFTER: Duration = Duration::from_secs(20);
+const SAY_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
