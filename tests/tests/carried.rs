@@ -7,8 +7,8 @@ mod program;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -36,9 +36,24 @@ struct Carried {
     kafka: services::Kafka,
     listen: Port,
     admin: Port,
+    _turn: MutexGuard<'static, ()>,
 }
 
+/// One broker at a time: they are large.
+static TURN: Mutex<()> = Mutex::new(());
+
 impl Carried {
+    fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let kafka = services::Kafka::start();
+        Self { directory: Directory::new(), kafka, listen: Port::new(), admin: Port::new(), _turn: turn }
+    }
+
+    /// Somebody who writes into the topic, which is made if it is not there.
+    fn hand(&self) -> Hand {
+        Hand(Writer::of(self.cluster(), Some(2)))
+    }
+
     fn file(&self) -> PathBuf {
         self.directory.0.join("bundle.json")
     }
@@ -94,7 +109,7 @@ impl Carried {
     }
 
     /// What was last said of the edge in the topic.
-    fn acknowledged(&self) -> Option<Acknowledged> {
+    fn said(&self) -> Acknowledged {
         let mut reader = Reader::open(&self.cluster(), Some(POP)).unwrap();
         let own = Key::Acknowledged(POP.into(), EDGE.into()).to_string();
         let (begun, mut last) = (Instant::now(), None);
@@ -102,11 +117,16 @@ impl Carried {
             assert!(begun.elapsed() < PATIENCE, "the topic has no end");
             match reader.read().unwrap() {
                 Found::Document(key, value) if key == own => last = value,
-                Found::End => return last.and_then(|value| Acknowledged::decode(&value)),
+                Found::End => return Acknowledged::decode(&last.unwrap_or_default()).unwrap_or_default(),
                 _ => {}
             }
         }
     }
+}
+
+/// What is said where a bundle is in force and none was refused since.
+fn all_is_well(bundle: &Bundle) -> Acknowledged {
+    Acknowledged { in_force: Some(bundle.checksum().to_owned()), refused: None }
 }
 
 /// Looks at the file all the while: it is a whole bundle whenever it is there, and its number does not go back.
@@ -160,37 +180,45 @@ fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
+/// Somebody who writes into the topic.
+struct Hand(Writer);
+
+impl Hand {
+    fn put(&mut self, edge: Option<&str>, document: Option<&str>) {
+        let key = Key::Bundle(POP.into(), edge.map(str::to_owned)).to_string();
+        self.0.put(POP, &key, document.map(str::as_bytes)).unwrap();
+    }
+
+    fn put_for_all(&mut self, bundle: &Bundle) {
+        self.put(None, Some(&bundle.encode()));
+    }
+}
+
 #[test]
-fn bundles_go_over_kafka_and_what_edges_say_comes_back() {
-    let site = Carried {
-        directory: Directory::new(),
-        kafka: services::Kafka::start(),
-        listen: Port::new(),
-        admin: Port::new(),
-    };
+fn rules_reach_the_edge_and_what_it_says_comes_back() {
+    let site = Carried::new();
     let port = Port::new();
     let mut deciding = site.controller(port.address());
-    let backend = backend();
-    let mut serving = site.edge(backend);
+    let _serving = site.edge(backend());
     let mut agent = site.agent();
     let clients = Clients::of(site.listen.address());
     let watch = Watch::of(&site.file());
 
     until("rules reach the edge", || site.stats()["rules"].as_u64().is_some_and(|rules| rules > 0));
     assert_eq!(site.stats()["source"], "file");
-    let edges = || told(port.address(), &format!("/edges?pop={POP}"))["edges"].clone();
+    let edge = || told(port.address(), &format!("/edges?pop={POP}"))["edges"][0].clone();
     until("the controller hears what the edge has", || {
-        edges()[0]["name"] == EDGE && edges()[0]["bundle"].as_u64().is_some_and(|number| number > 0)
+        edge()["name"] == EDGE && edge()["bundle"].as_u64().is_some_and(|number| number > 0)
     });
 
     // An agent, and a controller, that are killed go on where they were.
     let is_heard_after = |unix_s: u64| {
-        let edge = &edges()[0];
+        let edge = edge();
         edge["heard_unix_s"].as_u64() > Some(unix_s) && edge["bundle"].as_u64() == Some(site.number())
     };
     agent.kill();
     let killed_unix_s = now_unix_s();
-    let mut agent = site.agent();
+    let agent = site.agent();
     until("what the edge has is heard again", || is_heard_after(killed_unix_s));
     deciding.kill();
     let killed_unix_s = now_unix_s();
@@ -198,21 +226,27 @@ fn bundles_go_over_kafka_and_what_edges_say_comes_back() {
     until("the controller hears the edge again", || is_heard_after(killed_unix_s));
     drop(clients);
     deciding.end();
-    let last = site.number();
+    agent.end();
+    let last = watch.end();
+    until("the edge has the last one", || site.number() == last);
+}
 
-    let mut writer = Writer::of(site.cluster(), None);
-    let (of_all, of_this) = (Key::Bundle(POP.into(), None), Key::Bundle(POP.into(), Some(EDGE.into())));
-    let mut put = |key: &Key, document: Option<&str>| {
-        writer.put(POP, &key.to_string(), document.map(str::as_bytes)).unwrap();
-    };
-
-    // It is killed while it writes: the file that takes the place of the other is there.
-    let (mut next, mut is_caught) = (last, false);
+#[test]
+fn an_agent_that_is_killed_while_it_writes_leaves_a_whole_bundle() {
+    let site = Carried::new();
+    let mut hand = site.hand();
+    hand.put_for_all(&bundle(1));
+    let _serving = site.edge(backend());
+    let mut agent = site.agent();
+    until("the first one is in force", || site.number() == 1);
+    let watch = Watch::of(&site.file());
+    // The file that takes the place of the other is there as it is killed.
+    let (mut next, mut is_caught) = (1, false);
     while !is_caught {
         next += 1;
-        assert!(next < last + TRIES_MAX, "never killed while it writes");
+        assert!(next < TRIES_MAX, "never killed while it writes");
         let before = std::fs::metadata(site.file()).unwrap().ino();
-        put(&of_all, Some(&large(next).encode()));
+        hand.put_for_all(&large(next));
         let passing = site.file().with_added_extension("new");
         let begun = Instant::now();
         while !passing.exists() && std::fs::metadata(site.file()).unwrap().ino() == before {
@@ -224,52 +258,58 @@ fn bundles_go_over_kafka_and_what_edges_say_comes_back() {
         agent = site.agent();
         until("the next one is in force", || site.number() == next);
     }
-    let last = watch.end();
-    assert_eq!(last, next);
+    assert_eq!(watch.end(), next);
+}
 
-    // Now somebody else writes.
-    put(&of_all, Some(&bundle(last + 100).encode()));
-    until("another one is in force", || site.number() == last + 100);
-    put(&of_this, Some(&bundle(last + 200).encode()));
-    until("a canary's is in force", || site.number() == last + 200);
-    put(&of_this, None);
-    put(&of_all, Some(&bundle(last + 150).encode()));
+#[test]
+fn what_anybody_writes_takes_nothing_back() {
+    let mut site = Carried::new();
+    let mut hand = site.hand();
+    hand.put_for_all(&bundle(100));
+    let backend = backend();
+    let mut serving = site.edge(backend);
+    let agent = site.agent();
+    until("what was there is in force", || site.number() == 100);
+    hand.put(Some(EDGE), Some(&bundle(200).encode()));
+    until("a canary's is in force", || site.number() == 200);
+    hand.put(Some(EDGE), None);
+    hand.put_for_all(&bundle(150));
     agent.said("a lower number");
-    put(&of_all, Some(&bundle(last + 201).encode()));
-    until("a higher one is in force", || site.number() == last + 201);
-    let good = bundle(last + 201);
-    let said = || site.acknowledged().unwrap();
-    until("it is said", || said().in_force.as_deref() == Some(good.checksum()));
-    assert_eq!(said().refused, None);
+    hand.put_for_all(&bundle(201));
+    until("a higher one is in force", || site.number() == 201);
+    let good = bundle(201);
+    until("it is said", || site.said() == all_is_well(&good));
 
     // A hostile one: refused, and told why.
-    let hostile =
-        bundle(last + 300).encode().replace("\"rules\":[]", "\"rules\":[{\"prefix\":\"0.0.0.0/0\"}]");
-    put(&of_all, Some(&hostile));
-    until("it is refused", || said().refused.is_some());
-    let Acknowledged { in_force, refused } = said();
+    let hostile = bundle(300).encode().replace("\"rules\":[]", "\"rules\":[{\"prefix\":\"0.0.0.0/0\"}]");
+    hand.put(None, Some(&hostile));
+    until("it is refused", || site.said().refused.is_some());
+    let Acknowledged { in_force, refused } = site.said();
     assert_eq!(in_force.as_deref(), Some(good.checksum()));
     let reason = refused.unwrap().reason;
     assert!(reason.contains("missing field"), "{reason}");
-    assert_eq!(site.number(), last + 201);
-    let of_the_future = format!("{{\"format\":{}}}", FORMAT + 1);
-    put(&of_all, Some(&of_the_future));
+    hand.put(None, Some(&format!("{{\"format\":{}}}", FORMAT + 1)));
     until("it is refused, too", || {
-        said().refused.is_some_and(|refused| refused.reason.starts_with("/format: "))
+        site.said().refused.is_some_and(|refused| refused.reason.starts_with("/format: "))
     });
+    assert_eq!(site.number(), 201);
 
     // Neither the edge nor the agent begins with it.
     serving.kill();
     agent.end();
     let serving = site.edge(backend);
-    assert_eq!((site.number(), &site.stats()["source"]), (last + 201, &"kept".into()));
+    assert_eq!((site.number(), &site.stats()["source"]), (201, &"kept".into()));
     let agent = site.agent();
-    put(&of_all, Some(&bundle(last + 400).encode()));
-    until("a good one ends it", || site.number() == last + 400);
-    let newest = bundle(last + 400);
-    until("and is said", || {
-        said() == Acknowledged { in_force: Some(newest.checksum().into()), refused: None }
-    });
+    hand.put_for_all(&bundle(400));
+    until("a good one ends it", || site.number() == 400 && site.said() == all_is_well(&bundle(400)));
+
+    // A broker that was away.
+    site.kafka.kill();
+    agent.said("bundles do not come over Kafka");
+    site.kafka.restart();
+    let mut hand = site.hand();
+    hand.put_for_all(&bundle(500));
+    until("the next one is in force", || site.number() == 500 && site.said() == all_is_well(&bundle(500)));
     agent.end();
     serving.end();
 }
