@@ -6,11 +6,11 @@ mod program;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use program::{Directory, Process, drain, figures, number, query, records, thalweg, until};
+use program::{Directory, Port, Process, drain, edge, figures, number, query, records, thalweg, until};
 use serde_json::Value;
 
 const CONTENT_BYTES: usize = 200_000;
@@ -21,9 +21,9 @@ const REQUESTS: usize = 5;
 const EDGE_REQUESTS: usize = 300;
 
 /// nginx with one file, `/content`.
-fn nginx(directory: &Path) -> (Process, SocketAddr) {
+fn nginx(directory: &Path, port: &Port) -> Process {
     std::fs::write(directory.join("content"), vec![7; CONTENT_BYTES]).unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = port.address();
     let root = directory.display();
     let config = format!(
         "daemon off; worker_processes 1; pid {root}/pid; user root; error_log stderr notice;
@@ -41,7 +41,7 @@ fn nginx(directory: &Path) -> (Process, SocketAddr) {
     let process =
         Process::start(command.arg("-p").arg(directory).arg("-c").arg(&path).args(["-e", "stderr"]));
     process.said("start worker process ");
-    (process, address)
+    process
 }
 
 /// Asks `times` times on one connection; gives the client's address.
@@ -64,20 +64,9 @@ fn get(server: SocketAddr, times: usize) -> SocketAddr {
 fn what_servers_did_is_told_once() {
     let directory = Directory::new();
     let (database, files) = (directory.0.join("telemetry.sqlite"), directory.0.join("files"));
-    let (nginx, server) = nginx(&directory.0);
-    let edge = [
-        "edge",
-        "--listen",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-        "--memory",
-        "16MiB",
-        "--state",
-        "off",
-        "--backend",
-    ];
-    let edge = Process::start(thalweg().args(edge).arg(format!("http://{server}")));
+    let port = Port::new();
+    let (nginx, server) = (nginx(&directory.0, &port), port.address());
+    let edge = Process::start(edge(server).args(["--state", "off"]));
     let edge_address: SocketAddr = edge.said("edge listening").parse().unwrap();
     let admin = edge.said("admin listening");
     let agent = Process::start(

@@ -1,21 +1,22 @@
-//! The edge is killed again and again, while its bundles come: it begins with the last good one, from the first response on,
-//! whether the server of bundles is there or not.
+//! The edge is killed before, while and after it keeps a bundle: it begins with the last good one, from the first response on, whether
+//! the server of bundles is there or not.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
 mod program;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
-use program::{Directory, PATIENCE, Process, number, thalweg, until};
+use program::{Directory, PATIENCE, Port, Process, edge, until};
 use serde_json::Value;
 use thalweg_bundle::{Bundle, Content, Rule, Share};
 
-/// How often the edge is killed while it takes a bundle, each time a little later, up to twice the time that this takes.
-const KILLS: u64 = 12;
+/// Tries to kill the edge while it writes a bundle: one has to be in time.
+const TRIES_MAX: u64 = 100;
 const OTHER_RULES: u64 = 5000;
 
 /// A rule for clients here, and many others, so that there is something to write.
@@ -70,14 +71,26 @@ impl Server {
 
     /// Answers the next request with a bundle.
     fn give(&self, bundle: &Bundle) {
+        self.give_part(bundle, bundle.encode().len());
+    }
+
+    /// Answers the next request with so many bytes of a bundle.
+    fn give_part(&self, bundle: &Bundle, bytes: usize) -> TcpStream {
         let (document, checksum) = (bundle.encode(), bundle.checksum());
         let (mut stream, _) = self.poll();
-        write!(
-            stream,
-            "HTTP/1.1 200 OK\r\nETag: \"{checksum}\"\r\nContent-Length: {}\r\n\r\n{document}",
-            document.len()
-        )
-        .unwrap();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nETag: \"{checksum}\"\r\nContent-Length: {}\r\n\r\n", document.len());
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&document.as_bytes()[..bytes]).unwrap();
+        stream
+    }
+
+    /// Answers the next request with a bundle, and waits until the edge says that it has it: then it is kept. The next request is held.
+    fn give_and_hear(&self, bundle: &Bundle) -> TcpStream {
+        self.give(bundle);
+        let (stream, head) = self.poll();
+        assert!(head.contains(bundle.checksum()), "{head}");
+        stream
     }
 }
 
@@ -104,19 +117,7 @@ struct Edge {
 
 impl Edge {
     fn start(directory: &Path, backend: SocketAddr, server: SocketAddr) -> Self {
-        let mut command = thalweg();
-        command.args([
-            "edge",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin",
-            "127.0.0.1:0",
-            "--memory",
-            "16MiB",
-            "--threads",
-            "1",
-        ]);
-        command.arg("--backend").arg(format!("http://{backend}"));
+        let mut command = edge(backend);
         command.arg("--bundle").arg(format!("http://{server}/bundle?pop=test"));
         command.arg("--state").arg(directory.join("edge")).arg("--log").arg(directory.join("log"));
         let process = Process::start(&mut command);
@@ -155,52 +156,88 @@ impl Edge {
     }
 }
 
+/// What an edge keeps.
+struct Kept(PathBuf);
+
+impl Kept {
+    fn number(&self) -> u64 {
+        Bundle::decode(&std::fs::read(&self.0).unwrap()).unwrap().content().number
+    }
+
+    /// That another is being written.
+    fn is_written(&self) -> bool {
+        self.0.with_added_extension("new").exists()
+    }
+
+    /// Which file it is.
+    fn inode(&self) -> u64 {
+        std::fs::metadata(&self.0).unwrap().ino()
+    }
+}
+
 #[test]
 fn an_edge_begins_with_the_last_good_bundle() {
     let directory = Directory::new();
-    let backend = backend();
-    let server = Server(TcpListener::bind("127.0.0.1:0").unwrap());
-    let address = server.0.local_addr().unwrap();
-    let start = || Edge::start(&directory.0, backend, address);
-
-    let mut edge = start();
-    server.give(&bundle(1));
-    let given = Instant::now();
-    until("it is in force", || edge.bundle()["number"] == 1);
-    let took = given.elapsed();
-    // What it is told of is kept.
-    let (stream, head) = server.poll();
-    assert!(head.contains(bundle(1).checksum()), "{head}");
-    edge.process.kill();
-    drop(stream);
-
-    // Killed while it takes one more, it begins with that or with the one before.
-    let (mut last, mut taken) = (1, 0);
-    for kill in 0..KILLS {
-        let mut edge = start();
+    let (backend, port) = (backend(), Port::new());
+    let server = Server(port.listen());
+    let kept = Kept(directory.0.join("edge/bundle.json"));
+    let start = || Edge::start(&directory.0, backend, port.address());
+    let begin_with = |number: u64| {
+        let edge = start();
         let stats = edge.bundle();
-        assert!([last, kill + 1].contains(&number(&stats, "number")), "{stats}, after {last}");
-        assert_eq!(stats["source"], "kept");
-        taken += u64::from(number(&stats, "number") > last);
-        last = number(&stats, "number");
-        server.give(&bundle(kill + 2));
-        thread::sleep(took.mul_f64(2.0 * kill as f64 / KILLS as f64)); // when the kill comes, not what is waited for
-        edge.process.kill();
-    }
+        assert_eq!((&stats["number"], &stats["source"]), (&number.into(), &"kept".into()), "{stats}");
+        edge
+    };
+
+    // Killed after it was kept, which it is once the edge says that it has it.
     let mut edge = start();
-    server.give(&bundle(100));
-    let (stream, head) = server.poll();
-    assert!(head.contains(bundle(100).checksum()), "{head}");
+    let held = server.give_and_hear(&bundle(1));
     edge.process.kill();
+    assert!(kept.number() == 1 && !kept.is_written());
+    drop(held);
+
+    // Before: a part of it has come.
+    let mut edge = begin_with(1);
+    let part = server.give_part(&bundle(2), 100_000);
+    edge.process.kill();
+    assert!(kept.number() == 1 && !kept.is_written());
+    drop(part);
+
+    // While it is written: the file that takes the place of the other is there.
+    let (mut last, mut is_caught) = (1, false);
+    for next in 3..3 + TRIES_MAX {
+        let mut edge = begin_with(last);
+        let before = kept.inode();
+        server.give(&bundle(next));
+        let begun = Instant::now();
+        while !kept.is_written() && kept.inode() == before {
+            assert!(begun.elapsed() < PATIENCE, "it is not written");
+            std::hint::spin_loop();
+        }
+        edge.process.kill();
+        is_caught = kept.is_written();
+        let expected = if is_caught { last } else { next };
+        assert_eq!(kept.number(), expected);
+        last = expected;
+        if is_caught {
+            break;
+        }
+    }
+    assert!(is_caught, "never killed while a bundle was written");
+
+    // What is left of it is in nobody's way.
+    let mut edge = begin_with(last);
+    let held = server.give_and_hear(&bundle(200));
+    edge.process.kill();
+    assert!(kept.number() == 200 && !kept.is_written());
 
     // Without the server.
-    drop((server, stream));
-    println!("{taken} of {KILLS} bundles were kept before the kill");
+    drop((server, held));
     let edge = start();
     let record = edge.first_record(&directory.0, "/first");
     assert_eq!(
         (&record["steered"]["bundle"], &record["tcp"]["decider"]),
-        (&100.into(), &"rule".into()),
+        (&200.into(), &"rule".into()),
         "{record}"
     );
     assert_eq!(edge.bundle()["source"], "kept");
@@ -208,10 +245,10 @@ fn an_edge_begins_with_the_last_good_bundle() {
     edge.process.end();
 
     // A server that has come back is asked as if nothing had been.
-    let server = Server(TcpListener::bind(address).unwrap());
+    let server = Server(port.listen());
     let edge = start();
     let (_, head) = server.poll();
-    assert!(head.contains(&format!("\r\nif-none-match: \"{}\"\r\n", bundle(100).checksum())), "{head}");
+    assert!(head.contains(&format!("\r\nif-none-match: \"{}\"\r\n", bundle(200).checksum())), "{head}");
     assert!(head.starts_with("GET /bundle?pop=test&edge="), "{head}");
     edge.process.end();
 }

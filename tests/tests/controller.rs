@@ -7,58 +7,20 @@ mod faults;
 mod program;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use program::{Directory, Process, records, thalweg, until};
+use program::site::{Clients, NETWORKS, ask, backend, told};
+use program::{Directory, Port, Process, records, site, thalweg, until};
 use serde_json::Value;
-use socket2::{Domain, Socket, Type};
 use thalweg_record::{Batch, Cause, Counters, Entry, Gauges, Network, Record, SocketRecord, Source};
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::KafkaSink;
 use thalweg_tests::services;
 
-/// Client networks, 127.0.1.0/24 and on: as many as a bottom group needs, and one.
-const NETWORKS: u8 = 6;
 /// The edge's name, to its agent and where it asks for bundles.
 const HOST: &str = "edge-1";
-/// Between two connections of a network.
-const CLIENT_PAUSE: Duration = Duration::from_millis(20);
-/// More than a rule's least response.
-const CONTENT_BYTES: usize = 200_000;
-
-/// An address that nobody has, for a service that is to come back there: of a port that no client is given.
-fn free_address() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + (std::process::id() % 10_000) as u16;
-    let ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Relaxed));
-    let mut addresses = ports.take(1000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    addresses.find(|address| TcpListener::bind(address).is_ok()).unwrap()
-}
-
-/// What somebody answers: status, entity tag, content.
-fn ask(server: SocketAddr, target: &str, fields: &str) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(server).unwrap();
-    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, content) = text.split_once("\r\n\r\n").unwrap();
-    let status = head[9..12].parse().unwrap();
-    let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
-    (status, etag.to_owned(), content.to_owned())
-}
-
-/// As JSON.
-fn told(controller: SocketAddr, target: &str) -> Value {
-    let (_, _, content) = ask(controller, target, "");
-    serde_json::from_str(&content).unwrap()
-}
 
 /// A network's treated and held-out connections.
 fn arms(controller: SocketAddr, network: u8) -> (u64, u64) {
@@ -66,92 +28,8 @@ fn arms(controller: SocketAddr, network: u8) -> (u64, u64) {
     (entry["treated"].as_u64().unwrap_or(0), entry["held_out"].as_u64().unwrap_or(0))
 }
 
-/// A backend with one file, `/content`, that may be kept.
-fn backend() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            thread::spawn(move || {
-                let mut input = BufReader::new(stream.try_clone().unwrap());
-                let mut line = String::new();
-                while input.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-                    if line == "\r\n" {
-                        let head = format!(
-                            "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {CONTENT_BYTES}\r\n\r\n"
-                        );
-                        let sent = stream.write_all(head.as_bytes());
-                        if sent.and_then(|()| stream.write_all(&vec![7; CONTENT_BYTES])).is_err() {
-                            return;
-                        }
-                    }
-                    line.clear();
-                }
-            });
-        }
-    });
-    address
-}
-
-/// Asks a host for the content once, on a connection from a network; an edge that is away gives none.
-fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
-    socket.connect(&edge.into())?;
-    let mut stream = TcpStream::from(socket);
-    let request = format!("GET /content HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut content = Vec::new();
-    stream.read_to_end(&mut content).map(drop)
-}
-
-/// Clients of every network, one connection after the other, of each host in turn, until this is dropped.
-struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
-
-impl Clients {
-    fn of(edge: SocketAddr, hosts: &'static [&'static str]) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let clients = (1..=NETWORKS).map(|network| {
-            let is_over = is_over.clone();
-            thread::spawn(move || {
-                for host in hosts.iter().cycle().take_while(|_| !is_over.load(Relaxed)) {
-                    let _ = fetch(edge, network, host); // one that was killed comes back
-                    thread::sleep(CLIENT_PAUSE);
-                }
-            })
-        });
-        let clients = clients.collect();
-        Self(is_over, clients)
-    }
-}
-
-impl Drop for Clients {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-        for client in self.1.drain(..) {
-            client.join().unwrap();
-        }
-    }
-}
-
-/// Windows of seconds, everything tried at once, and nothing ever said of it: loopback is of no network's kind.
 fn controller(directory: &Directory, listen: SocketAddr) -> Process {
-    let mut command = thalweg();
-    command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
-    command.args(["--connections-min", "1", "--observed-windows-min", "1", "--history-windows", "8"]);
-    command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "1000000"]);
-    command.args([
-        "--measure",
-        "goodput",
-        "--congestion-control",
-        "reno",
-        "--trial-windows-max",
-        "100000",
-        "--effect-min",
-        "0",
-    ]);
-    command.args(["--listen", &listen.to_string()]).arg("--database").arg(directory.0.join("control.sqlite"));
-    let process = Process::start(&mut command);
+    let process = Process::start(&mut site::controller(directory, listen));
     process.said("controller listening");
     process
 }
@@ -187,7 +65,8 @@ fn agent(directory: &Directory, control: SocketAddr, listen: SocketAddr, admin: 
 #[test]
 fn what_clients_have_becomes_rules_that_the_edge_goes_by() {
     let directory = Directory::new();
-    let [control, listen, admin] = [free_address(), free_address(), free_address()];
+    let ports = [Port::new(), Port::new(), Port::new()];
+    let [control, listen, admin] = ports.each_ref().map(Port::address);
     let backend = backend();
     let mut deciding = controller(&directory, control);
     let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
@@ -280,7 +159,8 @@ min_rtt_min = "0ms"
 #[test]
 fn a_tenant_is_steered_by_its_own_responses_and_nobody_else_is() {
     let directory = Directory::new();
-    let (control, backend) = (free_address(), backend());
+    let (port, backend) = (Port::new(), backend());
+    let control = port.address();
     let file = directory.0.join("thalweg.toml");
     let text = TENANT.replace("BACKEND", &format!("http://{backend}"));
     std::fs::write(&file, text.replace("CONTROLLER", &control.to_string())).unwrap();

@@ -6,6 +6,8 @@ use axum::http::HeaderMap;
 use axum::http::header::IF_NONE_MATCH;
 use thalweg_bundle::Bundle;
 
+use crate::carried::Acknowledged;
+
 /// The request field in which an edge says which document it has refused, and why: the checksum, a space and the reason, with percent
 /// signs where it is not visible ASCII.
 pub(crate) const REFUSED_FIELD: &str = "thalweg-refused";
@@ -27,8 +29,12 @@ impl Document {
         Arc::new(Self { text: bundle.encode(), etag: etag(bundle.checksum()) })
     }
 
+    pub(crate) fn checksum(&self) -> &str {
+        self.etag.trim_matches('"')
+    }
+
     pub(crate) fn is_of(&self, bundle: &Bundle) -> bool {
-        self.etag.trim_matches('"') == bundle.checksum()
+        self.checksum() == bundle.checksum()
     }
 }
 
@@ -60,6 +66,12 @@ impl Heard {
             number: text(NUMBER_FIELD).and_then(|number| number.parse().ok()),
             refused: refused.filter(|(checksum, _)| checksum.starts_with("sha256:")),
         }
+    }
+
+    /// What an edge says in the topic over which bundles go.
+    pub(crate) fn said(Acknowledged { in_force, number, refused }: Acknowledged) -> Self {
+        let etags = in_force.iter().map(|checksum| etag(checksum)).collect();
+        Self { etags, number, refused: refused.and_then(|refused| Some((refused.checksum?, refused.reason))) }
     }
 
     /// Whether it has this document, or has refused it.

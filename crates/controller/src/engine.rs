@@ -99,6 +99,8 @@ impl Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
     pub(crate) messages: mpsc::Sender<Message>,
+    /// Changes when something was written of any PoP.
+    pub(crate) changes: watch::Receiver<()>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -120,8 +122,8 @@ pub(crate) struct Engine {
     retry_at: Instant,
     counted: Counts,
     messages: mpsc::Receiver<Message>,
-    /// Changes when there is another PoP.
-    pops_changes: watch::Sender<()>,
+    /// Changes when something was written of any PoP, or there is another.
+    changes: watch::Sender<()>,
     shared: Arc<Shared>,
 }
 
@@ -141,7 +143,8 @@ impl Engine {
         }
         shared.figures.steered.set(steered(&pops) as f64);
         let (send, messages) = mpsc::channel(WAITING_MAX);
-        let handle = Handle { messages: send, shared: shared.clone() };
+        let changes = watch::Sender::new(());
+        let handle = Handle { messages: send, changes: changes.subscribe(), shared: shared.clone() };
         let engine = Self {
             settings: config.settings.clone(),
             seed,
@@ -155,7 +158,7 @@ impl Engine {
             retry_at: Instant::now(),
             counted: Counts::default(),
             messages,
-            pops_changes: watch::Sender::new(()),
+            changes,
             shared,
         };
         Ok((engine, handle))
@@ -213,7 +216,7 @@ impl Engine {
             self.write(name);
         }
         let Some(pop) = self.pops.get_mut(name) else {
-            return Answer::Document(None, self.pops_changes.subscribe());
+            return Answer::Document(None, self.changes.subscribe());
         };
         if !pop.unwritten.is_empty() {
             return Answer::Unwritten;
@@ -291,7 +294,7 @@ impl Engine {
         }
         let seed = XxHash3_64::oneshot_with_seed(self.seed, name.as_bytes());
         let pop = self.pops.entry(name.clone()).or_insert_with(|| {
-            self.pops_changes.send_replace(());
+            self.changes.send_replace(());
             Pop::default()
         });
         let decisions = pop.close(&self.settings, (&window, &windows), seed, now_unix_s());
@@ -328,6 +331,7 @@ impl Engine {
         }
         pop.written();
         pop.changes.send_replace(());
+        self.changes.send_replace(());
         self.shared.figures.steered.set(steered(&self.pops) as f64);
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! agents ── POST /records ──→ engine (one thread): Collector → window → Pop: decide, Rollout → Store → View ──→ console, explain
 //! edges ─── GET /bundle ────→                                    └ who is to have which bundle ──────────────→ edges
+//! agents ── Kafka ──────────→ the same, where bundles go over a topic (publish)
 //! ```
 //!
 //! What decides is `thalweg-control`, which is pure; here are its clock, its file and its sockets.
@@ -10,11 +11,13 @@
 //! **Invariant:** an edge never hears of a bundle that a restart forgets, so no number stands for two.
 //! **Invariant:** the engine waits for nobody: all that others wait for is bounded, and who sends more waits.
 
+pub mod carried;
 mod document;
 mod engine;
 mod figures;
 mod look;
 mod pop;
+mod publish;
 mod round;
 mod server;
 mod store;
@@ -32,6 +35,7 @@ use thalweg_telemetry::tail::Tail;
 use tokio::sync::oneshot;
 
 use engine::Engine;
+use publish::Carrier;
 use server::Server;
 pub use store::{ROUNDS_KEPT, StoreError};
 
@@ -42,6 +46,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where records are read from, beside those that agents bring.
     pub kafka: Option<Cluster>,
+    /// The compacted topic over which bundles go, beside HTTP.
+    pub kafka_bundles: Option<Cluster>,
     /// The SQLite file in which it keeps what it knows.
     pub database: PathBuf,
     /// How it decides.
@@ -85,6 +91,7 @@ pub struct Controller {
     addr: SocketAddr,
     engine: Engine,
     tail: Option<Tail>,
+    carrier: Option<Carrier>,
     server: Server,
 }
 
@@ -100,8 +107,10 @@ impl Controller {
         let addr = listener.local_addr().map_err(failed)?;
         let (engine, handle) = Engine::open(config).map_err(BindError::Store)?;
         let tail = config.kafka.as_ref().map(Tail::open).transpose().map_err(BindError::Kafka)?;
+        let carrier =
+            config.kafka_bundles.as_ref().map(Carrier::open).transpose().map_err(BindError::Kafka)?;
         let server = Server::new(handle, config);
-        Ok(Self { listener, addr, engine, tail, server })
+        Ok(Self { listener, addr, engine, tail, carrier, server })
     }
 
     /// Where it listens.
@@ -119,7 +128,7 @@ impl Controller {
     /// # Errors
     /// That of the listener, or when a thread ends by itself.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Self { listener, engine, tail, server, .. } = self;
+        let Self { listener, engine, tail, carrier, server, .. } = self;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let (ended, end) = oneshot::channel::<()>();
         std::thread::Builder::new().name("controller".into()).spawn(move || {
@@ -135,6 +144,11 @@ impl Controller {
                 let _ended = ended;
                 reads();
             })?;
+        }
+        if let Some(carrier) = carrier {
+            let handle = server.handle();
+            let carries = move || carrier.run(handle);
+            std::thread::Builder::new().name("controller-bundles".into()).spawn(carries)?;
         }
         tokio::select! {
             served = axum::serve(listener, server.router()) => served,

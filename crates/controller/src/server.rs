@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_control::Settings;
-use thalweg_record::{Batch, Prefix};
+use thalweg_record::{Batch, NAME_BYTES_MAX, Prefix, is_name};
 use thalweg_telemetry::tail::Tail;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -38,8 +38,6 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const ROUNDS_TOLD_MAX: u32 = 2_016;
 /// Events that are told at once.
 const EVENTS_TOLD_MAX: u32 = 100;
-/// Bytes of a PoP's or an edge's name.
-const NAME_BYTES_MAX: usize = 255;
 /// The request field that says how long an answer may take.
 const PREFER: &str = "prefer";
 /// Batches that are read at a time; more wait, in their agents.
@@ -102,12 +100,27 @@ struct Question {
 
 impl Question {
     fn check(self) -> Result<Self, Refused> {
-        let names = [Some(&self.pop), Some(&self.tenant), self.edge.as_ref(), self.host.as_ref()];
-        if names.into_iter().flatten().any(|name| name.len() > NAME_BYTES_MAX) {
-            return Err(bad(format!("a name has at most {NAME_BYTES_MAX} bytes")));
-        }
-        Ok(self)
+        let Self { pop, tenant, edge, host, .. } = &self;
+        let is_fit = is_pop(pop)
+            && is_host(tenant)
+            && edge.as_deref().is_none_or(is_name)
+            && host.as_deref().is_none_or(is_host);
+        if is_fit { Ok(self) } else { Err(no_name()) }
     }
+}
+
+/// A PoP's name, or none: it is told in log lines, and asked for in URLs.
+fn is_pop(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+/// A machine's name, as its agent has it.
+fn is_host(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX
+}
+
+fn no_name() -> Refused {
+    bad(format!("a name is of letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}"))
 }
 
 impl Server {
@@ -120,6 +133,11 @@ impl Server {
             reader: Arc::default(),
             reading: Arc::new(Semaphore::new(BATCHES_READ_MAX)),
         }
+    }
+
+    /// How the engine is reached.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// What reads Kafka's topic, on a thread of its own.
@@ -199,8 +217,8 @@ async fn take(With(server): With<Server>, fields: HeaderMap, content: Body) -> R
     let content = to_bytes(content, BATCH_BYTES_MAX).await.map_err(|error| bad(error.to_string()))?;
     let decoded = tokio::task::spawn_blocking(move || Batch::decode(&content)).await.map_err(|_| gone())?;
     let batch = decoded.map_err(|error| bad(error.to_string()))?;
-    if [&batch.source.host, &batch.source.pop].into_iter().any(|name| name.len() > NAME_BYTES_MAX) {
-        return Err(bad(format!("a name has at most {NAME_BYTES_MAX} bytes")));
+    if !is_pop(&batch.source.pop) || !is_host(&batch.source.host) {
+        return Err(no_name());
     }
     let position = server.ask(|tell| Message::Records(batch, tell)).await?;
     Ok(told(StatusCode::OK, &json!({ "position": position })))
@@ -336,4 +354,24 @@ async fn edges(With(server): With<Server>, Query(question): Query<Question>) -> 
     let event = |(unix_s, told): (u64, String)| json!({ "unix_s": unix_s, "told": told });
     told_of["events"] = events.into_iter().map(event).collect();
     Ok(told(StatusCode::OK, &told_of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        let is_fit = |pop: &str, edge: Option<&str>, host: Option<&str>| {
+            let [edge, host] = [edge, host].map(|name| name.map(str::to_owned));
+            Question { pop: pop.to_owned(), edge, host, ..Question::default() }.check().is_ok()
+        };
+        let longest = "a".repeat(NAME_BYTES_MAX);
+        assert!(is_fit("", None, None) && is_fit(&longest, Some(&longest), Some(&longest)));
+        let too_long = format!("{longest}a");
+        for name in ["a b", "a/b", "a\nb", "é", &too_long] {
+            assert!(!is_fit(name, None, None) && !is_fit("", Some(name), None), "{name}");
+        }
+        assert!(!is_fit("", Some(""), None) && !is_fit("", None, Some(&too_long)));
+    }
 }

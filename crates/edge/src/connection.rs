@@ -148,7 +148,7 @@ impl Connection {
     fn follow_bundle(&mut self, answered: Result<(Found, Part), Refusal>) -> Result<(Found, Part), Refusal> {
         if let (Ok((found, part)), Some(taken)) = (&answered, &*self.worker.bundles().active()) {
             let bytes = self.content_bytes(found, part);
-            let response = Response { client: self.client, host: self.request.authority.host(), bytes };
+            let response = Response { client: self.client, host: self.request.authority.name(), bytes };
             self.steering.follow(self.stream.as_fd(), &taken.bundle, response, self.worker.steering());
         }
         answered

@@ -159,6 +159,11 @@ impl Edge {
         self.shared.policies.clone()
     }
 
+    /// Counts up when another bundle is in force, one is refused, or its server is no longer, or again, heard.
+    pub fn bundle_changes(&self) -> watch::Receiver<u64> {
+        self.shared.bundles.changes()
+    }
+
     /// The records of all responses, to follow.
     pub fn records(&self) -> Records {
         self.shared.log.records().clone()

@@ -127,14 +127,18 @@ impl Steering {
 
     /// Whether `by` may decide now.
     fn is_due(&self, by: Decider, response_bytes: Option<u64>, size_bytes_min: u64) -> bool {
-        let is_upgrade = Some(by) > self.decided && self.asked & bit(by) == 0;
-        match by {
-            Decider::Policy => true,
-            Decider::Default => is_upgrade,
-            Decider::Rule | Decider::Experiment => {
-                is_upgrade && response_bytes.unwrap_or(0).max(self.sent_bytes) >= size_bytes_min
+        self.is_open_to(by)
+            && match by {
+                Decider::Policy | Decider::Default => true,
+                Decider::Rule | Decider::Experiment => {
+                    response_bytes.unwrap_or(0).max(self.sent_bytes) >= size_bytes_min
+                }
             }
-        }
+    }
+
+    /// Whether `by` may decide at all: nobody as strong has, and it was not asked yet.
+    fn is_open_to(&self, by: Decider) -> bool {
+        by == Decider::Policy || Some(by) > self.decided && self.asked & bit(by) == 0
     }
 }
 

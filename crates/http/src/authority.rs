@@ -59,6 +59,12 @@ impl Authority {
         &self.text[..self.host_bytes]
     }
 
+    /// The host as a name: without the dot that may end one that is written in full (RFC 1034 §3.1). `a.example.` and `a.example` are
+    /// one host; more dots than one are no name's, and are left out as well.
+    pub fn name(&self) -> &str {
+        self.host().trim_end_matches('.')
+    }
+
     /// The port, if one was given.
     pub fn port(&self) -> Option<u16> {
         self.port
@@ -161,6 +167,17 @@ mod tests {
         check("example.com:", expect!["example.com host=example.com port=None"]);
         check("[2001:DB8::1]:80", expect!["[2001:db8::1]:80 host=[2001:db8::1] port=Some(80)"]);
         check("a:0080", expect!["a:80 host=a port=Some(80)"]);
+    }
+
+    #[test]
+    fn a_name_has_no_final_dot() {
+        let name = |text: &str| Authority::parse(text.as_bytes()).unwrap().name().to_owned();
+        assert_eq!(
+            ["A.Example.:80", "a.example", "a.", "a..", "."].map(name),
+            ["a.example", "a.example", "a", "a", ""]
+        );
+        assert_eq!(name("[::1]:80"), "[::1]");
+        assert_eq!(Authority::default().name(), "");
     }
 
     #[test]

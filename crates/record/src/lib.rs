@@ -45,6 +45,7 @@ macro_rules! words {
 mod batch;
 mod human;
 mod lines;
+mod name;
 mod prefix;
 mod proto;
 pub mod rows;
@@ -56,6 +57,7 @@ mod wire;
 pub use batch::{Batch, Entry, Heard, LOSS_VERSION, LossRecord, Network, Record, Source, Stage};
 pub use human::{Colour, human_header};
 pub use lines::{LINE_BYTES_MAX, LINES_BYTES_MAX, LINES_MAX, Line, Lines};
+pub use name::{NAME_BYTES_MAX, is_name};
 pub use prefix::{CLIENT_IPV4_BITS, CLIENT_IPV6_BITS, Prefix, PrefixError};
 pub use proto::DecodeError;
 pub use sketch::Sketch;

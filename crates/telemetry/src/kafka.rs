@@ -6,10 +6,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, Headers, OwnedHeaders};
 use rdkafka::metadata::MetadataTopic;
+use tokio::runtime::Builder;
 
 use crate::Error;
 
@@ -17,6 +20,8 @@ use crate::Error;
 pub const TOPIC: &str = "thalweg.telemetry";
 /// How long a broker may take to say which topics there are.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the brokers may take to make the topic.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A Kafka cluster and a topic on it.
 #[derive(Clone)]
@@ -71,17 +76,41 @@ impl Cluster {
             Some(code) => Err(failed(KafkaError::MetadataFetch(code))),
         }
     }
+
+    /// Makes the topic with these settings, unless it is there.
+    pub(crate) fn create_topic(&self, partitions: u16, settings: &[(&str, &str)]) -> Result<(), KafkaError> {
+        let admin: AdminClient<DefaultClientContext> = self.config(&[]).create()?;
+        let topic = NewTopic::new(&self.topic, partitions.into(), TopicReplication::Fixed(-1));
+        let topic = settings.iter().fold(topic, |topic, (key, value)| topic.set(key, value));
+        let options = AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT));
+        let runtime = Builder::new_current_thread()
+            .build()
+            .map_err(|cause| KafkaError::ClientCreation(cause.to_string()))?;
+        let results = runtime.block_on(admin.create_topics([&topic], &options))?;
+        use RDKafkaErrorCode as Code;
+        match results.into_iter().next() {
+            // Who may not make topics may still write to this one; if it is not there, sending says so.
+            Some(Err((
+                _,
+                Code::TopicAlreadyExists | Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed,
+            ))) => Ok(()),
+            Some(Err((_, code))) => Err(KafkaError::AdminOp(code)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Properties that are ours alone: on them rests that nothing is lost and nothing is there twice.
-const OURS: [&str; 16] = [
+const OURS: [&str; 18] = [
     "acks",
+    "allow.auto.create.topics",
     "auto.offset.reset",
     "delivery.timeout.ms",
     "enable.auto.commit",
     "enable.auto.offset.store",
     "enable.gapless.guarantee",
     "enable.idempotence",
+    "enable.partition.eof",
     "group.id",
     "max.in.flight",
     "max.in.flight.requests.per.connection",

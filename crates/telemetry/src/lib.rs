@@ -17,6 +17,7 @@ mod disk;
 pub mod enrich;
 mod error;
 pub mod kafka;
+pub mod keyed;
 #[cfg(test)]
 mod killed;
 pub mod look;

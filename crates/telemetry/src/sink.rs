@@ -15,6 +15,7 @@ use thalweg_record::{Batch, Source};
 
 pub use clickhouse::ClickHouseSink;
 pub use controller::ControllerSink;
+pub(crate) use kafka::Deliveries;
 pub use kafka::KafkaSink;
 
 /// A place where records are kept.

@@ -27,6 +27,8 @@ const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
 const ENDS_PERIOD: Duration = Duration::from_secs(2);
 /// How long a broker may take to say so: nothing is read meanwhile.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same as long as it has none: nobody has written to it yet.
+const TOPIC_PERIOD: Duration = Duration::from_secs(1);
 /// Sources (host and epoch, in each partition) whose places are remembered.
 const PLACES_MAX: usize = 1_000_000;
 
@@ -103,7 +105,8 @@ impl Tail {
     /// # Errors
     /// When the brokers cannot be asked, or cannot be read, now.
     pub fn read(&mut self, since_unix_ms: i64) -> Result<Read, Error> {
-        if self.asked_at.is_none_or(|at| at.elapsed() >= PARTITIONS_PERIOD) {
+        let period = if self.partitions.is_empty() { TOPIC_PERIOD } else { PARTITIONS_PERIOD };
+        if self.asked_at.is_none_or(|at| at.elapsed() >= period) {
             // Whatever comes of it: what is assigned already is read on.
             self.asked_at = Some(Instant::now());
             if let Err(cause) = self.assign(since_unix_ms) {

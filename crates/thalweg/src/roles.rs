@@ -91,7 +91,10 @@ impl Roles {
         let controller = controller.map(|it| controller::bind(it, &config.tenants)).transpose()?;
         let controller_addr =
             controller.as_ref().map(|controller| console::reachable(controller.local_addr()));
-        let bundle = controller_addr.map(|addr| own_bundle(addr, config.agent.as_ref()));
+        let bundle = match (controller_addr, &config.controller) {
+            (Some(addr), Some(controller)) => Some(own_bundle(addr, controller, config.agent.as_ref())?),
+            _ => None,
+        };
         let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr, bundle)).transpose()?;
         let console = match (&config.console, &edge) {
             (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
@@ -101,7 +104,9 @@ impl Roles {
         let writes = config.agent.as_ref().is_some_and(|agent| agent.kafka.is_some());
         let reads = config.controller.as_ref().is_some_and(|controller| controller.kafka.is_some());
         let brought_to = controller_addr.filter(|_| !(writes && reads));
-        let agent = config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to)).transpose()?;
+        let own_admin = edge.as_ref().and_then(Edge::admin_addr);
+        let agent =
+            config.agent.as_ref().map(|agent| Agent::bind(agent, brought_to, own_admin)).transpose()?;
         let consumer = config.consumer.as_ref().map(Consumer::bind).transpose()?;
         let targets = config.sources.iter().map(|source| ingest_uri(source, origin_addr));
         let sources = sources.into_iter().zip(targets).collect();
@@ -292,10 +297,18 @@ fn bytes(size: &Set<Size>) -> usize {
     usize::try_from(size.value.bytes).expect("bounded by its declaration")
 }
 
-/// Where the controller of this process has the bundle for the site that the agent names.
-fn own_bundle(controller: SocketAddr, agent: Option<&config::Agent>) -> BundleSource {
+/// Where the controller of this process has the bundle for the site, and the machine, that the agent names.
+fn own_bundle(
+    addr: SocketAddr,
+    controller: &config::Controller,
+    agent: Option<&config::Agent>,
+) -> Result<BundleSource, Fault> {
     let pop = agent.and_then(|agent| agent.pop.as_ref()).map_or("", |pop| &pop.value.0);
-    format!("http://{controller}/bundle?pop={pop}").parse().expect("a site's name needs no escape")
+    let host = agent.and_then(|agent| agent.host.as_ref());
+    let edge = host.map_or_else(String::new, |host| format!("&edge={}", host.value.0));
+    let source = format!("http://{addr}/bundle?pop={pop}{edge}").parse::<BundleSource>();
+    let source = source.expect("names need no escape").of_this_machine();
+    source.map_err(|fault| controller.listen.fault(fault.to_string()))
 }
 
 fn bind_edge(

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::program::{self, Directory, records, until};
-use super::{Clients, HOST, agent, ask, backend, controller, edge, free_address, told};
+use super::program::site::{Clients, ask, backend, told};
+use super::program::{self, Directory, Port, records, until};
+use super::{HOST, agent, controller, edge};
 
 /// Times that the agent is killed.
 const KILLS: usize = 3;
@@ -29,7 +30,8 @@ fn taken(control: SocketAddr) -> u64 {
 #[test]
 fn an_agent_that_is_killed_tells_nothing_twice_and_windows_go_on() {
     let directory = Directory::new();
-    let [control, listen, admin] = [free_address(), free_address(), free_address()];
+    let ports = [Port::new(), Port::new(), Port::new()];
+    let [control, listen, admin] = ports.each_ref().map(Port::address);
     let backend = backend();
     let _deciding = controller(&directory, control);
     let _serving =
@@ -59,7 +61,8 @@ fn an_agent_that_is_killed_tells_nothing_twice_and_windows_go_on() {
 #[test]
 fn a_controller_that_has_lost_its_file_gives_no_number_again() {
     let directory = Directory::new();
-    let [control, listen, admin] = [free_address(), free_address(), free_address()];
+    let ports = [Port::new(), Port::new(), Port::new()];
+    let [control, listen, admin] = ports.each_ref().map(Port::address);
     let mut deciding = controller(&directory, control);
     let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
     let _serving = edge(&directory, listen, admin, backend(), &bundle);
@@ -84,7 +87,8 @@ fn a_controller_that_has_lost_its_file_gives_no_number_again() {
 #[test]
 fn a_controller_begins_with_bundles_of_another_format() {
     let directory = Directory::new();
-    let [control, listen, admin] = [free_address(), free_address(), free_address()];
+    let ports = [Port::new(), Port::new(), Port::new()];
+    let [control, listen, admin] = ports.each_ref().map(Port::address);
     let mut deciding = controller(&directory, control);
     let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
     let _serving = edge(&directory, listen, admin, backend(), &bundle);

@@ -1,9 +1,11 @@
 //! Processes of the program, what they said, and what they have kept.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod site;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 
 /// Longer than anything here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -114,6 +117,36 @@ impl Drop for Directory {
 pub fn thalweg() -> Command {
     let test = std::env::current_exe().unwrap();
     Command::new(test.ancestors().nth(2).unwrap().join("thalweg"))
+}
+
+/// An edge before a backend.
+pub fn edge(backend: SocketAddr) -> Command {
+    let mut command = thalweg();
+    command.args(["edge", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    command.args(["--memory", "16MiB", "--threads", "1"]);
+    command.arg("--backend").arg(format!("http://{backend}"));
+    command
+}
+
+/// A port for a service that may go and come back: as long as this is there no other gets it by chance.
+pub struct Port(Socket);
+
+impl Port {
+    pub fn new() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // Who listens there says so as well (SO_REUSEADDR), and may, as this one does not listen.
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        Self(socket)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap().as_socket().unwrap()
+    }
+
+    pub fn listen(&self) -> TcpListener {
+        TcpListener::bind(self.address()).unwrap()
+    }
 }
 
 /// Every record in the files of JSON lines.

@@ -15,17 +15,15 @@ use hyper_util::rt::TokioIo;
 use thalweg_bundle::BYTES_MAX;
 use thalweg_http::validators::EntityTag;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::connect::connect;
 use super::{BundleUrl, cut};
 use crate::steering::chain;
 
 /// How long the server is asked to hold a request until there is another bundle (`Prefer: wait`, RFC 7240 §4.3).
 pub(super) const WAIT_S: u64 = 30;
-/// Until the server, its name looked up, accepts a connection.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// From the request to the end of the answer's head: what the server was asked to hold it, and some time to answer.
 pub(super) const HEAD_TIME_MAX: Duration = Duration::from_secs(WAIT_S + 15);
 /// From there to the end of the content.
@@ -56,11 +54,8 @@ pub(super) enum Answer {
 /// # Errors
 /// Why there is no answer that means something, for people.
 pub(super) async fn ask(url: &BundleUrl, fields: &[(&'static str, String)]) -> Result<Answer, String> {
-    let stream = match timeout(CONNECT_TIME_MAX, TcpStream::connect(url.host())).await {
-        Ok(connected) => connected.map_err(|error| format!("cannot connect: {error}"))?,
-        Err(_) => return Err("connecting took too long".into()),
-    };
-    exchange(stream, request(url, fields)?).await
+    let (host, port) = url.host();
+    exchange(connect(host, port).await?, request(url, fields)?).await
 }
 
 pub(super) fn request(

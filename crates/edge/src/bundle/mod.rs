@@ -1,7 +1,7 @@
 //! The bundle in force: from a file that is looked at or a server that is asked, replaced at once, kept over restarts.
 //!
 //! - [`source`]: where it comes from, as it is configured. [`file`]: a file, looked at again and again.
-//! - [`poll`] and [`http`]: a server, asked by long polling, and told what is in force here and what was refused.
+//! - [`poll`], [`http`] and [`connect`]: a server, asked by long polling, and told what is in force here and what was refused.
 //! - [`kept`]: the last good one, in the state directory. [`status`]: refusals, and whether the source is heard.
 //!
 //! **Invariant:** a bundle that is refused changes nothing: the last good one stays in force, and why is told.
@@ -15,10 +15,12 @@ use std::time::Duration;
 use arc_swap::{ArcSwapOption, Guard};
 use serde_json::{Value, json};
 use thalweg_bundle::{Bundle, declared_checksum};
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::now_ms;
 
+mod connect;
 mod file;
 mod http;
 mod kept;
@@ -34,10 +36,12 @@ pub(crate) use kept::Kept;
 pub use source::{BundleSource, BundleSourceError, BundleUrl};
 
 use file::{Look, Watched};
+use kept::Keeping;
 use status::{Refused, Status};
 
 /// How often it is looked whether there is another file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Where a bundle came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
@@ -87,7 +91,9 @@ pub(crate) struct Bundles {
     source: Option<Source>,
     active: ArcSwapOption<Taken>,
     status: Mutex<Status>,
-    kept: Mutex<Option<Kept>>,
+    keeping: Keeping,
+    /// Counts what is told anew.
+    changes: watch::Sender<u64>,
 }
 
 impl Bundles {
@@ -98,7 +104,7 @@ impl Bundles {
             BundleSource::File(path) => Source::File(Watched::new(path.clone())),
             BundleSource::Http(url) => Source::Http(url.clone()),
         });
-        let bundles = Self { source, kept: Mutex::new(kept), ..Self::default() };
+        let bundles = Self { source, keeping: Keeping::new(kept), ..Self::default() };
         bundles.look();
         bundles.begin_with_kept();
         bundles
@@ -109,18 +115,30 @@ impl Bundles {
         self.active.load()
     }
 
-    /// Takes each new bundle, for as long as it is polled.
+    /// Changes when something else is in force, refused, or heard.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Takes each new bundle, and keeps it, for as long as it is polled.
     pub(crate) async fn watch(self: Arc<Self>) -> Infallible {
+        tokio::select! {
+            never = self.clone().watch_source() => never,
+            never = self.keep_again() => never,
+        }
+    }
+
+    async fn watch_source(self: Arc<Self>) -> Infallible {
         match &self.source {
             None => std::future::pending().await,
             Some(Source::File(_)) => self.watch_file().await,
-            Some(Source::Http(url)) => poll::run(self.clone(), url.clone().of_this_machine()).await,
+            Some(Source::Http(url)) => poll::run(self.clone(), url.clone()).await,
         }
     }
 
     /// Keeps nothing from now on; what is being kept has been once this returns. The state directory may go to another.
     pub(crate) fn end(&self) {
-        *lock(&self.kept) = None;
+        self.keeping.end();
     }
 
     async fn watch_file(self: Arc<Self>) -> Infallible {
@@ -159,18 +177,17 @@ impl Bundles {
         if self.source.is_none() || self.active().is_some() {
             return;
         }
-        let kept = lock(&self.kept);
-        let Some(kept) = kept.as_ref() else { return };
-        match kept.read().map(|document| document.map(|document| Bundle::decode(&document))) {
-            Ok(None) => {}
-            Ok(Some(Ok(bundle))) => self.activate(bundle, Came::Kept),
-            Ok(Some(Err(faults))) => {
-                let (path, fault) = (kept.path(), &faults.all()[0]);
-                tracing::warn!(path = %path.display(), %fault, "the kept bundle is damaged, and ignored");
+        let read = self.keeping.read(|kept| (kept.path().display().to_string(), kept.read()));
+        match read.map(|(path, read)| (path, read.map(|read| read.map(|document| Bundle::decode(&document)))))
+        {
+            None | Some((_, Ok(None))) => {}
+            Some((_, Ok(Some(Ok(bundle))))) => self.activate(bundle, Came::Kept),
+            // Also one of another version of this program.
+            Some((path, Ok(Some(Err(faults))))) => {
+                let fault = &faults.all()[0];
+                tracing::warn!(path, %fault, "the kept bundle is not to be used, and is ignored until there is another");
             }
-            Err(error) => {
-                tracing::warn!(path = %kept.path().display(), %error, "the kept bundle cannot be read");
-            }
+            Some((path, Err(error))) => tracing::warn!(path, %error, "the kept bundle cannot be read"),
         }
     }
 
@@ -180,9 +197,8 @@ impl Bundles {
             .map_err(|faults| self.refuse(faults.to_string(), declared_checksum(document).or(stated)))?;
         let checksum = bundle.checksum().to_owned();
         if self.checksum().as_ref() != Some(&checksum) {
-            let document = bundle.encode();
             self.activate(bundle, came);
-            self.keep(&document);
+            self.keep();
         }
         Ok(checksum)
     }
@@ -193,15 +209,24 @@ impl Bundles {
         let (source, reason) = (came.as_str(), &content.reason);
         tracing::info!(source, number, rules, experiments, reason, "bundle taken");
         self.active.store(Some(Arc::new(Taken { bundle, came, at_ms: now_ms() })));
+        self.change();
     }
 
-    fn keep(&self, document: &str) {
-        if let Some(kept) = lock(&self.kept).as_ref()
-            && let Err(error) = kept.write(document)
-        {
-            let path = kept.path();
-            tracing::warn!(path = %path.display(), %error, "bundle not kept; the next start begins with one before it");
+    fn keep(&self) {
+        self.keeping.keep(|| self.active().as_ref().map(|taken| taken.bundle.encode()));
+    }
+
+    /// Keeps what could not be kept.
+    async fn keep_again(self: Arc<Self>) -> Infallible {
+        loop {
+            self.keeping.is_due_again().await;
+            let bundles = self.clone();
+            let _ = tokio::task::spawn_blocking(move || bundles.keep()).await;
         }
+    }
+
+    fn change(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     fn refuse(&self, reason: String, checksum: Option<String>) -> Refused {
@@ -215,6 +240,7 @@ impl Bundles {
                 in_force = self.number(),
                 "bundle refused"
             );
+            self.change();
         }
         refused
     }
@@ -223,6 +249,7 @@ impl Bundles {
     fn hear(&self) {
         if lock(&self.status).hear(now_ms()) {
             tracing::info!(source = self.source(), "the bundle's server is heard again");
+            self.change();
         }
     }
 
@@ -236,6 +263,7 @@ impl Bundles {
                 in_force,
                 "the bundle's server is not heard; asked again and again"
             );
+            self.change();
         }
     }
 
@@ -276,12 +304,6 @@ impl Bundles {
 fn cut(mut text: String, bytes_max: usize) -> String {
     text.truncate(text.floor_char_boundary(bytes_max));
     text
-}
-
-/// `text` with each byte that is not `kept` percent-encoded (RFC 3986 §2.1).
-fn escape(text: &str, kept: impl Fn(u8) -> bool) -> String {
-    let byte = |byte: u8| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(byte).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

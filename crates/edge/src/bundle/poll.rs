@@ -14,7 +14,7 @@ use thalweg_bundle::{BYTES_MAX, is_checksum};
 use tokio::time::{Instant, sleep};
 
 use super::http::{Answer, WAIT_S, ask};
-use super::{BundleUrl, Bundles, Came, Refused, escape};
+use super::{BundleUrl, Bundles, Came, Refused};
 
 /// From the beginning of a request to that of the next one, at least, however fast the server answers.
 const EVERY_MIN: Duration = Duration::from_secs(1);
@@ -140,13 +140,20 @@ fn checksum_of(etag: Option<&str>) -> Option<String> {
 fn refusal(refused: &Refused) -> String {
     let mut line = refused.checksum.as_ref().map(|checksum| format!("{checksum} ")).unwrap_or_default();
     for char in refused.reason.chars() {
-        let escaped = escape(char.encode_utf8(&mut [0; 4]), |byte| byte.is_ascii_graphic() && byte != b'%');
+        let escaped = escape(char.encode_utf8(&mut [0; 4]));
         if line.len() + escaped.len() > REFUSED_BYTES_MAX {
             break;
         }
         line.push_str(&escaped);
     }
     line
+}
+
+/// Text with each byte that is not visible ASCII, and the percent sign, percent-encoded (RFC 3986 §2.1).
+fn escape(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+    let byte = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(byte).collect()
 }
 
 #[cfg(test)]

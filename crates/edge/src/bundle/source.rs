@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use thalweg_http::{Authority, Target};
-
-use super::escape;
+use thalweg_record::{NAME_BYTES_MAX, is_name};
 
 const PORT_DEFAULT: u16 = 80;
 /// The parameter of the query that says which edge asks.
@@ -39,6 +38,8 @@ pub enum BundleSourceError {
     Scheme,
     /// Host, port, path or query is not well-formed.
     Url(String),
+    /// The edge that asks has no proper name.
+    Name(String),
 }
 
 impl fmt::Display for BundleSourceError {
@@ -48,6 +49,11 @@ impl fmt::Display for BundleSourceError {
             Self::Tls => f.write_str("TLS towards the bundle's server is not supported"),
             Self::Scheme => f.write_str("a bundle comes from a file or from http://HOST[:PORT]/PATH"),
             Self::Url(reason) => write!(f, "the bundle's URL is http://HOST[:PORT]/PATH: {reason}"),
+            Self::Name(name) => write!(
+                f,
+                "{name:?} cannot be an edge's name, which is of letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}: \
+                 write another, edge=NAME, in the URL's query"
+            ),
         }
     }
 }
@@ -59,11 +65,30 @@ impl FromStr for BundleSource {
 
     fn from_str(text: &str) -> Result<Self, BundleSourceError> {
         match text.split_once("://") {
-            Some(("http", rest)) => BundleUrl::parse(rest).map(Self::Http).map_err(BundleSourceError::Url),
+            Some(("http", rest)) => {
+                let url = BundleUrl::parse(rest).map_err(BundleSourceError::Url)?;
+                match url.edge() {
+                    Some(name) if !is_name(name) => Err(BundleSourceError::Name(name.to_owned())),
+                    _ => Ok(Self::Http(url)),
+                }
+            }
             Some(("https", _)) => Err(BundleSourceError::Tls),
             Some((scheme, _)) if !scheme.contains('/') => Err(BundleSourceError::Scheme),
             _ if text.is_empty() => Err(BundleSourceError::Empty),
             _ => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+impl BundleSource {
+    /// The same; a server is told this machine's name, unless the URL says itself which edge asks.
+    ///
+    /// # Errors
+    /// When the machine's name is none for an edge.
+    pub fn of_this_machine(self) -> Result<Self, BundleSourceError> {
+        match self {
+            Self::Http(url) => url.of(&rustix::system::uname().nodename().to_string_lossy()).map(Self::Http),
+            file @ Self::File(_) => Ok(file),
         }
     }
 }
@@ -78,21 +103,24 @@ impl BundleUrl {
         Ok(Self { authority, target })
     }
 
-    /// The same, asked for by an edge of this machine's name, unless it says itself which one asks.
-    pub(super) fn of_this_machine(self) -> Self {
-        self.of(&rustix::system::uname().nodename().to_string_lossy())
+    /// Which edge asks, where the query says so.
+    fn edge(&self) -> Option<&str> {
+        let parameters = self.target.query()?.split('&');
+        let mut named = parameters.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
+        named.find(|(name, _)| *name == EDGE).map(|(_, edge)| edge)
     }
 
-    fn of(self, edge: &str) -> Self {
-        let query = self.target.query().unwrap_or_default();
-        let says_it = query.split('&').any(|parameter| parameter.split('=').next() == Some(EDGE));
-        if says_it {
-            return self;
+    /// The same, asked for by this edge, unless it says itself which one asks.
+    fn of(self, edge: &str) -> Result<Self, BundleSourceError> {
+        if self.edge().is_some() {
+            return Ok(self);
         }
-        let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if !is_name(edge) {
+            return Err(BundleSourceError::Name(edge.to_owned()));
+        }
         let mark = if self.target.query().is_some() { "&" } else { "?" };
-        let text = format!("{}{mark}{EDGE}={}", self.target.as_str(), escape(edge, unreserved));
-        Self { target: Target::new(&text).expect("what was added is visible"), ..self }
+        let text = format!("{}{mark}{EDGE}={edge}", self.target.as_str());
+        Ok(Self { target: Target::new(&text).expect("a name needs no escape"), ..self })
     }
 
     /// As `Host` has it.
@@ -129,7 +157,7 @@ mod tests {
         expect.assert_eq(&match text.parse::<BundleSource>() {
             Ok(BundleSource::File(path)) => format!("file {}", path.display()),
             Ok(BundleSource::Http(url)) => {
-                let ((host, port), asked) = (url.host(), url.clone().of("a b&c"));
+                let ((host, port), asked) = (url.host(), url.clone().of("e-1").unwrap());
                 format!("{host} {port}: {asked}")
             }
             Err(error) => format!("error: {error}"),
@@ -144,15 +172,27 @@ mod tests {
         check("", expect!["error: a path cannot be empty"]);
         check(
             "http://127.0.0.1:8083/bundle?pop=fra1",
-            expect!["127.0.0.1 8083: http://127.0.0.1:8083/bundle?pop=fra1&edge=a%20b%26c"],
+            expect!["127.0.0.1 8083: http://127.0.0.1:8083/bundle?pop=fra1&edge=e-1"],
         );
-        check("http://Static.example", expect!["static.example 80: http://static.example/?edge=a%20b%26c"]);
-        check("http://a?x", expect!["a 80: http://a/?x&edge=a%20b%26c"]);
-        check("http://[::1]:9/b", expect!["::1 9: http://[::1]:9/b?edge=a%20b%26c"]);
+        check("http://Static.example", expect!["static.example 80: http://static.example/?edge=e-1"]);
+        check("http://a?x", expect!["a 80: http://a/?x&edge=e-1"]);
+        check("http://[::1]:9/b", expect!["::1 9: http://[::1]:9/b?edge=e-1"]);
         check("http://a/b?edge=own&pop=p", expect!["a 80: http://a/b?edge=own&pop=p"]);
-        check("http://a/b?hedge=1", expect!["a 80: http://a/b?hedge=1&edge=a%20b%26c"]);
+        check("http://a/b?hedge=1", expect!["a 80: http://a/b?hedge=1&edge=e-1"]);
         check("https://a/b", expect!["error: TLS towards the bundle's server is not supported"]);
         check("ftp://a/b", expect!["error: a bundle comes from a file or from http://HOST[:PORT]/PATH"]);
+        for name in ["", "a%20b", "a:b"] {
+            let source = format!("http://a/b?pop=p&edge={name}").parse::<BundleSource>();
+            assert_eq!(source, Err(BundleSourceError::Name(name.into())));
+        }
+        check(
+            "http://a/b?edge",
+            expect![[
+                r#"error: "" cannot be an edge's name, which is of letters, digits, '-', '_' and '.', at most 253: write another, edge=NAME, in the URL's query"#
+            ]],
+        );
+        let Ok(BundleSource::Http(url)) = "http://a/b".parse() else { panic!("it is a server's") };
+        assert_eq!(url.of("a\nb"), Err(BundleSourceError::Name("a\nb".into())));
         for text in [
             "http://",
             "http:///b",

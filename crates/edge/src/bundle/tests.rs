@@ -1,11 +1,17 @@
 //! Bundles from files, and the one that is kept.
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use thalweg_bundle::{BYTES_MAX, Content};
+use thalweg_bundle::{BYTES_MAX, Content, FORMAT};
+use tokio::time::sleep;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
+use super::kept::AGAIN_AFTER;
 use super::status::REASON_BYTES_MAX;
 use super::*;
 
@@ -67,6 +73,42 @@ fn told(bundles: &Bundles) -> (Value, String) {
 fn in_force(bundles: &Bundles) -> (Value, Value) {
     let told = bundles.told();
     (told["number"].clone(), told["source"].clone())
+}
+
+/// The messages that this thread logs.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// What was logged since the last time, of which each line begins with one of `beginnings`.
+    fn of(&self, beginnings: &[&str]) -> Vec<String> {
+        let lines = std::mem::take(&mut *lock(&self.0));
+        lines.into_iter().filter(|line| beginnings.iter().any(|begin| line.starts_with(begin))).collect()
+    }
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            lock(&self.0).push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
 }
 
 #[test]
@@ -185,6 +227,67 @@ fn what_is_kept_is_whole_or_ignored() {
     place.put(&document(10));
     bundles.look();
     assert_eq!(in_force(&bundles), (10.into(), "file".into()));
+}
+
+#[test]
+fn one_of_another_format_is_told_once_and_done_without() {
+    let place = Place::new();
+    let http: BundleSource = "http://127.0.0.1:9/bundle".parse().unwrap();
+    let log = Log::default();
+    let _logged = tracing::subscriber::set_default(log.clone());
+    let ignored = ["the kept bundle is not to be used, and is ignored until there is another"];
+    for other in [FORMAT - 1, FORMAT + 1] {
+        // Of another shape, too.
+        let kept = format!(r#"{{"format": {other}, "number": 7, "checksum": "none", "tenants": {{}}}}"#);
+        std::fs::write(place.kept(), &kept).unwrap();
+        let bundles = place.start(&http);
+        assert_eq!(in_force(&bundles), (Value::Null, Value::Null));
+        assert_eq!(log.of(&ignored), ignored);
+        // It is no refusal: the server is not told of what it may not have made.
+        assert_eq!(bundles.told()["refused"], Value::Null);
+        assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), kept);
+        bundles.offer(document(8).as_bytes(), None, Came::Http).unwrap();
+        assert_eq!(in_force(&bundles), (8.into(), "http".into()));
+        assert_eq!(in_force(&place.start(&http)), (8.into(), "kept".into()));
+        assert_eq!(log.of(&ignored), [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_kept_is_tried_again_until_it_is() {
+    let place = Place::new();
+    let http: BundleSource = "http://127.0.0.1:9/bundle".parse().unwrap();
+    let log = Log::default();
+    let keeping = ["bundle not kept", "the bundle is kept again"];
+    std::fs::create_dir(place.kept()).unwrap();
+    let bundles = Arc::new(place.start(&http));
+    let logged = tracing::subscriber::set_default(log.clone());
+    bundles.offer(document(7).as_bytes(), None, Came::Http).unwrap();
+    bundles.offer(document(8).as_bytes(), None, Came::Http).unwrap();
+    assert_eq!(log.of(&keeping).len(), 1);
+    // Nothing half written stays.
+    assert_eq!(std::fs::read_dir(&place.directory).unwrap().count(), 1);
+    drop(logged);
+    let again = tokio::spawn(bundles.clone().keep_again());
+    sleep(AGAIN_AFTER * 3).await;
+    assert!(place.kept().is_dir() && bundles.keeping.is_behind());
+    std::fs::remove_dir(place.kept()).unwrap();
+    sleep(AGAIN_AFTER * 2).await;
+    assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), document(8));
+    assert!(!bundles.keeping.is_behind());
+    // Then nothing is written that was not new.
+    std::fs::remove_file(place.kept()).unwrap();
+    sleep(AGAIN_AFTER * 3).await;
+    assert!(!place.kept().exists());
+    again.abort();
+
+    std::fs::create_dir(place.kept()).unwrap();
+    bundles.offer(document(9).as_bytes(), None, Came::Http).unwrap();
+    std::fs::remove_dir(place.kept()).unwrap();
+    let _logged = tracing::subscriber::set_default(log.clone());
+    bundles.keep();
+    bundles.keep();
+    assert_eq!(log.of(&keeping), ["the bundle is kept again"]);
 }
 
 #[test]

@@ -199,7 +199,7 @@ impl Transaction {
     pub(crate) fn follow_bundle(&mut self, bytes: Option<u64>, stream: &TcpStream, worker: &Worker) {
         if let Some(taken) = &*worker.bundles().active() {
             let response =
-                Response { client: self.session.remote, host: self.received.authority.host(), bytes };
+                Response { client: self.session.remote, host: self.received.authority.name(), bytes };
             self.steering.follow(stream.as_fd(), &taken.bundle, response, worker.steering());
         }
     }

@@ -16,7 +16,7 @@ use super::{Common, Steering, Wish, chain};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Response<'a> {
     pub(crate) client: SocketAddr,
-    /// The host of its request, without a port.
+    /// The host of its request, without a port or a final dot.
     pub(crate) host: &'a str,
     /// The length of its content, if it is known.
     pub(crate) bytes: Option<u64>,
@@ -62,6 +62,10 @@ impl Steering {
     }
 
     fn follow_rule(&mut self, fd: BorrowedFd<'_>, bundle: &Bundle, response: Response<'_>, common: &Common) {
+        // Asked first: after the first large response of a connection there is nothing to look up any more.
+        if !self.is_open_to(Decider::Rule) {
+            return;
+        }
         let Some(rule) = bundle.rule(response.client.ip(), response.host) else { return };
         if !self.is_due(Decider::Rule, response.bytes, rule.size_bytes_min.unwrap_or(common.size_bytes_min)) {
             return;

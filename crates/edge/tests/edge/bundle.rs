@@ -6,7 +6,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use thalweg_bundle::{Arm, Bundle, Content, Experiment, Rule, Share, Unit};
@@ -15,6 +14,7 @@ use thalweg_edge::{BundleSource, Config};
 use thalweg_record::{Decider, ResponseRecord, Steered};
 use thalweg_tcp::{CongestionControl, congestion};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 use crate::policy::File;
 use crate::steering::accepted;
@@ -25,8 +25,6 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Above and below what rules wait for.
 const LARGE_BYTES: usize = 150_000;
 const SMALL_BYTES: usize = 1000;
-/// How often a condition is looked at that nothing tells of.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 fn named(name: &str) -> CongestionControl {
     name.parse().unwrap()
@@ -145,14 +143,14 @@ impl Bundled {
 
     /// What the edge tells of the bundle once `holds` is true of it.
     pub(crate) async fn stats_once(&self, holds: impl Fn(&Value) -> bool) -> Value {
-        let begun = Instant::now();
+        let mut changes = self.edge.bundle_changes.clone();
         loop {
+            changes.mark_unchanged();
             let stats = self.stats().await;
             if holds(&stats) {
                 return stats;
             }
-            assert!(begun.elapsed() < PATIENCE, "{stats}");
-            tokio::time::sleep(LOOK_EVERY).await;
+            timeout(PATIENCE, changes.changed()).await.unwrap_or_else(|_| panic!("{stats}")).unwrap();
         }
     }
 }
@@ -313,6 +311,37 @@ async fn a_bundle_is_replaced_at_once_and_a_bad_one_keeps_the_last() {
     it.stats_once(|stats| stats["number"] == 10).await;
     assert_eq!(decided(&*it.get(&mut late, "/large").await), (cubic, Decider::Experiment));
     it.edge.stop().await;
+}
+
+#[tokio::test]
+async fn a_host_is_the_same_however_it_is_written() {
+    let [bbr, cubic] = algorithms();
+    let about = Content { number: 7, rules: vec![rule(0.0)], ..Content::default() };
+    let alone = Content { hosts_left_alone: vec!["media.example".into()], ..about.clone() };
+    let tried = Content { experiments: vec![experiment(Some(cubic))], ..about };
+    let policy =
+        r#"sub vcl_deliver { set resp.http.x-said = thalweg.rule_algorithm() + thalweg.arm("live"); }"#;
+    for (content, decider, said) in
+        [(alone, Decider::Default, String::new()), (tried, Decider::Experiment, format!("{bbr}all"))]
+    {
+        let document = Bundle::new(content).unwrap().encode();
+        for policy in [None, Some(policy)] {
+            let mut it = Bundled::with(&document, policy).await;
+            for host in ["media.example", "MEDIA.example", "media.example.", "Media.Example.:80"] {
+                let mut client = it.client(STEERED).await;
+                client.send(format!("GET /other HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).await;
+                let mut fetch = it.backend.fetch().await;
+                fetch
+                    .respond("200 OK", "Cache-Control: no-store\r\nConnection: close\r\n", &[7; LARGE_BYTES])
+                    .await;
+                let response = client.response().await;
+                assert_eq!(response.field("x-said"), policy.map(|_| said.as_str()), "{host}");
+                let record = it.records.recv().await.unwrap();
+                assert_eq!(decided(&record).1, decider, "{host}");
+            }
+            it.edge.stop().await;
+        }
+    }
 }
 
 #[tokio::test]

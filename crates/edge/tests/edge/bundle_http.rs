@@ -7,7 +7,7 @@ use thalweg_bundle::{Bundle, RULES_MAX, Rule};
 use thalweg_record::Decider;
 
 use crate::bundle::{Bundled, STEERED, algorithms, by_rule, decided, document, rule};
-use crate::support::{Backend, Fetch, field};
+use crate::support::{Backend, Fetch, Port, field};
 
 /// An edge that asks a server.
 async fn start(server: &Backend) -> Bundled {
@@ -39,7 +39,8 @@ async fn is_steered_by(it: &mut Bundled, number: u64) {
 
 #[tokio::test]
 async fn a_server_holds_requests_and_hears_what_is_in_force() {
-    let server = Backend::new().await;
+    let port = Port::new();
+    let server = Backend::at(port.address()).await;
     let mut it = start(&server).await;
 
     // Held, while clients are served.
@@ -77,11 +78,10 @@ async fn a_server_holds_requests_and_hears_what_is_in_force() {
     respond(&mut poll, &nine, &checksum(&nine)).await;
     let poll = server.fetch().await;
     assert_eq!(field(&poll.request, "thalweg-refused"), None);
-    let address = server.address;
     drop((server, poll));
     it.stats_once(|stats| stats["unheard"]["reason"].is_string()).await;
     is_steered_by(&mut it, 9).await;
-    let server = Backend::at(address).await;
+    let server = Backend::at(port.address()).await;
     let mut poll = server.fetch().await;
     let acknowledged = format!("\"{}\"", checksum(&nine));
     assert_eq!(field(&poll.request, "if-none-match"), Some(acknowledged.as_str()));

@@ -94,7 +94,7 @@ const FUNCTIONS: &[Function] = &[
 /// The host that the client asked for, as for the edge itself.
 fn host<'a>(call: &'a Call<'_, '_>) -> Result<&'a str, Failure> {
     let request = call.task.original.map_or_else(|| call.task.request(Message::Req), Ok)?;
-    Ok(request.authority.host())
+    Ok(request.authority.name())
 }
 
 /// A text that is empty where there is none.

@@ -14,13 +14,11 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
 use thalweg_record::{Batch, Entry, Prefix, Source};
-use tokio::runtime::Builder;
 
 use crate::kafka::{Cluster, Place};
 use crate::{Sink, SinkError};
@@ -59,7 +57,7 @@ pub struct KafkaSink {
 
 /// What became of the messages of a producer.
 #[derive(Debug, Default)]
-struct Deliveries {
+pub(crate) struct Deliveries {
     state: Mutex<DeliveryState>,
     changed: Condvar,
 }
@@ -83,6 +81,28 @@ impl Deliveries {
         let is_early = |state: &mut DeliveryState| state.pending > pending_max && state.failed.is_none();
         let waited = self.changed.wait_timeout_while(self.state(), timeout, is_early);
         waited.unwrap_or_else(PoisonError::into_inner).0.pending
+    }
+
+    /// A message is about to be queued: the other thread may hear of it at once.
+    pub(crate) fn begin(&self) {
+        self.state().pending += 1;
+    }
+
+    /// It was not; gives how many are left.
+    pub(crate) fn take_back(&self) -> usize {
+        let mut state = self.state();
+        state.pending -= 1;
+        state.pending
+    }
+
+    /// Waits until all messages are kept.
+    pub(crate) fn settle(&self, until: Instant) -> Result<(), KafkaError> {
+        let pending = self.wait(0, until);
+        match self.state().failed.take() {
+            Some(failed) => Err(failed),
+            None if pending > 0 => Err(KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -117,7 +137,7 @@ impl KafkaSink {
     /// Sends a batch and waits until it is in the topic.
     fn send(&mut self, batch: &Batch, batch_end: u64) -> Result<(), KafkaError> {
         if let Some(partitions) = self.create_partitions {
-            self.create_topic(partitions)?;
+            self.cluster.create_topic(partitions, &[])?;
             self.create_partitions = None;
         }
         if self.producer.is_none() {
@@ -129,32 +149,7 @@ impl KafkaSink {
             let key = prefix.map_or_else(|| batch.source.host.clone(), |prefix| prefix.to_string());
             message.send(&key, &batch.source, &entries)?;
         }
-        let pending = producer.context().wait(0, Instant::now() + STEP_TIMEOUT);
-        match producer.context().state().failed.take() {
-            Some(failed) => Err(failed),
-            None if pending > 0 => Err(KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut)),
-            None => Ok(()),
-        }
-    }
-
-    fn create_topic(&self, partitions: u16) -> Result<(), KafkaError> {
-        let admin: AdminClient<DefaultClientContext> = self.cluster.config(&[]).create()?;
-        let topic = NewTopic::new(&self.cluster.topic, partitions.into(), TopicReplication::Fixed(-1));
-        let options = AdminOptions::new().request_timeout(Some(STEP_TIMEOUT));
-        let runtime = Builder::new_current_thread()
-            .build()
-            .map_err(|cause| KafkaError::ClientCreation(cause.to_string()))?;
-        let results = runtime.block_on(admin.create_topics([&topic], &options))?;
-        use RDKafkaErrorCode as Code;
-        match results.into_iter().next() {
-            // Who may not make topics may still write to this one; if it is not there, sending says so.
-            Some(Err((
-                _,
-                Code::TopicAlreadyExists | Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed,
-            ))) => Ok(()),
-            Some(Err((_, code))) => Err(KafkaError::AdminOp(code)),
-            _ => Ok(()),
-        }
+        producer.context().settle(Instant::now() + STEP_TIMEOUT)
     }
 }
 
@@ -205,14 +200,9 @@ impl Outgoing<'_> {
         let mut message = BaseRecord::to(self.topic).key(key).payload(&content).headers(place.headers());
         let deliveries = self.producer.context();
         loop {
-            // Before it is sent: the other thread may hear of it at once.
-            deliveries.state().pending += 1;
+            deliveries.begin();
             let Err((cause, unsent)) = self.producer.send(message) else { return Ok(()) };
-            let pending = {
-                let mut state = deliveries.state();
-                state.pending -= 1;
-                state.pending
-            };
+            let pending = deliveries.take_back();
             let is_full = matches!(cause, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull));
             if !is_full || deliveries.wait(pending / 2, until) > pending / 2 {
                 return Err(cause);

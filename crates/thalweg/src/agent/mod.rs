@@ -1,5 +1,6 @@
 //! The agent as a role: from its settings to a running one, with the responses of edges going in and its figures told.
 
+mod bundles;
 mod follow;
 mod metrics;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_edge::{Follower, Records};
+use thalweg_record::is_name;
 use thalweg_telemetry::collect::Place;
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::json::{JsonSink, Rotation};
@@ -18,9 +20,11 @@ use thalweg_telemetry::sink::parquet::{Gathering, ParquetSink};
 use thalweg_telemetry::sink::sqlite::{Retention, SqliteSink};
 use thalweg_telemetry::sink::{ClickHouseSink, ControllerSink, KafkaSink};
 use thalweg_telemetry::{Sink, agent};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::config::{self, Broker, ChannelName, Fault, KafkaProperty, Set};
+use bundles::{Bundles, Carrying};
 use follow::{Ear, OWN};
 
 /// Where records are kept when no sink is named: beside the spool.
@@ -43,27 +47,41 @@ pub(crate) struct Agent {
     sinks: Vec<Box<dyn Sink>>,
     database: Option<PathBuf>,
     edges: Vec<SocketAddr>,
+    bundles: Option<Bundles>,
     listener: Option<TcpListener>,
 }
 
 impl Agent {
-    /// Opens what the settings name; records go to the controller of the same process, too, if they name no other.
+    /// Opens what the settings name; records go to the controller of the same process, too, if they name no other. Bundles over
+    /// Kafka are also for the edge of the same process, by its admin address.
     ///
     /// # Errors
     /// The setting whose value cannot be used.
-    pub(crate) fn bind(settings: &config::Agent, controller: Option<SocketAddr>) -> Result<Self, Fault> {
+    pub(crate) fn bind(
+        settings: &config::Agent,
+        controller: Option<SocketAddr>,
+        own_admin: Option<SocketAddr>,
+    ) -> Result<Self, Fault> {
         let fault = |error: &dyn std::error::Error| settings.spool.fault(with_causes(error));
-        let agent = agent::Agent::open(agent_config(settings)).map_err(|error| fault(&error))?;
+        let config = agent_config(settings);
+        if !is_name(&config.host) {
+            let message = format!("this machine's name, {:?}, is none for records: set host", config.host);
+            return Err(settings.spool.fault(message));
+        }
+        let host = config.host.clone();
+        let agent = agent::Agent::open(config).map_err(|error| fault(&error))?;
         let listener = settings.listen.as_ref().map(|listen| {
             TcpListener::bind(listen.value)
                 .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
                 .map_err(|cause| listen.fault(format!("cannot listen on {}: {cause}", listen.value)))
         });
-        let edges = settings.edges.iter().flat_map(|edges| edges.value.clone()).collect();
+        let edges: Vec<_> = settings.edges.iter().flat_map(|edges| edges.value.clone()).collect();
+        let admins = edges.iter().copied().chain(own_admin).collect();
+        let bundles = bundles(settings, host, admins).transpose()?;
         let database = database(settings);
         let mut sinks = sinks(settings, database.as_deref())?;
         sinks.extend(controller_sink(settings, controller)?);
-        Ok(Self { agent, sinks, database, edges, listener: listener.transpose()? })
+        Ok(Self { agent, sinks, database, edges, bundles, listener: listener.transpose()? })
     }
 
     /// The SQLite database, if it keeps one.
@@ -99,6 +117,9 @@ impl Agent {
             let figures = metrics::Told(running.figures());
             tasks.spawn(crate::metrics::serve(tokio::net::TcpListener::from_std(listener)?, figures));
         }
+        let carries = self.bundles.is_some();
+        let (ended, carrying_ended) = oneshot::channel();
+        let _carrying = self.bundles.map(|bundles| Carrying::start(bundles, ended)).transpose()?;
         let intake = running.intake();
         let own = tokio::spawn(async move {
             if let Some((records, follower)) = own {
@@ -108,6 +129,7 @@ impl Agent {
         let early_end = tokio::select! {
             () = stop => None,
             () = running.early_end() => Some("a thread of the agent ended by itself"),
+            _ = carrying_ended, if carries => Some("the thread that carries bundles ended by itself"),
             Some(_) = tasks.join_next() => Some("a task of the agent ended by itself"),
         };
         let ended = own.abort_handle();
@@ -145,6 +167,25 @@ fn agent_config(settings: &config::Agent) -> agent::Config {
         spool: settings.spool.value.directory.clone(),
         spool_bytes_max: settings.spool.value.size.bytes,
     }
+}
+
+/// What brings bundles over Kafka, if they come that way.
+fn bundles(
+    settings: &config::Agent,
+    edge: String,
+    admins: Vec<SocketAddr>,
+) -> Option<Result<Bundles, Fault>> {
+    let topic = settings.kafka_bundles.as_ref()?;
+    let (brokers, pop, file) =
+        (settings.kafka.as_ref()?, settings.pop.as_ref()?, settings.bundle_file.as_ref()?);
+    let config = bundles::Config {
+        cluster: cluster(&brokers.value, &topic.value, settings.kafka_set.as_ref()),
+        pop: pop.value.0.clone(),
+        edge,
+        file: file.value.clone(),
+        admins,
+    };
+    Some(Bundles::open(config).map_err(|error| topic.fault(format!("{error:#}"))))
 }
 
 /// The SQLite database: as named, or beside the spool if there is no other sink.

@@ -202,6 +202,7 @@ fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
         faults.push(Fault { place: *place, setting: None, message });
     }
     if let Some((_, agent)) = &file.agent {
+        check_bundles(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
         check_agent(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
     }
     if let Some((place, controller)) = &file.controller {
@@ -212,6 +213,24 @@ fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
     }
     check_sources(file, faults);
     check_listeners(file, faults);
+}
+
+/// What bundles over Kafka need.
+fn check_bundles(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
+    let Some(topic) = &agent.kafka_bundles else {
+        faults.extend(
+            agent.bundle_file.iter().map(|file| file.fault("kafka_bundles says what comes there".to_owned())),
+        );
+        return;
+    };
+    let needed = [
+        (agent.kafka.is_some(), "kafka, where the topic is"),
+        (agent.pop.is_some(), "pop, whose bundles they are"),
+        (agent.bundle_file.is_some(), "bundle_file, where they go"),
+        (agent.edges.is_some() || edge.is_some(), "edges, which take them"),
+    ];
+    let missing = needed.into_iter().filter(|(is_there, _)| !is_there);
+    faults.extend(missing.map(|(_, what)| topic.fault(format!("set {what}"))));
 }
 
 /// An edge that is followed twice has each response recorded twice.
@@ -239,6 +258,9 @@ fn check_controller(
         if span.value.duration.subsec_nanos() > 0 {
             faults.push(span.fault("not whole seconds".to_owned()));
         }
+    }
+    if let (Some(topic), None) = (&controller.kafka_bundles, &controller.kafka) {
+        faults.push(topic.fault("set kafka, where the topic is".to_owned()));
     }
     let tell = |place, faults: Vec<thalweg_control::Fault>| {
         faults.into_iter().map(move |fault| Fault { place, setting: None, message: fault.to_string() })

@@ -200,6 +200,10 @@ section! {
         /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
         /// a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
+        /// The compacted topic over which bundles for the edges of this machine come; the controller makes it.
+        kafka_bundles: ChannelName = unset("bundles come another way");
+        /// The file into which they go, which the edges' `bundle` names.
+        bundle_file: PathBuf = unset("no such file");
         /// A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
         /// there without Kafka between.
         clickhouse: ClickHouseUrl = unset("not to ClickHouse");
@@ -249,6 +253,8 @@ section! {
         /// Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
         /// a file.
         kafka_set: Vec<KafkaProperty> = unset("none");
+        /// A compacted topic over which bundles go to agents, beside HTTP; it is made if it is not there.
+        kafka_bundles: ChannelName = unset("edges ask for their bundle");
         /// The SQLite file in which it keeps what it knows, every round, and its bundles.
         database: PathBuf = default("thalweg-control.sqlite");
         /// Decisions are made for windows of this length.

@@ -212,10 +212,23 @@ fn sections_must_fit_together() {
         thalweg.toml:3:1: channel is one of the origin in the same file: write [origin], or set to instead"#]],
     );
     check(
+        "[agent]\nkafka_bundles = 'b'\n[controller]\nkafka_bundles = 'b'",
+        expect![[r#"
+        thalweg.toml:2:17: kafka_bundles: set kafka, where the topic is
+        thalweg.toml:2:17: kafka_bundles: set pop, whose bundles they are
+        thalweg.toml:2:17: kafka_bundles: set bundle_file, where they go
+        thalweg.toml:2:17: kafka_bundles: set edges, which take them
+        thalweg.toml:4:17: kafka_bundles: set kafka, where the topic is"#]],
+    );
+    check(
+        "[agent]\nbundle_file = 'b'",
+        expect!["thalweg.toml:2:15: bundle_file: kafka_bundles says what comes there"],
+    );
+    check(
         "[[source]]\nchannel = '../a'\n",
         expect![[r#"
             thalweg.toml:1:1: media: missing: a path
-            thalweg.toml:2:11: channel: "../a" is not a name of letters, digits, '-', '_' and '.'"#]],
+            thalweg.toml:2:11: channel: "../a" is not a name of letters, digits, '-', '_' and '.', at most 253"#]],
     );
     check(
         "[origin]\n[[source]]\nmedia = 'src'\nchannel = 'a'\n[[source]]\nmedia = 'src'\nchannel = 'a'\n\
@@ -507,6 +520,10 @@ fn the_reference_names_every_setting() {
           kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
               Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
               a file.
+          kafka_bundles          NAME, if absent: bundles come another way
+              The compacted topic over which bundles for the edges of this machine come; the controller makes it.
+          bundle_file            PATH, if absent: no such file
+              The file into which they go, which the edges' `bundle` names.
           clickhouse             URL|@FILE, if absent: not to ClickHouse
               A ClickHouse database that has the tables (`thalweg schema apply`), or @FILE, a file that has this URL: records go
               there without Kafka between.
@@ -552,6 +569,8 @@ fn the_reference_names_every_setting() {
           kafka_set              [KEY=VALUE|KEY=@FILE, …], if absent: none
               Properties of librdkafka, such as "sasl.mechanism=PLAIN"; "sasl.password=@FILE" takes the value from
               a file.
+          kafka_bundles          NAME, if absent: edges ask for their bundle
+              A compacted topic over which bundles go to agents, beside HTTP; it is made if it is not there.
           database               PATH, default thalweg-control.sqlite
               The SQLite file in which it keeps what it knows, every round, and its bundles.
           window                 DURATION, default 5min, 1s to 24h

@@ -12,7 +12,7 @@ use thalweg_tcp::CongestionControl;
 
 use super::place::Place;
 use thalweg_record::units::{Size, Span};
-use thalweg_record::{Prefix, PrefixError};
+use thalweg_record::{Prefix, PrefixError, is_name};
 
 /// A value as written, before it has a type.
 #[derive(Debug, Clone)]
@@ -356,7 +356,8 @@ impl Value for BundleSource {
     const PLACEHOLDER: &'static str = "FILE|URL";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|fault: thalweg_edge::BundleSourceError| match text {
+        let source = text.parse().and_then(BundleSource::of_this_machine);
+        source.map_err(|fault: thalweg_edge::BundleSourceError| match text {
             "" => fault.to_string(),
             text => format!("{text:?}: {fault}"),
         })
@@ -460,12 +461,11 @@ impl Value for PublicUrl {
 pub(crate) struct ChannelName(pub(crate) String);
 
 impl Value for ChannelName {
-    const FORM: &'static str = "a name of letters, digits, '-', '_' and '.'";
+    const FORM: &'static str = "a name of letters, digits, '-', '_' and '.', at most 253";
     const PLACEHOLDER: &'static str = "NAME";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        if text.is_empty() || text.starts_with('.') || !text.bytes().all(plain) {
+        if text.starts_with('.') || !is_name(text) {
             return Err(format!("{text:?} is not {}", Self::FORM));
         }
         Ok(ChannelName(text.to_owned()))

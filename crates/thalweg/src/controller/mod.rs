@@ -83,13 +83,16 @@ What is assumed of networks, and what was seen: docs/control.md")]
 /// # Errors
 /// The setting whose value cannot be used.
 pub(crate) fn bind(settings: &config::Controller, tenants: &[config::Tenant]) -> Result<Controller, Fault> {
-    let kafka = settings
-        .kafka
-        .as_ref()
-        .map(|brokers| cluster(&brokers.value, &settings.kafka_topic.value, settings.kafka_set.as_ref()));
+    let of_topic = |topic| {
+        let brokers = settings.kafka.as_ref()?;
+        Some(cluster(&brokers.value, topic, settings.kafka_set.as_ref()))
+    };
+    let kafka = of_topic(&settings.kafka_topic.value);
+    let kafka_bundles = settings.kafka_bundles.as_ref().and_then(|topic| of_topic(&topic.value));
     let config = Config {
         listen: settings.listen.value,
         kafka,
+        kafka_bundles,
         database: settings.database.value.clone(),
         settings: settings.settings(tenants),
     };

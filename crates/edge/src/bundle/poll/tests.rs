@@ -96,26 +96,18 @@ async fn requests_tell_what_is_in_force_and_what_was_refused() {
     )
     .await;
     // It stays told until there is a good one.
-    it.check(
-        Ok(Answer::Unchanged),
-        true,
-        expect![[r#"
-        prefer: wait=30
-        if-none-match: "SUM7", "SUM8"
-        thalweg-refused: SUM8 1:1:%20expected%20value
-    "#]],
-    )
-    .await;
-    it.check(
-        Err("away".into()),
-        false,
-        expect![[r#"
-        prefer: wait=30
-        if-none-match: "SUM7", "SUM8"
-        thalweg-refused: SUM8 1:1:%20expected%20value
-    "#]],
-    )
-    .await;
+    for (answer, is_heard) in [(Ok(Answer::Unchanged), true), (Err("away".into()), false)] {
+        it.check(
+            answer,
+            is_heard,
+            expect![[r#"
+            prefer: wait=30
+            if-none-match: "SUM7", "SUM8"
+            thalweg-refused: SUM8 1:1:%20expected%20value
+        "#]],
+        )
+        .await;
+    }
     it.check(
         Ok(Answer::TooLong { etag: Some("W/\"9\"".into()) }),
         false,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use thalweg_edge::{BackendUrl, Config, Edge, Records};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// A test that waits longer than this has failed.
@@ -20,6 +20,7 @@ pub struct TestEdge {
     pub address: SocketAddr,
     pub admin: Option<SocketAddr>,
     pub records: Records,
+    pub bundle_changes: watch::Receiver<u64>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<std::io::Result<()>>,
 }
@@ -44,10 +45,11 @@ impl TestEdge {
     pub fn run(edge: Edge) -> Self {
         let (stop, stopped) = oneshot::channel();
         let (address, admin, records) = (edge.local_addr(), edge.admin_addr(), edge.records());
+        let bundle_changes = edge.bundle_changes();
         let running = tokio::spawn(edge.run(async {
             let _ = stopped.await;
         }));
-        Self { address, admin, records, stop: Some(stop), running }
+        Self { address, admin, records, bundle_changes, stop: Some(stop), running }
     }
 
     pub fn before(backend: &Backend) -> Self {
@@ -72,6 +74,23 @@ impl TestEdge {
     pub async fn stop(mut self) {
         let _ = self.stop.take().unwrap().send(());
         tokio::time::timeout(PATIENCE, self.running).await.unwrap().unwrap().unwrap();
+    }
+}
+
+/// A port for a server that goes and comes back: as long as this is there no other gets it by chance.
+pub struct Port(TcpSocket);
+
+impl Port {
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        // Who listens there says so as well (SO_REUSEADDR), and may, as this one does not listen.
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Self(socket)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
     }
 }
 

@@ -1,0 +1,268 @@
+//! A compacted topic of documents: of each key the last one counts, and a message without a value has removed it. All that is of one
+//! group of keys is in one partition, in the order in which it was written.
+//!
+//! **Invariant:** a reader tells when it has read what was there as it began; before that, what it gives may be old.
+//! **Invariant:** a topic is made compacted, or not at all: nothing is written to one that was not seen to be there.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseRecord, Producer as _, ThreadedProducer};
+use rdkafka::{Message as _, Offset, TopicPartitionList};
+use twox_hash::XxHash3_64;
+
+use crate::Error;
+use crate::kafka::Cluster;
+use crate::sink::Deliveries;
+
+/// How long a look for a message may last.
+const POLL: Duration = Duration::from_millis(200);
+/// How long the brokers may take for a document.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is asked whether the topic has another number of partitions.
+const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
+/// Bytes of a document that can be written, before compression.
+pub const DOCUMENT_BYTES_MAX: usize = 9 << 20;
+
+/// The properties of the producer: one request at a time, each kept by every broker that has to, and nothing that waits for long.
+const PRODUCER: [(&str, &str); 7] = [
+    ("enable.idempotence", "true"),
+    ("max.in.flight", "1"),
+    ("message.timeout.ms", "8000"),
+    ("compression.type", "zstd"),
+    ("linger.ms", "0"),
+    ("message.max.bytes", "10000000"),
+    ("queue.buffering.max.kbytes", "16384"),
+];
+const _: () = assert!(DOCUMENT_BYTES_MAX < 10_000_000);
+/// The properties of a topic that is made: brokers refuse messages above 1 MiB by default, compressed.
+const TOPIC: [(&str, &str); 2] = [("cleanup.policy", "compact"), ("max.message.bytes", "10000000")];
+
+/// What a look has found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A document of a key, or that there is none any more. A message without a key has an empty one.
+    Document(String, Option<Vec<u8>>),
+    /// All that was there as the reader began has been given; once, and again after the topic's partitions have changed.
+    End,
+    /// Nothing new.
+    Nothing,
+}
+
+/// What the client library tells beside what it returns.
+struct Told;
+
+impl ClientContext for Told {
+    fn error(&self, error: KafkaError, reason: &str) {
+        // The end of a partition is no failure.
+        if !matches!(error, KafkaError::PartitionEOF(_))
+            && error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF)
+        {
+            tracing::error!(%error, reason, "Kafka's client tells of a failure");
+        }
+    }
+}
+
+impl ConsumerContext for Told {}
+
+/// A reader of a topic, from its beginning on.
+pub struct Reader {
+    kafka: BaseConsumer<Told>,
+    topic: String,
+    group: Option<String>,
+    partitions: i32,
+    asked_at: Option<Instant>,
+    /// Partitions whose end was not reached yet.
+    unread: Vec<i32>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("topic", &self.topic)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// A reader of all that a topic has, or of the partition of one group alone. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// When a property is wrong.
+    pub fn open(cluster: &Cluster, group: Option<&str>) -> Result<Self, Error> {
+        // A client has to name a group; with partitions assigned by hand, and no commit, none is joined.
+        let ours = [
+            ("group.id", "thalweg-keyed"),
+            ("auto.offset.reset", "earliest"),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("enable.partition.eof", "true"),
+            ("allow.auto.create.topics", "false"),
+            ("queued.max.messages.kbytes", "32768"),
+        ];
+        let failed = |cause| Error::of(format!("cannot read Kafka at {}", cluster.brokers), cause);
+        let kafka = cluster.config(&ours).create_with_context(Told).map_err(failed)?;
+        let (topic, group) = (cluster.topic.clone(), group.map(str::to_owned));
+        Ok(Self { kafka, topic, group, partitions: 0, asked_at: None, unread: Vec::new() })
+    }
+
+    /// The next document. Waits a moment for one.
+    ///
+    /// # Errors
+    /// When the topic is not there, or cannot be read, now.
+    pub fn read(&mut self) -> Result<Found, Error> {
+        if self.asked_at.is_none_or(|at| at.elapsed() >= PARTITIONS_PERIOD) {
+            self.assign()?;
+        }
+        match self.kafka.poll(POLL) {
+            None => Ok(Found::Nothing),
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                let was_unread = !self.unread.is_empty();
+                self.unread.retain(|unread| *unread != partition);
+                Ok(if was_unread && self.unread.is_empty() { Found::End } else { Found::Nothing })
+            }
+            Some(Err(cause)) => Err(self.failed(cause)),
+            Some(Ok(message)) => {
+                let key = String::from_utf8_lossy(message.key().unwrap_or_default()).into_owned();
+                Ok(Found::Document(key, message.payload().map(<[u8]>::to_vec)))
+            }
+        }
+    }
+
+    /// Reads the partitions that there are, from their beginnings where their number is another than before.
+    fn assign(&mut self) -> Result<(), Error> {
+        let partitions = partitions(&self.kafka, &self.topic).map_err(|cause| self.failed(cause))?;
+        if partitions != self.partitions {
+            let all = match &self.group {
+                Some(group) => vec![partition_of(group, partitions)],
+                None => (0..partitions).collect(),
+            };
+            let mut assigned = TopicPartitionList::new();
+            for partition in &all {
+                assigned
+                    .add_partition_offset(&self.topic, *partition, Offset::Beginning)
+                    .map_err(|cause| self.failed(cause))?;
+            }
+            self.kafka.assign(&assigned).map_err(|cause| self.failed(cause))?;
+            (self.partitions, self.unread) = (partitions, all);
+        }
+        self.asked_at = Some(Instant::now());
+        Ok(())
+    }
+
+    fn failed(&self, cause: KafkaError) -> Error {
+        Error::of(format!("cannot read the topic {}", self.topic), cause)
+    }
+}
+
+/// A writer of a topic.
+pub struct Writer {
+    cluster: Cluster,
+    /// With how many partitions the topic is to be made if it is not there, as long as that was not tried.
+    create_partitions: Option<u16>,
+    producer: Option<(ThreadedProducer<Deliveries>, i32)>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Writer").field(&self.cluster).finish()
+    }
+}
+
+impl Writer {
+    /// A writer to a topic; nothing is asked yet.
+    pub fn of(cluster: Cluster, create_partitions: Option<u16>) -> Self {
+        Self { cluster, create_partitions, producer: None }
+    }
+
+    /// Asks anew how many partitions there are, at the next document.
+    pub fn refresh(&mut self) {
+        self.producer = None;
+    }
+
+    /// Makes the topic, if it is to be made and is not there.
+    ///
+    /// # Errors
+    /// When the brokers cannot be asked, or refuse, now.
+    pub fn create(&mut self) -> Result<(), Error> {
+        if let Some(partitions) = self.create_partitions {
+            self.cluster.create_topic(partitions, &TOPIC).map_err(|cause| self.failed(cause))?;
+            self.create_partitions = None;
+        }
+        Ok(())
+    }
+
+    /// Puts a document in the place of the one that the key had, or removes that; waits until it is kept.
+    ///
+    /// # Errors
+    /// When that is not sure. It may be there nevertheless.
+    pub fn put(&mut self, group: &str, key: &str, document: Option<&[u8]>) -> Result<(), Error> {
+        self.create()?;
+        let put = self.try_put(group, key, document);
+        put.map_err(|cause| {
+            self.producer = None; // with what it had not sent
+            self.failed(cause)
+        })
+    }
+
+    fn try_put(&mut self, group: &str, key: &str, document: Option<&[u8]>) -> Result<(), KafkaError> {
+        if self.producer.is_none() {
+            // To be asked by a consumer makes no topic.
+            let client: BaseConsumer =
+                self.cluster.config(&[("allow.auto.create.topics", "false")]).create()?;
+            let partitions = partitions(&client, &self.cluster.topic)?;
+            let producer = self.cluster.config(&PRODUCER).create_with_context(Deliveries::default())?;
+            self.producer = Some((producer, partitions));
+        }
+        let (producer, partitions) = self.producer.as_ref().expect("it was made above");
+        let message =
+            BaseRecord::to(&self.cluster.topic).key(key).partition(partition_of(group, *partitions));
+        let message = match document {
+            Some(document) => message.payload(document),
+            None => message,
+        };
+        producer.context().begin();
+        producer.send(message).map_err(|(cause, _)| {
+            producer.context().take_back();
+            cause
+        })?;
+        producer.context().settle(Instant::now() + STEP_TIMEOUT)
+    }
+
+    fn failed(&self, cause: KafkaError) -> Error {
+        let Cluster { topic, brokers, .. } = &self.cluster;
+        Error::of(format!("cannot write to topic {topic} of Kafka at {brokers}"), cause)
+    }
+}
+
+/// How many partitions a topic has.
+fn partitions<C: ConsumerContext>(client: &BaseConsumer<C>, topic: &str) -> Result<i32, KafkaError> {
+    let metadata = client.fetch_metadata(Some(topic), STEP_TIMEOUT)?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    match found.map(|found| (found.error(), found.partitions().len())) {
+        Some((None, count @ 1..)) => Ok(i32::try_from(count).unwrap_or(i32::MAX)),
+        Some((Some(error), _)) => Err(KafkaError::MetadataFetch(error.into())),
+        _ => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
+    }
+}
+
+/// The partition of a group's keys.
+fn partition_of(group: &str, partitions: i32) -> i32 {
+    let place = XxHash3_64::oneshot(group.as_bytes()) % u64::from(partitions.unsigned_abs());
+    i32::try_from(place).expect("it is below a number of partitions")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_has_one_partition_for_good() {
+        assert!((1..50).all(|partitions| (0..partitions).contains(&partition_of("fra1", partitions))));
+        // Another place would be another topic to who reads and who writes in different versions.
+        assert_eq!(["", "fra1", "lhr2"].map(|group| partition_of(group, 12)), [10, 0, 6]);
+    }
+}

@@ -1,0 +1,304 @@
+//! Bundles over Kafka: from the compacted topic into the file that the edges of this machine look at, and back what they say of it.
+//!
+//! **Invariant:** the file is replaced in one step, once what the topic has is known: a kill leaves the one before or the next one, whole.
+//! **Invariant:** the number of the bundle in the file does not go back, whatever the topic has.
+//! **Invariant:** what an edge has is asked of the edge. Of one that does not answer nothing is told.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use http_body_util::{BodyExt, Limited};
+use hyper::Request;
+use serde_json::Value;
+use thalweg_bundle::{BYTES_MAX, Bundle};
+use thalweg_controller::carried::{Acknowledged, Key, Refused};
+use thalweg_telemetry::kafka::Cluster;
+use thalweg_telemetry::keyed::{Found, Reader, Writer};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use crate::admin;
+
+/// How often the edges are asked what they have.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long one may take to answer, and how long its answer may be.
+const ASK_TIME_MAX: Duration = Duration::from_secs(2);
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// After which it is said again what the edges have, though it is the same: a controller takes one that is not heard to be gone.
+const SAY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where bundles come from, and for whom.
+#[derive(Debug, Clone)]
+pub(super) struct Config {
+    pub(super) cluster: Cluster,
+    pub(super) pop: String,
+    /// The edges' name, which is that of the machine in records.
+    pub(super) edge: String,
+    /// What the edges look at.
+    pub(super) file: PathBuf,
+    /// Their admin addresses.
+    pub(super) admins: Vec<SocketAddr>,
+}
+
+/// The thread's own.
+#[derive(Debug)]
+pub(super) struct Bundles {
+    config: Config,
+    reader: Reader,
+    writer: Writer,
+    runtime: Runtime,
+    is_caught_up: bool,
+    /// What all edges of the PoP are to have, and what this one is.
+    of_all: Option<Vec<u8>>,
+    of_this: Option<Vec<u8>>,
+    /// One of them is another than when the file was last looked at.
+    is_new: bool,
+    /// What was held back last because of its number.
+    held_back: Option<u64>,
+    /// The highest number that the file has had.
+    highest: Option<u64>,
+    asked_at: Option<Instant>,
+    said: Option<(Acknowledged, Instant)>,
+}
+
+impl Bundles {
+    /// Nothing is asked yet.
+    ///
+    /// # Errors
+    /// When a property of Kafka is wrong, or the system gives no runtime.
+    pub(super) fn open(config: Config) -> anyhow::Result<Self> {
+        let reader = Reader::open(&config.cluster, Some(&config.pop))?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let highest = fs::read(&config.file).ok().and_then(|document| number(&document));
+        Ok(Self {
+            reader,
+            // The controller makes the topic.
+            writer: Writer::of(config.cluster.clone(), None),
+            config,
+            runtime,
+            is_caught_up: false,
+            of_all: None,
+            of_this: None,
+            is_new: false,
+            held_back: None,
+            highest,
+            asked_at: None,
+            said: None,
+        })
+    }
+
+    /// Carries until it is told to stop.
+    pub(super) fn run(mut self, stop: &AtomicBool) {
+        let mut told = None;
+        while !stop.load(Relaxed) {
+            let now = self.step().err().map(|error| format!("{error:#}"));
+            match &now {
+                Some(error) if told.as_ref() != Some(error) => {
+                    tracing::warn!(error, "bundles do not come over Kafka; tried again and again");
+                }
+                None if told.is_some() => tracing::info!("bundles come over Kafka again"),
+                _ => {}
+            }
+            if now.is_some() {
+                thread::sleep(PAUSE);
+            }
+            told = now;
+        }
+    }
+
+    fn step(&mut self) -> anyhow::Result<()> {
+        match self.reader.read()? {
+            Found::Document(key, document) => self.take(&key, document),
+            Found::End => {
+                (self.is_caught_up, self.is_new) = (true, true);
+                self.writer.refresh();
+            }
+            Found::Nothing => {}
+        }
+        if !self.is_caught_up {
+            return Ok(());
+        }
+        if self.is_new {
+            self.put().with_context(|| format!("cannot write {}", self.config.file.display()))?;
+            self.is_new = false;
+        }
+        if self.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+            self.asked_at = Some(Instant::now());
+            let said = self.runtime.block_on(ask(&self.config.admins))?;
+            self.say(said)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, key: &str, document: Option<Vec<u8>>) {
+        let Some(Key::Bundle(_, edge)) = Key::parse(key).filter(|key| key.pop() == self.config.pop) else {
+            return;
+        };
+        let document = document.map(|mut document| {
+            document.truncate(BYTES_MAX + 1); // enough to be refused
+            document
+        });
+        match edge {
+            None => self.of_all = document,
+            Some(edge) if edge == self.config.edge => self.of_this = document,
+            Some(_) => return,
+        }
+        self.is_new = true;
+    }
+
+    /// Puts what the edges are to have into the file, if it is not there.
+    fn put(&mut self) -> io::Result<()> {
+        // What has no number is for an edge to refuse, where there is nothing else. What this edge alone is to have is the later one.
+        let offered = [&self.of_all, &self.of_this].into_iter().flatten();
+        let Some((number, document)) =
+            offered.map(|document| (number(document), document)).max_by_key(|(number, _)| *number)
+        else {
+            return Ok(());
+        };
+        if number.is_some() && number < self.highest {
+            if self.held_back != number {
+                tracing::warn!(
+                    number,
+                    highest = self.highest,
+                    "Kafka has a bundle of a lower number: it is held back"
+                );
+            }
+            self.held_back = number;
+            return Ok(());
+        }
+        if fs::read(&self.config.file).is_ok_and(|there| there == *document) {
+            return Ok(());
+        }
+        let passing = self.config.file.with_added_extension("new");
+        let mut file = File::create(&passing)?;
+        file.write_all(document)?;
+        file.sync_all()?;
+        fs::rename(&passing, &self.config.file)?;
+        let directory = self.config.file.parent().filter(|directory| !directory.as_os_str().is_empty());
+        File::open(directory.unwrap_or(".".as_ref()))?.sync_all()?;
+        self.highest = self.highest.max(number);
+        tracing::info!(number, file = %self.config.file.display(), "a bundle came over Kafka");
+        Ok(())
+    }
+
+    /// Says what the edges have, if it is something new, or was said a while ago.
+    fn say(&mut self, now: Acknowledged) -> anyhow::Result<()> {
+        let is_known =
+            self.said.as_ref().is_some_and(|(said, at)| *said == now && at.elapsed() < SAY_AGAIN_AFTER);
+        if !is_known {
+            let key = Key::Acknowledged(self.config.pop.clone(), self.config.edge.clone());
+            self.writer.put(key.pop(), &key.to_string(), Some(now.encode().as_bytes()))?;
+            self.said = Some((now, Instant::now()));
+        }
+        Ok(())
+    }
+}
+
+fn number(document: &[u8]) -> Option<u64> {
+    Bundle::decode(document).ok().map(|bundle| bundle.content().number)
+}
+
+/// What the edges at these admin addresses say together.
+async fn ask(admins: &[SocketAddr]) -> anyhow::Result<Acknowledged> {
+    let mut all = Vec::new();
+    for admin in admins {
+        let status = timeout(ASK_TIME_MAX, status(*admin)).await;
+        let status = status.map_err(anyhow::Error::from).and_then(|status| status);
+        all.push(status.with_context(|| format!("the edge at {admin} does not say what it has"))?);
+    }
+    Ok(together(&all))
+}
+
+/// What an edge tells of its bundle.
+async fn status(admin: SocketAddr) -> anyhow::Result<Value> {
+    let response = admin::send(admin, Request::get("/stats"), String::new()).await?;
+    let content = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let content = content.map_err(|cause| anyhow::anyhow!("its answer broke off: {cause}"))?.to_bytes();
+    let mut stats: Value = serde_json::from_slice(&content).context("it answers no JSON")?;
+    let bundle = stats["bundle"].take();
+    if bundle.is_null() {
+        bail!("it takes no bundles: its setting bundle names no file");
+    }
+    Ok(bundle)
+}
+
+/// In force is what all have; refused is what one has refused since it took a good one.
+fn together(all: &[Value]) -> Acknowledged {
+    let checksum = |status: &Value| status["checksum"].as_str().map(str::to_owned);
+    let first = all.first().and_then(checksum);
+    let in_force = first.filter(|first| all.iter().all(|status| checksum(status).as_ref() == Some(first)));
+    let refused = all.iter().find_map(|status| {
+        let refused = &status["refused"];
+        let is_newer = refused["unix_ms"].as_u64()? >= status["taken_unix_ms"].as_u64().unwrap_or(0);
+        let reason = refused["reason"].as_str().filter(|_| is_newer)?.to_owned();
+        Some(Refused { checksum: checksum(refused), reason })
+    });
+    let number = all.first().filter(|_| in_force.is_some()).and_then(|status| status["number"].as_u64());
+    Acknowledged { in_force, number, refused }
+}
+
+/// A thread that carries bundles, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Carrying(Arc<AtomicBool>);
+
+impl Carrying {
+    /// Starts it; `ended` is dropped when it ends.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn start(bundles: Bundles, ended: tokio::sync::oneshot::Sender<()>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let own = stop.clone();
+        thread::Builder::new().name("agent-bundles".into()).spawn(move || {
+            let _ended = ended;
+            bundles.run(&own);
+        })?;
+        Ok(Self(stop))
+    }
+}
+
+impl Drop for Carrying {
+    fn drop(&mut self) {
+        // It is not waited for: it may be asking brokers that are away, and a file half written is in nobody's way.
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn edges_of_a_machine_speak_together() {
+        let edge = |checksum: &str, taken: u64, refused: Value| json!({"checksum": checksum, "taken_unix_ms": taken, "refused": refused});
+        let refused = |at: u64| json!({"checksum": null, "reason": "no", "unix_ms": at});
+        let told = |all: &[Value]| {
+            let Acknowledged { in_force, refused, .. } = together(all);
+            (in_force.unwrap_or_default(), refused.map(|refused| refused.reason).unwrap_or_default())
+        };
+        let (a, b) = (edge("a", 5, Value::Null), edge("b", 5, Value::Null));
+        let text = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(told(&[]), text("", ""));
+        assert_eq!(told(std::slice::from_ref(&a)), text("a", ""));
+        assert_eq!(told(&[a.clone(), a.clone()]), text("a", ""));
+        assert_eq!(told(&[a.clone(), b]), text("", ""));
+        // What was refused before the last good one is no matter any more.
+        assert_eq!(told(&[edge("a", 5, refused(4))]), text("a", ""));
+        assert_eq!(told(&[a, edge("a", 5, refused(5))]), text("a", "no"));
+        assert_eq!(
+            told(&[json!({"checksum": null, "taken_unix_ms": null, "refused": refused(1)})]),
+            text("", "no")
+        );
+    }
+}

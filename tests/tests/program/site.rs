@@ -1,0 +1,128 @@
+//! A site under load: a backend, clients of several networks, and a controller that tries everything at once.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+
+use super::{Directory, thalweg};
+
+/// Client networks, 127.0.1.0/24 and on: as many as a bottom group needs, and one.
+pub const NETWORKS: u8 = 6;
+/// Between two connections of a network.
+pub const CLIENT_PAUSE: Duration = Duration::from_millis(20);
+/// More than a rule's least response.
+pub const CONTENT_BYTES: usize = 200_000;
+
+/// What somebody answers: status, entity tag, content.
+pub fn ask(server: SocketAddr, target: &str, fields: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(server).unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, content) = text.split_once("\r\n\r\n").unwrap();
+    let status = head[9..12].parse().unwrap();
+    let etag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
+    (status, etag.to_owned(), content.to_owned())
+}
+
+/// As JSON.
+pub fn told(controller: SocketAddr, target: &str) -> Value {
+    let (_, _, content) = ask(controller, target, "");
+    serde_json::from_str(&content).unwrap()
+}
+
+/// A backend with one file, `/content`, that may be kept.
+pub fn backend() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut input = BufReader::new(stream.try_clone().unwrap());
+                let mut line = String::new();
+                while input.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                    if line == "\r\n" {
+                        let head = format!(
+                            "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {CONTENT_BYTES}\r\n\r\n"
+                        );
+                        let sent = stream.write_all(head.as_bytes());
+                        if sent.and_then(|()| stream.write_all(&vec![7; CONTENT_BYTES])).is_err() {
+                            return;
+                        }
+                    }
+                    line.clear();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Asks a host for the content once, on a connection from a network; an edge that is away gives none.
+pub fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
+    socket.connect(&edge.into())?;
+    let mut stream = TcpStream::from(socket);
+    let request = format!("GET /content HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut content = Vec::new();
+    stream.read_to_end(&mut content).map(drop)
+}
+
+/// Clients of every network, one connection after the other, of each host in turn, until this is dropped.
+pub struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
+
+impl Clients {
+    pub fn of(edge: SocketAddr, hosts: &'static [&'static str]) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let clients = (1..=NETWORKS).map(|network| {
+            let is_over = is_over.clone();
+            thread::spawn(move || {
+                for host in hosts.iter().cycle().take_while(|_| !is_over.load(Relaxed)) {
+                    let _ = fetch(edge, network, host); // one that was killed comes back
+                    thread::sleep(CLIENT_PAUSE);
+                }
+            })
+        });
+        let clients = clients.collect();
+        Self(is_over, clients)
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+        for client in self.1.drain(..) {
+            client.join().unwrap();
+        }
+    }
+}
+
+/// Windows of seconds, everything tried at once, and nothing ever said of it: loopback is of no network's kind.
+pub fn controller(directory: &Directory, listen: SocketAddr) -> Command {
+    let mut command = thalweg();
+    command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
+    command.args(["--connections-min", "1", "--observed-windows-min", "1", "--history-windows", "8"]);
+    command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "1000000"]);
+    command.args([
+        "--measure",
+        "goodput",
+        "--congestion-control",
+        "reno",
+        "--trial-windows-max",
+        "100000",
+        "--effect-min",
+        "0",
+    ]);
+    command.args(["--listen", &listen.to_string()]).arg("--database").arg(directory.0.join("control.sqlite"));
+    command
+}
