@@ -22,7 +22,8 @@ use twox_hash::XxHash3_64;
 
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
-use crate::tenant::{TENANTS_MAX, Tenant};
+use crate::tenant::Tenant;
+use crate::tenants::UNNAMED_MAX;
 use crate::window::{Arm, Window, follows};
 use connection::{Connection, Rule, has_failed, rule_of, tells_of_goodput};
 pub use samples::SAMPLES_MAX;
@@ -251,7 +252,7 @@ impl Open {
         }
         // Of hosts that are tenants by themselves there may be more than are kept: they leave the others theirs.
         let is_unnamed = !name.is_empty() && !settings.names(name);
-        if !settings.has(name) || (is_unnamed && self.unnamed == SCOPES_MAX - TENANTS_MAX) {
+        if !settings.has(name) || (is_unnamed && self.unnamed == UNNAMED_MAX) {
             return None;
         }
         self.unnamed += usize::from(is_unnamed);
@@ -300,13 +301,13 @@ fn tenant_of<'a>(
     }
 }
 
-/// A host without its port and the dot that may end a name.
+/// A host without its port and the dots that may end a name.
 fn name_of(host: &str) -> &str {
     let name = match host.rfind(':') {
         Some(at) if !host.ends_with(']') => &host[..at],
         _ => host,
     };
-    name.strip_suffix('.').unwrap_or(name)
+    name.trim_end_matches('.')
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::window::Window;
 const FORGOTTEN_ROUNDS: u32 = 2_016;
 
 /// Hosts that are tenants by themselves.
-const UNNAMED_MAX: usize = SCOPES_MAX - TENANTS_MAX;
+pub(crate) const UNNAMED_MAX: usize = SCOPES_MAX - TENANTS_MAX;
 
 /// Whom a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

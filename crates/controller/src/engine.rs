@@ -252,11 +252,14 @@ impl Engine {
 
     /// Lets time pass: windows close, edges are missed, and what could not be written is tried again.
     fn tick(&mut self) {
-        let (now_unix_s, closes_unix_s) = (now_unix_s(), self.closes_unix_s(now_unix_s()));
+        let now_unix_s = now_unix_s();
+        let closes_unix_s = self.closes_unix_s(now_unix_s);
         self.pending.extend(self.collector.close(closes_unix_s));
         self.count();
-        // What has not closed or is not decided tells nothing against a candidate.
-        let is_behind = now_unix_s - closes_unix_s > BEHIND_S || !self.pending.is_empty();
+        // What is still held open, or is not decided, tells nothing against a candidate.
+        let held_s = now_unix_s.saturating_sub(closes_unix_s);
+        let is_held = held_s > BEHIND_S && held_s < held_s_max(&self.settings);
+        let is_behind = is_held || !self.pending.is_empty();
         let names: Vec<_> = self.pops.keys().cloned().collect();
         for name in names {
             if let Some(pop) = self.pops.get_mut(&name).filter(|_| !is_behind) {

@@ -145,15 +145,21 @@ impl Controller {
                 reads();
             })?;
         }
+        let (carried, carried_end) = oneshot::channel::<()>();
+        let mut carried = Some(carried); // likewise
         if let Some(carrier) = carrier {
             let handle = server.handle();
-            let carries = move || carrier.run(handle);
-            std::thread::Builder::new().name("controller-bundles".into()).spawn(carries)?;
+            let ended = carried.take();
+            std::thread::Builder::new().name("controller-bundles".into()).spawn(move || {
+                let _ended = ended;
+                carrier.run(handle);
+            })?;
         }
         tokio::select! {
             served = axum::serve(listener, server.router()) => served,
             _ = end => Err(io::Error::other("its thread has ended")),
             _ = read_end => Err(io::Error::other("the thread that reads Kafka has ended")),
+            _ = carried_end => Err(io::Error::other("the thread that carries bundles over Kafka has ended")),
             () = stop => Ok(()),
         }
     }

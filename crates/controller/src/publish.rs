@@ -2,18 +2,18 @@
 //! have ([`crate::carried`]). To the engine it is as if each edge polled.
 //!
 //! **Invariant:** what edges are to have is asked of the engine, which answers with what is in its file: nothing is written before.
-//! **Invariant:** what was in the topic as this began is known before anything is written: what is right stays, and a canary's bundle
-//! that is over is removed.
+//! **Invariant:** what was in the topic as this began is known before anything is written: what is right stays, and the bundle of a canary
+//! that is heard and is none any more is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_bundle::Bundle;
+use thalweg_bundle::{BYTES_MAX, Bundle};
 use thalweg_record::is_name;
 use thalweg_telemetry::Error;
 use thalweg_telemetry::kafka::Cluster;
-use thalweg_telemetry::keyed::{Found, Reader, Writer};
+use thalweg_telemetry::keyed::{DOCUMENT_BYTES_MAX, Found, Reader, Writer};
 use tokio::sync::oneshot;
 
 use crate::carried::{Acknowledged, Key};
@@ -24,10 +24,13 @@ use crate::engine::{Answer, Handle, Message};
 const PARTITIONS: u16 = 12;
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
+/// For how long is read before what is due is written.
+const READ_FOR: Duration = Duration::from_secs(1);
 /// For how long what an edge has said is what it says: it says it again before that.
 const HEARD_FOR: Duration = Duration::from_secs(60);
 /// Edges, and bundles in the topic, that are remembered. Further edges go by what all have.
 const KEYS_MAX: usize = 100_000;
+const _: () = assert!(BYTES_MAX <= DOCUMENT_BYTES_MAX, "each bundle can be written");
 
 /// The thread's own.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub(crate) struct Carrier {
     edges: BTreeMap<(String, String), (Heard, Instant)>,
     /// PoPs, and edges of them, of which it is to be asked what they are to have. The PoP comes before its edges.
     due: BTreeSet<(String, Option<String>)>,
+    /// What of these could not be written last.
+    failed: Option<(String, Option<String>)>,
 }
 
 impl Carrier {
@@ -56,6 +61,7 @@ impl Carrier {
             published: BTreeMap::new(),
             edges: BTreeMap::new(),
             due: BTreeSet::new(),
+            failed: None,
         })
     }
 
@@ -80,17 +86,20 @@ impl Carrier {
 
     fn step(&mut self, handle: &mut Handle) -> Result<(), Error> {
         self.writer.create()?;
-        match self.reader.read()? {
-            Found::Document(key, value) => self.take(&key, value.as_deref()),
-            Found::End => {
-                if std::mem::replace(&mut self.is_caught_up, true) {
-                    // There are more partitions, and keys are in others.
-                    self.published.clear();
-                    self.writer.refresh();
+        let begun = Instant::now();
+        while begun.elapsed() < READ_FOR {
+            match self.reader.read()? {
+                Found::Document(key, value) => self.take(&key, value.as_deref()),
+                Found::End => {
+                    if std::mem::replace(&mut self.is_caught_up, true) {
+                        // There are more partitions, and keys are in others.
+                        self.published.clear();
+                        self.writer.refresh();
+                    }
+                    self.all_are_due(handle);
                 }
-                self.all_are_due(handle);
+                Found::Nothing => break,
             }
-            Found::Nothing => {}
         }
         if !self.is_caught_up {
             return Ok(());
@@ -99,11 +108,19 @@ impl Carrier {
             handle.changes.mark_unchanged();
             self.all_are_due(handle);
         }
-        while let Some((pop, edge)) = self.due.first().cloned() {
-            if !self.publish(handle, &pop, edge.as_deref())? {
-                break; // not written yet; the next change, or what the edge says next, asks again
+        // After one that fails come the others, before it is tried again.
+        let after = self.failed.take();
+        let is_later = |key: &&(String, Option<String>)| after.as_ref().is_none_or(|after| *key > after);
+        let (later, first): (Vec<_>, Vec<_>) = self.due.iter().partition(is_later);
+        for (pop, edge) in later.into_iter().chain(first).cloned().collect::<Vec<_>>() {
+            match self.publish(handle, &pop, edge.as_deref()) {
+                Ok(true) => drop(self.due.remove(&(pop, edge))),
+                Ok(false) => {} // not in the controller's file yet
+                Err(error) => {
+                    self.failed = Some((pop, edge));
+                    return Err(error);
+                }
             }
-            self.due.pop_first();
         }
         Ok(())
     }
@@ -119,8 +136,8 @@ impl Carrier {
                 }
                 _ => drop(self.published.remove(&key)),
             },
-            // What was said before this began is old.
-            Some(Key::Acknowledged(pop, edge)) if self.is_caught_up => {
+            // What was said before this began, or is read again, is old.
+            Some(Key::Acknowledged(pop, edge)) if self.is_caught_up && !self.reader.is_behind() => {
                 let Some(said) = value.and_then(Acknowledged::decode) else { return };
                 if self.edges.len() == KEYS_MAX {
                     self.edges.retain(|_, (_, at)| at.elapsed() < HEARD_FOR);

@@ -109,6 +109,11 @@ impl Reader {
         Ok(Self { kafka, topic, group, partitions: 0, asked_at: None, unread: Vec::new() })
     }
 
+    /// Whether what is given was there before the reader began, or before partitions changed.
+    pub fn is_behind(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
     /// The next document. Waits a moment for one.
     ///
     /// # Errors

@@ -26,7 +26,9 @@ const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
 /// How often it is asked where partitions end.
 const ENDS_PERIOD: Duration = Duration::from_secs(2);
 /// How long a broker may take to say so: nothing is read meanwhile.
-const END_TIMEOUT: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long none is asked after one that could not say it: reading others comes first.
+const ENDS_PAUSE: Duration = Duration::from_secs(10);
 /// The same as long as it has none: nobody has written to it yet.
 const TOPIC_PERIOD: Duration = Duration::from_secs(1);
 /// Sources (host and epoch, in each partition) whose places are remembered.
@@ -54,8 +56,8 @@ pub struct Tail {
     /// Whether all that the topic has are.
     has_all: bool,
     asked_at: Option<Instant>,
-    /// When it was asked where partitions end.
-    ends_asked_at: Option<Instant>,
+    /// When it is asked again where partitions end.
+    ask_ends_at: Instant,
     places: HashMap<(i32, String, u64), Place>,
 }
 
@@ -88,7 +90,7 @@ impl Tail {
             partitions: BTreeMap::new(),
             has_all: false,
             asked_at: None,
-            ends_asked_at: None,
+            ask_ends_at: Instant::now(),
             places: HashMap::new(),
         })
     }
@@ -180,17 +182,21 @@ impl Tail {
 
     /// Asks where partitions end that are read to where they ended before. What cannot be asked now is asked again.
     fn ask_ends(&mut self) {
-        if self.ends_asked_at.is_some_and(|at| at.elapsed() < ENDS_PERIOD) {
+        if Instant::now() < self.ask_ends_at {
             return;
         }
-        self.ends_asked_at = Some(Instant::now());
+        let mut pause = ENDS_PERIOD;
         for (partition, progress) in self.partitions.iter_mut().filter(|(_, progress)| progress.is_at_end()) {
             let now_unix_ms = now_unix_ms();
             match self.kafka.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
                 Ok((_, end)) => progress.ended(end, now_unix_ms),
-                Err(_) => return, // and whoever polls is told
+                Err(_) => {
+                    pause = ENDS_PAUSE; // whoever polls is told why
+                    break;
+                }
             }
         }
+        self.ask_ends_at = Instant::now() + pause;
     }
 
     fn failed(&self, cause: KafkaError) -> Error {

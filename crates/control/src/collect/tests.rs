@@ -295,7 +295,7 @@ fn hosts_that_anybody_makes_up_take_nothing_from_others() {
     (0..SCOPES_MAX).for_each(|at| ask(&mut it, format!("{at}.example"), 200));
     ask(&mut it, "media.example".into(), 200);
     let closed = it.0.close(NOW_UNIX_S + 10_000).remove(0);
-    assert_eq!(closed.windows.len(), SCOPES_MAX - TENANTS_MAX + 1);
+    assert_eq!(closed.windows.len(), UNNAMED_MAX + 1);
     assert!(
         closed
             .windows
@@ -304,7 +304,7 @@ fn hosts_that_anybody_makes_up_take_nothing_from_others() {
     );
     // For its edge each of them counts.
     assert_eq!(closed.window.edges["edge-1"].responses, SCOPES_MAX as u64 + 4);
-    assert_eq!(it.0.counts().over_limit, (SCOPES_MAX - (SCOPES_MAX - TENANTS_MAX)) as u64 + 1);
+    assert_eq!(it.0.counts().over_limit, (SCOPES_MAX - UNNAMED_MAX) as u64 + 1);
 }
 
 #[test]

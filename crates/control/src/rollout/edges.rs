@@ -106,7 +106,7 @@ impl Rollout {
     /// A canary acknowledges the candidate by what it goes by, for as long as it does.
     fn hear_acknowledgement(&mut self, poll: Poll, now_unix_s: u64) -> Option<Transition> {
         let candidate = self.candidate.as_mut()?;
-        let is_alone = candidate.acknowledging().is_empty();
+        let none_did = candidate.acknowledging().is_empty();
         let goes_by_it = candidate.canaries.get_mut(poll.edge)?;
         let stable = self.stable.as_ref().map(Bundle::checksum);
         if poll.in_force == Some(candidate.bundle.checksum()) {
@@ -115,7 +115,7 @@ impl Rollout {
             *goes_by_it = false;
         } // else it may be the candidate of before, of which something was taken back
         if let Stage::Watched { since_unix_s, .. } = &mut candidate.stage
-            && is_alone
+            && none_did
         {
             *since_unix_s = now_unix_s; // part of the window was not by the candidate
         }

@@ -17,7 +17,7 @@ use anyhow::{Context, bail};
 use http_body_util::{BodyExt, Limited};
 use hyper::Request;
 use serde_json::Value;
-use thalweg_bundle::{BYTES_MAX, Bundle};
+use thalweg_bundle::{BYTES_MAX, Bundle, declared_checksum};
 use thalweg_controller::carried::{Acknowledged, Key, Refused};
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::keyed::{Found, Reader, Writer};
@@ -33,6 +33,8 @@ const ASK_TIME_MAX: Duration = Duration::from_secs(2);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// After which it is said again what the edges have, though it is the same: a controller takes one that is not heard to be gone.
 const SAY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// For how long edges of one machine may have different bundles without its being said.
+const DIFFER_MAX: Duration = Duration::from_secs(10);
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -64,6 +66,10 @@ pub(super) struct Bundles {
     is_new: bool,
     /// What was held back last because of its number.
     held_back: Option<u64>,
+    /// What was held back because it is no bundle.
+    refused: Option<Refused>,
+    /// Since when edges have different bundles.
+    differ_since: Option<Instant>,
     /// The highest number that the file has had.
     highest: Option<u64>,
     asked_at: Option<Instant>,
@@ -90,53 +96,66 @@ impl Bundles {
             of_this: None,
             is_new: false,
             held_back: None,
+            refused: None,
+            differ_since: None,
             highest,
             asked_at: None,
             said: None,
         })
     }
 
-    /// Carries until it is told to stop.
+    /// Carries until it is told to stop. What fails one way goes on the other.
     pub(super) fn run(mut self, stop: &AtomicBool) {
-        let mut told = None;
+        let (mut coming, mut going) = (Way::default(), Way::default());
         while !stop.load(Relaxed) {
-            let now = self.step().err().map(|error| format!("{error:#}"));
-            match &now {
-                Some(error) if told.as_ref() != Some(error) => {
-                    tracing::warn!(error, "bundles do not come over Kafka; tried again and again");
-                }
-                None if told.is_some() => tracing::info!("bundles come over Kafka again"),
-                _ => {}
+            let came = self.receive();
+            let is_away = came.is_err();
+            coming.tell(came, "bundles do not come over Kafka", "bundles come over Kafka again");
+            if self.is_caught_up && self.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                let went = self.say_what_is();
+                self.asked_at = Some(Instant::now());
+                going.tell(went, "what edges have is not told over Kafka", "what edges have is told again");
             }
-            if now.is_some() {
+            if is_away {
                 thread::sleep(PAUSE);
             }
-            told = now;
         }
     }
 
-    fn step(&mut self) -> anyhow::Result<()> {
-        match self.reader.read()? {
-            Found::Document(key, document) => self.take(&key, document),
-            Found::End => {
-                (self.is_caught_up, self.is_new) = (true, true);
-                self.writer.refresh();
+    /// Reads what there is, for a moment, and puts what is new of it into the file.
+    fn receive(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < ASK_EVERY {
+            match self.reader.read()? {
+                Found::Document(key, document) => self.take(&key, document),
+                Found::End => {
+                    (self.is_caught_up, self.is_new) = (true, true);
+                    self.writer.refresh();
+                }
+                Found::Nothing => break,
             }
-            Found::Nothing => {}
         }
-        if !self.is_caught_up {
-            return Ok(());
-        }
-        if self.is_new {
+        if self.is_caught_up && self.is_new {
             self.put().with_context(|| format!("cannot write {}", self.config.file.display()))?;
             self.is_new = false;
         }
-        if self.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
-            self.asked_at = Some(Instant::now());
-            let said = self.runtime.block_on(ask(&self.config.admins))?;
-            self.say(said)?;
-        }
         Ok(())
+    }
+
+    /// Asks the edges what they have, and says it.
+    fn say_what_is(&mut self) -> anyhow::Result<()> {
+        let all = self.runtime.block_on(ask(&self.config.admins))?;
+        let mut now = together(&all);
+        // Edges of a machine do not look at the file at the same time: for a moment what they have is what they had.
+        let differ = !all.is_empty() && now.in_force.is_none() && now.refused.is_none();
+        let is_passing = differ && self.differ_since.get_or_insert_with(Instant::now).elapsed() < DIFFER_MAX;
+        match &self.said {
+            Some((said, _)) if is_passing => now = said.clone(),
+            _ if !differ => self.differ_since = None,
+            _ => {}
+        }
+        now.refused = now.refused.or_else(|| self.refused.clone());
+        self.say(now)
     }
 
     fn take(&mut self, key: &str, document: Option<Vec<u8>>) {
@@ -157,14 +176,20 @@ impl Bundles {
 
     /// Puts what the edges are to have into the file, if it is not there.
     fn put(&mut self) -> io::Result<()> {
-        // What has no number is for an edge to refuse, where there is nothing else. What this edge alone is to have is the later one.
+        // What this edge alone is to have is the later one.
         let offered = [&self.of_all, &self.of_this].into_iter().flatten();
         let Some((number, document)) =
             offered.map(|document| (number(document), document)).max_by_key(|(number, _)| *number)
         else {
             return Ok(());
         };
-        if number.is_some() && number < self.highest {
+        // In the place of a bundle comes none that is not one: else a start would know no number any more.
+        self.refused = self.highest.filter(|_| number.is_none()).and_then(|_| refusal(document));
+        if let Some(Refused { reason, .. }) = &self.refused {
+            tracing::warn!(reason, "Kafka has what is no bundle: it is held back");
+            return Ok(());
+        }
+        if number < self.highest {
             if self.held_back != number {
                 tracing::warn!(
                     number,
@@ -203,19 +228,44 @@ impl Bundles {
     }
 }
 
+/// A way that bundles or what is said of them go, and what was told last of why they do not.
+#[derive(Debug, Default)]
+struct Way(Option<String>);
+
+impl Way {
+    /// Tells a failure that is another than before, and the end of one.
+    fn tell(&mut self, result: anyhow::Result<()>, failing: &str, again: &str) {
+        let now = result.err().map(|error| format!("{error:#}"));
+        match &now {
+            Some(error) if self.0.as_ref() != Some(error) => {
+                tracing::warn!(error, "{failing}; tried again and again");
+            }
+            None if self.0.is_some() => tracing::info!("{again}"),
+            _ => {}
+        }
+        self.0 = now;
+    }
+}
+
+/// Why a document is no bundle.
+fn refusal(document: &[u8]) -> Option<Refused> {
+    let reason = Bundle::decode(document).err()?.to_string().replace('\n', "; ");
+    Some(Refused { checksum: declared_checksum(document), reason })
+}
+
 fn number(document: &[u8]) -> Option<u64> {
     Bundle::decode(document).ok().map(|bundle| bundle.content().number)
 }
 
-/// What the edges at these admin addresses say together.
-async fn ask(admins: &[SocketAddr]) -> anyhow::Result<Acknowledged> {
+/// What each of the edges at these admin addresses says.
+async fn ask(admins: &[SocketAddr]) -> anyhow::Result<Vec<Value>> {
     let mut all = Vec::new();
     for admin in admins {
         let status = timeout(ASK_TIME_MAX, status(*admin)).await;
         let status = status.map_err(anyhow::Error::from).and_then(|status| status);
         all.push(status.with_context(|| format!("the edge at {admin} does not say what it has"))?);
     }
-    Ok(together(&all))
+    Ok(all)
 }
 
 /// What an edge tells of its bundle.

@@ -9,6 +9,7 @@
 mod agent_value;
 mod controller_value;
 mod declare;
+mod edge_value;
 mod file;
 mod flags;
 mod place;
@@ -19,12 +20,13 @@ mod value;
 
 pub(crate) use agent_value::{Broker, ClickHouseUrl, KafkaProperty};
 pub(crate) use controller_value::{ClientNetwork, Part};
+pub(crate) use edge_value::{Congestion, LogTarget, StateDirectory};
 pub(crate) use flags::Flags;
 pub(crate) use place::{Fault, Faults, Place};
 pub(crate) use reference::reference;
 pub(crate) use secret::reveal;
 pub(crate) use sections::{Agent, Console, Consumer, Controller, Edge, Origin, Source, Tenant};
-pub(crate) use value::{ChannelName, Congestion, Count, IngestUrl, LogTarget, StateDirectory, Value};
+pub(crate) use value::{ChannelName, Count, IngestUrl, Value};
 
 use declare::Section;
 pub(crate) use declare::Set;

@@ -11,10 +11,10 @@ use thalweg_edge::{BackendUrl, BundleSource};
 use super::agent_value::{Broker, ClickHouseUrl, KafkaProperty, Namespace, SocketFilter};
 use super::controller_value::{ClientNetwork, ControllerUrl, Part, RankedBy, TriedControl};
 use super::declare::section;
-use super::value::{
-    Abandoned, ChannelName, Congestion, Count, DiskTier, HostName, IngestUrl, LogTarget, PublicUrl,
-    PurgeFrom, SlowStart, StateDirectory, Switch,
+use super::edge_value::{
+    Abandoned, Congestion, DiskTier, HostName, LogTarget, PurgeFrom, SlowStart, StateDirectory,
 };
+use super::value::{ChannelName, Count, IngestUrl, PublicUrl, Switch};
 use thalweg_record::units::{Size, Span};
 
 section! {
