@@ -296,12 +296,15 @@ fn what_anybody_writes_takes_nothing_back() {
     });
     assert_eq!(site.number(), 201);
 
-    // Neither the edge nor the agent begins with it.
+    // Neither the edge nor the agent begins with it: it never came into the file.
     serving.kill();
     agent.end();
     let serving = site.edge(backend);
-    assert_eq!((site.number(), &site.stats()["source"]), (201, &"kept".into()));
+    assert_eq!((site.number(), &site.stats()["source"]), (201, &"file".into()));
     let agent = site.agent();
+    hand.put_for_all(&bundle(150));
+    agent.said("Kafka has a bundle of a lower number");
+    assert_eq!(site.number(), 201, "also where it began with one that is none in the topic");
     hand.put_for_all(&bundle(400));
     until("a good one ends it", || site.number() == 400 && site.said() == all_is_well(&bundle(400)));
 

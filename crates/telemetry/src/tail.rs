@@ -26,7 +26,7 @@ const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
 /// How often it is asked where partitions end.
 const ENDS_PERIOD: Duration = Duration::from_secs(2);
 /// How long a broker may take to say so: nothing is read meanwhile.
-const END_TIMEOUT: Duration = Duration::from_millis(500);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long none is asked after one that could not say it: reading others comes first.
 const ENDS_PAUSE: Duration = Duration::from_secs(10);
 /// The same as long as it has none: nobody has written to it yet.
@@ -50,6 +50,8 @@ pub enum Read {
 /// A reader of a topic.
 pub struct Tail {
     kafka: BaseConsumer,
+    /// Asks where partitions end: on the connection above an answer waits for that to a fetch.
+    ends: BaseConsumer,
     topic: String,
     /// How far each is read; those that cannot be read yet are not there.
     partitions: BTreeMap<i32, Progress>,
@@ -83,9 +85,11 @@ impl Tail {
         ];
         let failed = |cause| Error::of(format!("cannot read Kafka at {}", cluster.brokers), cause);
         let kafka = cluster.config(&ours).create().map_err(failed)?;
+        let ends = cluster.config(&ours).create().map_err(failed)?;
         let topic = cluster.topic.clone();
         Ok(Self {
             kafka,
+            ends,
             topic,
             partitions: BTreeMap::new(),
             has_all: false,
@@ -188,7 +192,7 @@ impl Tail {
         let mut pause = ENDS_PERIOD;
         for (partition, progress) in self.partitions.iter_mut().filter(|(_, progress)| progress.is_at_end()) {
             let now_unix_ms = now_unix_ms();
-            match self.kafka.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
+            match self.ends.fetch_watermarks(&self.topic, *partition, END_TIMEOUT) {
                 Ok((_, end)) => progress.ended(end, now_unix_ms),
                 Err(_) => {
                     pause = ENDS_PAUSE; // whoever polls is told why
