@@ -18,10 +18,7 @@ pub fn explain(settings: &Settings, state: &State, prefix: Prefix) -> String {
         if LeftAlone::new(&settings.left_alone).meets(prefix) {
             return format!("{prefix}: {}: {}\n", Reason::LeftAlone, about(settings, Reason::LeftAlone));
         }
-        return format!(
-            "{prefix}: nothing was seen of it in the last {} windows\n",
-            settings.history_windows
-        );
+        return format!("{prefix}: it was ranked in none of the last {} windows\n", settings.history_windows);
     };
     // A String takes every write.
     let _ = lines(&mut text, settings, state, entry);

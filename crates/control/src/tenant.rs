@@ -48,6 +48,12 @@ impl Settings {
         self.tenants.iter().find(|it| it.name() == tenant).map_or(self, |it| &it.settings)
     }
 
+    /// The name of the tenant that has a host; that of a host that is one by itself.
+    pub fn tenant_of(&self, host: &str) -> String {
+        let has = |it: &&Tenant| it.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
+        self.tenants.iter().find(has).map_or_else(|| host.to_ascii_lowercase(), |it| it.name().to_owned())
+    }
+
     /// Whether settings name a tenant.
     pub(crate) fn names(&self, tenant: &str) -> bool {
         self.tenants.iter().any(|it| it.name() == tenant)
@@ -82,14 +88,19 @@ impl Settings {
                 tell(at, format!("of at most {TENANTS_MAX} tenants, {TENANT_HOSTS_MAX} together"));
                 break;
             }
-            if !(1..=HOSTS_MAX).contains(&hosts.len()) || !hosts.iter().all(|host| is_host(host)) {
-                tell(at, format!("1 to {HOSTS_MAX} names of hosts, without ports"));
+            if !(1..=HOSTS_MAX).contains(&hosts.len()) {
+                tell(at, format!("1 to {HOSTS_MAX} names"));
+            }
+            if let Some(host) = hosts.iter().find(|host| !is_host(host)) {
+                tell(at, format!("names of hosts, without a port and a dot at the end: {host:?} is none"));
             }
             for host in hosts {
                 if !known.insert(host.clone()) {
                     tell(
                         at,
-                        format!("names that no other tenant has and that are not left alone, unlike {host}"),
+                        format!(
+                            "names that stand once, in one tenant, and are not left alone: {host} is not"
+                        ),
                     );
                 }
             }

@@ -226,7 +226,7 @@ fn a_prefix_is_explained() {
     lab.effect = 0.4;
     assert_eq!(
         explain(&lab.settings, &lab.state, prefix(0)),
-        "203.0.0.0/24: nothing was seen of it in the last 72 windows\n"
+        "203.0.0.0/24: it was ranked in none of the last 72 windows\n"
     );
     lab.until(Reason::Slow);
     lab.round();

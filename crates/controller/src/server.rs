@@ -299,6 +299,7 @@ async fn scopes(With(server): With<Server>) -> Result<Response, Refused> {
 
 async fn rounds(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
     let Question { pop, tenant, since, limit, .. } = question.check()?;
+    let tenant = server.settings.tenant_of(&tenant);
     server.view(&pop, &tenant)?;
     let limit = limit.unwrap_or(ROUNDS_TOLD_MAX).min(ROUNDS_TOLD_MAX);
     let rounds = server.read(move |store| store.rounds((&pop, &tenant), since, limit)).await?;
@@ -307,6 +308,7 @@ async fn rounds(With(server): With<Server>, Query(question): Query<Question>) ->
 
 async fn prefixes(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
     let Question { pop, tenant, .. } = question.check()?;
+    let tenant = server.settings.tenant_of(&tenant);
     let view = server.view(&pop, &tenant)?;
     let prefixes = look_at(move || {
         let state = view.tenants.states().get(&tenant)?;
@@ -317,6 +319,7 @@ async fn prefixes(With(server): With<Server>, Query(question): Query<Question>) 
 
 async fn explain(With(server): With<Server>, Query(question): Query<Question>) -> Result<Response, Refused> {
     let Question { pop, tenant, prefix, .. } = question.check()?;
+    let tenant = server.settings.tenant_of(&tenant);
     let prefix = client(&prefix.ok_or_else(|| bad("give prefix"))?)?;
     let view = server.view(&pop, &tenant)?;
     let asked = tenant.clone();

@@ -200,7 +200,9 @@ pub(super) fn untold(edges: &[String]) -> String {
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reduced { number } => write!(f, "bundle {number} takes back, for all edges at once"),
+            Self::Reduced { number } => {
+                write!(f, "bundle {number} goes to all edges at once: it adds nothing")
+            }
             Self::CandidateReduced { number } => write!(f, "bundle {number} takes back, for canaries"),
             Self::Ended { number } => write!(f, "bundle {number} has ended: all that it adds has left"),
             Self::Proposed { number } => write!(f, "bundle {number} is to be tried"),

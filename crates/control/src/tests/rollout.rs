@@ -22,7 +22,7 @@ fn what_adds_goes_to_a_tenth_of_the_edges_and_then_to_all() {
     site.poll_all();
     expect![[r#"
         [
-            "bundle 1 takes back, for all edges at once",
+            "bundle 1 goes to all edges at once: it adds nothing",
         ]
     "#]]
     .assert_debug_eq(&told(&site.round()));

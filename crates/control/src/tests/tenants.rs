@@ -244,9 +244,10 @@ fn what_is_wrong_with_tenants_is_told() {
     let told: std::collections::BTreeSet<_> = settings.check().iter().map(ToString::to_string).collect();
     expect_test::expect![[r#"
         {
-            "hosts has to be 1 to 256 names of hosts, without ports",
-            "hosts has to be names that no other tenant has and that are not left alone, unlike a.example",
-            "hosts has to be names that no other tenant has and that are not left alone, unlike c.example",
+            "hosts has to be 1 to 256 names",
+            "hosts has to be names of hosts, without a port and a dot at the end: \"no host\" is none",
+            "hosts has to be names that stand once, in one tenant, and are not left alone: a.example is not",
+            "hosts has to be names that stand once, in one tenant, and are not left alone: c.example is not",
             "hosts_left_alone has to be the same for all tenants",
             "window_s has to be the same for all tenants",
         }

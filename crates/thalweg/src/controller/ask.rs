@@ -65,7 +65,9 @@ pub(crate) fn status(addr: SocketAddr, json: bool) -> anyhow::Result<()> {
         let pop = scope["pop"].as_str().unwrap_or_default().to_owned();
         // A site's edges are told once, not with each of its tenants.
         if told.as_ref() != Some(&pop) {
-            scope["edges"] = ask(addr, &format!("/edges?pop={}", escaped(&pop)))?["edges"].take();
+            let mut answer = ask(addr, &format!("/edges?pop={}", escaped(&pop)))?;
+            scope["edges"] = answer["edges"].take();
+            scope["candidate"] = answer["candidate"].take();
             told = Some(pop);
         }
     }
@@ -73,7 +75,7 @@ pub(crate) fn status(addr: SocketAddr, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two tables.
+/// Tables of sites and edges, and the bundles that are tried.
 fn people(answer: &Value) -> String {
     let scopes = answer["scopes"].as_array().map_or(&[][..], Vec::as_slice);
     if scopes.is_empty() {
@@ -82,7 +84,12 @@ fn people(answer: &Value) -> String {
     let row = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>();
     let mut sites = vec![row(&["POP", "TENANT", "PREFIXES", "STEERED", "ON TRIAL", "SHOWN", "BUNDLE"])];
     let mut edges = vec![row(&["POP", "EDGE", "BUNDLE", "HEARD", "REFUSED"])];
+    let mut tried = vec![row(&["POP", "TRIED", "STAGE"])];
     for scope in scopes {
+        let candidate = &scope["candidate"];
+        if candidate.is_object() {
+            tried.push(vec![cell(&scope["pop"]), cell(&candidate["number"]), cell(&candidate["stage"])]);
+        }
         let cell = |name: &str| cell(&scope[name]);
         sites.push(vec![
             cell("pop"),
@@ -104,7 +111,14 @@ fn people(answer: &Value) -> String {
             ]);
         }
     }
-    if edges.len() == 1 { table(&sites) } else { format!("{}\n{}", table(&sites), table(&edges)) }
+    let mut text = table(&sites);
+    if edges.len() > 1 {
+        text += &format!("\n{}", table(&edges));
+    }
+    if tried.len() > 1 {
+        text += &format!("\n{}", table(&tried));
+    }
+    text
 }
 
 /// A value as a cell; what is not there or empty as a dash.
@@ -146,6 +160,7 @@ mod tests {
         let answer = json!({"scopes": [{
             "pop": "fra1", "prefixes": 812, "steered": 17, "on_trial": 9, "proved": 8, "bundle": 42,
             "edges": [{"name": "edge-1", "bundle": 41, "heard_unix_s": heard + 60, "refused": {"reason": "too long"}}],
+            "candidate": {"number": 43, "stage": "watched"},
         }, {"pop": "", "prefixes": 3, "steered": 0, "on_trial": 0, "proved": 0, "bundle": null, "edges": []}]});
         expect_test::expect![[r#"
             POP   TENANT  PREFIXES  STEERED  ON TRIAL  SHOWN  BUNDLE
@@ -154,6 +169,9 @@ mod tests {
 
             POP   EDGE    BUNDLE  HEARD    REFUSED
             fra1  edge-1  41      0 s ago  too long
+
+            POP   TRIED  STAGE
+            fra1  43     watched
         "#]]
         .assert_eq(&people(&answer));
     }

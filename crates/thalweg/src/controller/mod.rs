@@ -27,8 +27,8 @@ Decisions are made for each PoP by itself, every window (five minutes). What is 
   thalweg controller status
   thalweg controller explain 203.0.113.7
 
-Hosts that are decided for by themselves are [[tenant]] sections of a file that
-thalweg up takes.
+Hosts that are decided for by themselves are [[tenant]] sections of a file: with
+[controller] alone beside them, thalweg up --config FILE is a controller as well.
 
 Stops cleanly on SIGINT (Ctrl-C) and SIGTERM; what it knows is in its database.")]
     Run(Flags<config::Controller>),

@@ -75,6 +75,7 @@ impl Tenant {
         let count = |own: &Option<Set<Count>>, all| own.as_ref().map_or(all, |it| it.value.0);
         let short = |own: &Option<Set<Count>>, all| own.as_ref().map_or(all, narrow);
         let networks = |own: &Set<Vec<ClientNetwork>>| own.value.iter().map(|network| network.0).collect();
+        let steered_max = count(&self.steered_max, all.steered_max);
         let settings = Settings {
             measure: self.measure.as_ref().map_or(all.measure, |it| it.value.0),
             goodput_bytes_min: self.goodput_min.as_ref().map_or(all.goodput_bytes_min, |it| it.value.bytes),
@@ -90,9 +91,10 @@ impl Tenant {
                 .congestion_control
                 .as_ref()
                 .map_or_else(|| all.congestion_control.clone(), |it| it.value.0.clone()),
-            steered_max: count(&self.steered_max, all.steered_max),
+            steered_max,
             entering_max: count(&self.entering_max, all.entering_max),
-            explored_max: count(&self.explored_max, all.explored_max),
+            // Of fewer no more can be explored.
+            explored_max: count(&self.explored_max, all.explored_max.min(steered_max)),
             exploring_max: count(&self.exploring_max, all.exploring_max),
             holdout_trial: share(&self.holdout_trial, all.holdout_trial),
             holdout: share(&self.holdout, all.holdout),
@@ -141,6 +143,9 @@ mod tests {
         let own = settings.of("a.example");
         assert_eq!((own.duty_enter, own.duty_leave, own.congestion_control.as_str()), (0.7, 0.1, "reno"));
         assert_eq!(settings.of("c.example").congestion_control, "bbr");
+        let few = Config::from_text(Path::new("thalweg.toml"), &format!("{text}\nsteered_max = 50")).unwrap();
+        let few = few.controller.unwrap().settings(&few.tenants);
+        assert_eq!((few.of("a.example").explored_max, few.explored_max), (50, 100));
     }
 
     #[test]
@@ -152,8 +157,8 @@ mod tests {
         let faults = Config::from_text(Path::new("thalweg.toml"), text.rsplit_once("[[").unwrap().0);
         expect_test::expect![[r#"
             thalweg.toml:3:1: duty_leave has to be from 0 to duty_enter
-            thalweg.toml:6:1: hosts has to be names that no other tenant has and that are not left alone, unlike a.example
-            thalweg.toml:6:1: hosts has to be names that no other tenant has and that are not left alone, unlike c.example"#]].assert_eq(&faults.unwrap_err().to_string());
+            thalweg.toml:6:1: hosts has to be names that stand once, in one tenant, and are not left alone: a.example is not
+            thalweg.toml:6:1: hosts has to be names that stand once, in one tenant, and are not left alone: c.example is not"#]].assert_eq(&faults.unwrap_err().to_string());
         let alone = Config::from_text(
             Path::new("thalweg.toml"),
             "[edge]\nbackends = [\"http://a\"]\n[[tenant]]\nhosts = [\"a.example\"]",

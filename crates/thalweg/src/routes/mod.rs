@@ -19,6 +19,9 @@ use told::{Counts, exceptions, left_out, refusals, warnings};
 
 pub(crate) use args::{HELP, RoutesCommand};
 
+/// Names of tenants that are told.
+const NAMES_TOLD_MAX: usize = 10;
+
 /// Does what is asked.
 ///
 /// # Errors
@@ -69,6 +72,21 @@ fn rules<'a>(bundle: &'a Bundle, tenant: Option<&str>) -> Vec<&'a Rule> {
     content.rules.iter().filter(is_asked).collect()
 }
 
+/// Whether a bundle has the tenant that is asked for: of one without, all routes would go. A controller that has each host for a tenant
+/// lists those alone that have rules, so who follows one goes on.
+///
+/// # Errors
+/// If it has not.
+fn has_tenant(bundle: &Bundle, asked: &Asked) -> anyhow::Result<()> {
+    let Some(host) = &asked.tenant else { return Ok(()) };
+    let tenants = &bundle.content().tenants;
+    if tenants.iter().flat_map(|it| &it.hosts).any(|own| own.eq_ignore_ascii_case(host)) {
+        return Ok(());
+    }
+    let names: Vec<_> = tenants.iter().filter_map(|it| it.hosts.first()).take(NAMES_TOLD_MAX).collect();
+    bail!("no tenant of the bundle has {host:?}; its tenants are named {names:?}")
+}
+
 /// The routes of ours, in a table or in all.
 fn own(kernel: &mut Routes, table: Option<u32>) -> anyhow::Result<Vec<Route>> {
     Ok(kernel.dump(|route| route.is_own() && table.is_none_or(|table| table == route.table))?)
@@ -76,6 +94,7 @@ fn own(kernel: &mut Routes, table: Option<u32>) -> anyhow::Result<Vec<Route>> {
 
 fn apply(file: &Path, asked: &Asked, is_dry: bool) -> anyhow::Result<()> {
     let bundle = bundle::read(file)?;
+    has_tenant(&bundle, asked)?;
     let wanted = wanted(&bundle, asked)?;
     let mut kernel = Routes::open()?;
     let plan = look(&mut kernel, &wanted)?;

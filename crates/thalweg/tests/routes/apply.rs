@@ -172,8 +172,10 @@ fn of_tenants_the_rules_of_one_are_taken() {
     shows(&network.server, &["192.0.2.0/24"]);
     apply(&["--tenant", "Sport.example"]);
     shows(&network.server, &["203.0.113.0/24"]);
-    apply(&["--tenant", "other.example"]);
-    shows(&network.server, &[]);
+    let refused = failed(&network.server, &["apply", file.to_str().unwrap(), "--tenant", "other.example"]);
+    let told = r#"no tenant of the bundle has "other.example"; its tenants are named ["news.example"]"#;
+    assert!(refused.contains(told), "{refused}");
+    shows(&network.server, &["203.0.113.0/24"]);
 }
 
 #[test]
