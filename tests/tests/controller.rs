@@ -259,20 +259,25 @@ fn kafka_controller(directory: &Directory, brokers: &str) -> (Process, SocketAdd
 }
 
 #[test]
-fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka() {
-    let kafka = services::Kafka::start();
+fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka_which_is_killed_too() {
+    let mut kafka = services::Kafka::start();
     let directory = Directory::new();
     let cluster =
         Cluster { brokers: kafka.brokers(), topic: "thalweg.telemetry".into(), properties: Vec::new() };
     let mut sink = KafkaSink::of(cluster, Some(3));
     // The first makes the topic, which takes its time, and is of windows long over.
     sink.keep(&warming(batch(0, HOUR_US))).unwrap();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now_unix_us = u64::try_from(now.as_micros()).unwrap();
+    let mut now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut sent = BTreeMap::<u64, u64>::new();
     let mut running = None;
     for index in 0..BATCHES {
-        let batch = batch(index, now_unix_us);
+        if index == BATCHES / 2 {
+            // While it is read: what was written before the kill is there afterwards.
+            kafka.kill();
+            kafka.restart();
+            now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        }
+        let batch = batch(index, u64::try_from(now.as_micros()).unwrap());
         for entry in &batch.entries {
             let Record::Socket(socket) = &entry.record else { unreachable!() };
             *sent.entry(socket.time_unix_us / 1_000_000 / KAFKA_WINDOW_S).or_default() += 1;
@@ -285,7 +290,7 @@ fn a_controller_that_is_killed_has_its_windows_whole_again_from_kafka() {
         }
     }
     // A sink that is not sure sends again.
-    sink.keep(&batch(BATCHES - 1, now_unix_us)).unwrap();
+    sink.keep(&batch(BATCHES - 1, u64::try_from(now.as_micros()).unwrap())).unwrap();
     // Nobody is there when the windows close.
     drop(running.take());
     let closed_s = now.as_secs() + KAFKA_WINDOW_S + KAFKA_LATE_S;
