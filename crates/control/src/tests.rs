@@ -11,6 +11,7 @@ mod clock;
 mod discoveries;
 mod lab;
 mod properties;
+pub(crate) mod records;
 mod resume;
 mod reversals;
 mod rollout;

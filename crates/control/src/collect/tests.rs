@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use thalweg_record::{
-    CacheResult, Cause, Counters, Cut, Decider, Gauges, LossRecord, Network, Protocol, SocketRecord, Stage,
-    Steered, TcpState,
+    CacheResult, Cause, Counters, Cut, Decider, Gauges, LossRecord, Network, SocketRecord, Stage, Steered,
 };
 
 use super::*;
 use crate::Sample;
+use crate::tests::records;
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
 const LATE_S: u64 = 60;
@@ -23,48 +23,13 @@ fn entry(record: Record) -> Entry {
 }
 
 fn response(port: u16, arm: Option<bool>) -> ResponseRecord {
-    let decider = match arm {
-        Some(false) => Decider::Rule,
-        _ => Decider::Default,
-    };
-    ResponseRecord {
-        time_unix_us: NOW_UNIX_S * 1_000_000,
-        client: ([203, 0, 113, 7], port).into(),
-        method: "GET".into(),
-        host: "media.example:8080".into(),
-        path: "/a.m4s".into(),
-        status: 200,
-        bytes: 1_000_000,
-        ttfb_us: Some(1_000),
-        duration_us: 1_000_000,
-        cache: CacheResult::Hit,
-        detail: None,
-        backend: None,
-        protocol: Protocol::Http11,
-        cut: None,
-        tcp: Some(TcpState {
-            congestion_control: "cubic".into(),
-            congestion_control_start: None,
-            decider: Some(decider),
-            rtt_us: 50_000,
-            min_rtt_us: Some(40_000),
-            snd_cwnd: 10,
-            delivery_rate_bytes_per_s: None,
-            retransmits: 0,
-            lost: 0,
-            pacing_rate_bytes_per_s: None,
-        }),
-        steered: arm.map(|is_holdout| Steered {
-            bundle: 7,
-            rule: Some("203.0.113.0/24".into()),
-            is_holdout,
-            ..Steered::default()
-        }),
-        cmcd: None,
-        xid: None,
-        restarts: 0,
-        lines: thalweg_record::Lines::default(),
-    }
+    let steered = arm.map(|is_holdout| Steered {
+        bundle: 7,
+        rule: Some("203.0.113.0/24".into()),
+        is_holdout,
+        ..Steered::default()
+    });
+    records::response(NOW_UNIX_S, ([203, 0, 113, 7], port).into(), steered)
 }
 
 fn socket(port: u16, rate: u64, is_app_limited: bool) -> SocketRecord {

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use thalweg_record::{
-    CacheResult, Decider, Entry as NumberedRecord, Lines, Network, Protocol, Record, ResponseRecord, Source,
-    Steered, TcpState,
-};
+use thalweg_record::{Entry as NumberedRecord, Network, Record, ResponseRecord, Source, Steered};
 
 use super::lab::prefix;
+use super::records;
 use crate::*;
 
 const WINDOW_S: u64 = 300;
@@ -85,39 +83,10 @@ impl Pop {
             is_holdout: connection.is_multiple_of(2),
             ..Steered::default()
         });
-        let is_steered = steered.as_ref().is_some_and(|it| !it.is_holdout);
+        let client = ([203, 0, at, 7], self.port).into();
         let response = ResponseRecord {
-            time_unix_us: self.now_unix_s * 1_000_000 - 1_000_000,
-            client: ([203, 0, at, 7], self.port).into(),
-            method: "GET".into(),
-            host: "media.example".into(),
-            path: "/a.m4s".into(),
-            status: 200,
             bytes: if at < 2 { 200_000 } else { 2_000_000 } + u64::from(self.port % 7) * 10_000,
-            ttfb_us: Some(1_000),
-            duration_us: 1_000_000,
-            cache: CacheResult::Hit,
-            detail: None,
-            backend: None,
-            protocol: Protocol::Http11,
-            cut: None,
-            tcp: Some(TcpState {
-                congestion_control: "cubic".into(),
-                congestion_control_start: None,
-                decider: Some(if is_steered { Decider::Rule } else { Decider::Default }),
-                rtt_us: 50_000,
-                min_rtt_us: Some(40_000),
-                snd_cwnd: 10,
-                delivery_rate_bytes_per_s: None,
-                retransmits: 0,
-                lost: 0,
-                pacing_rate_bytes_per_s: None,
-            }),
-            steered,
-            cmcd: None,
-            xid: None,
-            restarts: 0,
-            lines: Lines::default(),
+            ..records::response(self.now_unix_s - 1, client, steered)
         };
         let source = Source { host: "edge-1".into(), pop: "fra1".into(), epoch: 1 };
         let record = Record::Response(Arc::new(response));

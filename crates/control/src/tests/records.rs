@@ -1,0 +1,43 @@
+//! Records as tests have them.
+
+use std::net::SocketAddr;
+
+use thalweg_record::{CacheResult, Decider, Lines, Protocol, ResponseRecord, Steered, TcpState};
+
+/// A whole response of 1 MB in a second out of the store, by what a rule has done with its connection.
+pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Steered>) -> ResponseRecord {
+    let is_steered = steered.as_ref().is_some_and(|it| !it.is_holdout);
+    ResponseRecord {
+        time_unix_us: time_unix_s * 1_000_000,
+        client,
+        method: "GET".into(),
+        host: "media.example:8080".into(),
+        path: "/a.m4s".into(),
+        status: 200,
+        bytes: 1_000_000,
+        ttfb_us: Some(1_000),
+        duration_us: 1_000_000,
+        cache: CacheResult::Hit,
+        detail: None,
+        backend: None,
+        protocol: Protocol::Http11,
+        cut: None,
+        tcp: Some(TcpState {
+            congestion_control: "cubic".into(),
+            congestion_control_start: None,
+            decider: Some(if is_steered { Decider::Rule } else { Decider::Default }),
+            rtt_us: 50_000,
+            min_rtt_us: Some(40_000),
+            snd_cwnd: 10,
+            delivery_rate_bytes_per_s: None,
+            retransmits: 0,
+            lost: 0,
+            pacing_rate_bytes_per_s: None,
+        }),
+        steered,
+        cmcd: None,
+        xid: None,
+        restarts: 0,
+        lines: Lines::default(),
+    }
+}
