@@ -74,7 +74,9 @@ pub(crate) fn run(command: &BundleCommand) -> anyhow::Result<()> {
         BundleCommand::Varnish(written) => (&written.output, varnish::text(&read(&written.bundle)?)?),
     };
     match output {
-        Some(path) => replace(path, &text).with_context(|| format!("cannot write {}", path.display())),
+        Some(path) => {
+            replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+        }
         None => {
             print_or_gone(&text);
             Ok(())
@@ -89,7 +91,10 @@ fn escaped(hosts: &[String]) -> impl Iterator<Item = String> {
 
 /// Puts a file in the place of another, whole: a server that reads it meanwhile has the one or the other. Of a symbolic link, in the
 /// place of what that leads to.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+///
+/// # Errors
+/// Those of the file system; what is there and is no file.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let path = match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
         found => found?,
@@ -99,9 +104,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     }
     let passing = path.with_added_extension("new");
     let mut file = File::create(&passing)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&passing, path)
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&passing, &path)?;
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(".".as_ref()))?.sync_all() // else a loss of power may take the name
 }
 
 /// Reads the bundle that `file` holds; what it is, and what this machine cannot do of it, for people.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use super::program::site::{Clients, ask, backend, told};
-use super::program::{self, Directory, Port, records, until};
+use super::program::{self, Directory, Port, Process, records, until};
 use super::{HOST, agent, controller, edge};
 
 /// Times that the agent is killed.
@@ -58,56 +58,71 @@ fn an_agent_that_is_killed_tells_nothing_twice_and_windows_go_on() {
     assert_eq!(taken(control), records.len() as u64, "each is taken once");
 }
 
+/// The whole loop under load, once some bundles have come to its edge.
+struct Loop {
+    directory: Directory,
+    _ports: [Port; 3],
+    control: SocketAddr,
+    admin: SocketAddr,
+    deciding: Process,
+    _others: (Process, Process, Clients),
+}
+
+impl Loop {
+    fn start() -> Self {
+        let directory = Directory::new();
+        let ports = [Port::new(), Port::new(), Port::new()];
+        let [control, listen, admin] = ports.each_ref().map(Port::address);
+        let deciding = controller(&directory, control);
+        let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
+        let serving = edge(&directory, listen, admin, backend(), &bundle);
+        let agent = agent(&directory, control, listen, admin);
+        let clients = Clients::of(listen, &["media.example"]);
+        let all =
+            Self { directory, _ports: ports, control, admin, deciding, _others: (serving, agent, clients) };
+        until("there were some bundles", || all.number() >= 3);
+        all
+    }
+
+    /// The number of the bundle that the edge goes by.
+    fn number(&self) -> u64 {
+        told(self.admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0)
+    }
+
+    /// The controller begins again, after something was done to what it has kept: the edge's number goes up.
+    fn begin_again(&mut self, after: impl FnOnce(&Directory)) {
+        self.deciding.kill();
+        let before = self.number();
+        after(&self.directory);
+        self.deciding = controller(&self.directory, self.control);
+        until("the edge has a higher number", || {
+            let now = self.number();
+            assert!(now >= before, "{now} after {before}");
+            now > before
+        });
+    }
+}
+
 #[test]
 fn a_controller_that_has_lost_its_file_gives_no_number_again() {
-    let directory = Directory::new();
-    let ports = [Port::new(), Port::new(), Port::new()];
-    let [control, listen, admin] = ports.each_ref().map(Port::address);
-    let mut deciding = controller(&directory, control);
-    let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
-    let _serving = edge(&directory, listen, admin, backend(), &bundle);
-    let _agent = agent(&directory, control, listen, admin);
-    let _clients = Clients::of(listen, &["media.example"]);
-    let number = || told(admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0);
-    until("there were some bundles", || number() >= 3);
-    deciding.kill();
-    let before = number();
-    for name in ["control.sqlite", "control.sqlite-wal", "control.sqlite-shm"] {
-        let _ = std::fs::remove_file(directory.0.join(name));
-    }
-    let _deciding = controller(&directory, control);
-    until("the edge has a higher number", || {
-        let now = number();
-        assert!(now >= before, "{now} after {before}");
-        now > before
+    Loop::start().begin_again(|directory| {
+        for name in ["control.sqlite", "control.sqlite-wal", "control.sqlite-shm"] {
+            let _ = std::fs::remove_file(directory.0.join(name));
+        }
     });
 }
 
 /// A release whose bundles have another format, which reads what this one has kept.
 #[test]
 fn a_controller_begins_with_bundles_of_another_format() {
-    let directory = Directory::new();
-    let ports = [Port::new(), Port::new(), Port::new()];
-    let [control, listen, admin] = ports.each_ref().map(Port::address);
-    let mut deciding = controller(&directory, control);
-    let bundle = format!("http://{control}/bundle?pop=here&edge={HOST}");
-    let _serving = edge(&directory, listen, admin, backend(), &bundle);
-    let _agent = agent(&directory, control, listen, admin);
-    let _clients = Clients::of(listen, &["media.example"]);
-    let number = || told(admin, "/stats")["bundle"]["number"].as_u64().unwrap_or(0);
-    until("there were some bundles", || number() >= 3);
-    deciding.kill();
-    let before = number();
-    let database = rusqlite::Connection::open(directory.0.join("control.sqlite")).unwrap();
-    let (own, other) = (format!(r#"\"format\":{}"#, thalweg_bundle::FORMAT), r#"\"format\":1"#);
-    let changed = database.execute(
-        "UPDATE pops SET rollout = CAST(replace(CAST(rollout AS TEXT), ?1, ?2) AS BLOB) \
-         WHERE instr(rollout, CAST(?1 AS BLOB)) > 0",
-        (&own, other),
-    );
-    assert_eq!(changed.unwrap(), 1);
-    drop(database);
-    let deciding = controller(&directory, control);
-    until("the edge has a higher number", || number() > before);
-    drop(deciding);
+    Loop::start().begin_again(|directory| {
+        let database = rusqlite::Connection::open(directory.0.join("control.sqlite")).unwrap();
+        let (own, other) = (format!(r#"\"format\":{}"#, thalweg_bundle::FORMAT), r#"\"format\":1"#);
+        let changed = database.execute(
+            "UPDATE pops SET rollout = CAST(replace(CAST(rollout AS TEXT), ?1, ?2) AS BLOB) \
+             WHERE instr(rollout, CAST(?1 AS BLOB)) > 0",
+            (&own, other),
+        );
+        assert_eq!(changed.unwrap(), 1);
+    });
 }

@@ -4,8 +4,8 @@
 //! **Invariant:** the number of the bundle in the file does not go back, whatever the topic has.
 //! **Invariant:** what an edge has is asked of the edge. Of one that does not answer nothing is told.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use thalweg_telemetry::keyed::{Found, Reader, Writer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::admin;
+use crate::{admin, bundle};
 
 /// How often the edges are asked what they have.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -203,13 +203,7 @@ impl Bundles {
         if fs::read(&self.config.file).is_ok_and(|there| there == *document) {
             return Ok(());
         }
-        let passing = self.config.file.with_added_extension("new");
-        let mut file = File::create(&passing)?;
-        file.write_all(document)?;
-        file.sync_all()?;
-        fs::rename(&passing, &self.config.file)?;
-        let directory = self.config.file.parent().filter(|directory| !directory.as_os_str().is_empty());
-        File::open(directory.unwrap_or(".".as_ref()))?.sync_all()?;
+        bundle::replace(&self.config.file, document)?;
         self.highest = self.highest.max(number);
         tracing::info!(number, file = %self.config.file.display(), "a bundle came over Kafka");
         Ok(())
