@@ -14,6 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use program::site::{self, Clients, backend, told};
 use program::{Directory, PATIENCE, Port, Process, thalweg, until};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions};
 use serde_json::Value;
 use thalweg_bundle::{Bundle, Content, FORMAT, Rule, Share};
 use thalweg_controller::carried::{Acknowledged, Key};
@@ -110,17 +112,30 @@ impl Carried {
 
     /// What was last said of the edge in the topic.
     fn said(&self) -> Acknowledged {
-        let mut reader = Reader::open(&self.cluster(), Some(POP)).unwrap();
         let own = Key::Acknowledged(POP.into(), EDGE.into()).to_string();
+        Acknowledged::decode(&self.in_topic(&own).unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// The document of a key in the topic; none either while there is no topic.
+    fn in_topic(&self, wanted: &str) -> Option<Vec<u8>> {
+        let mut reader = Reader::open(&self.cluster(), Some(POP)).unwrap();
         let (begun, mut last) = (Instant::now(), None);
         loop {
             assert!(begun.elapsed() < PATIENCE, "the topic has no end");
-            match reader.read().unwrap() {
-                Found::Document(key, value) if key == own => last = value,
-                Found::End => return Acknowledged::decode(&last.unwrap_or_default()).unwrap_or_default(),
+            match reader.read().ok()? {
+                Found::Document(key, value) if key == wanted => last = value,
+                Found::End => return last,
                 _ => {}
             }
         }
+    }
+
+    fn delete_topic(&self) {
+        let mut config = ClientConfig::new();
+        let admin: AdminClient<_> = config.set("bootstrap.servers", self.kafka.brokers()).create().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let deleted = runtime.block_on(admin.delete_topics(&[TOPIC], &AdminOptions::new()));
+        assert_eq!(deleted.unwrap(), [Ok(TOPIC.to_owned())]);
     }
 }
 
@@ -226,7 +241,15 @@ fn rules_reach_the_edge_and_what_it_says_comes_back() {
     let killed_unix_s = now_unix_s();
     let deciding = site.controller(port.address());
     until("the controller hears the edge again", || is_heard_after(killed_unix_s));
+
+    // A topic that somebody deletes is made again, with what was in it.
     drop(clients);
+    site.delete_topic();
+    deciding.said("bundles are not carried over Kafka");
+    let of_all = Key::Bundle(POP.into(), None).to_string();
+    until("the topic has the bundle again", || site.in_topic(&of_all).is_some());
+    let deleted_unix_s = now_unix_s();
+    until("what the edge has is heard again", || is_heard_after(deleted_unix_s));
     deciding.end();
     agent.end();
     let last = watch.end();

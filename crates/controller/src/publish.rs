@@ -28,6 +28,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const READ_FOR: Duration = Duration::from_secs(1);
 /// For how long what an edge has said is what it says: it says it again before that.
 const HEARD_FOR: Duration = Duration::from_secs(60);
+/// After which all is written again: a topic that somebody cleared, or that is not compacted, would have lost it.
+const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 /// Edges, and bundles in the topic, that are remembered. Further edges go by what all have.
 const KEYS_MAX: usize = 100_000;
 const _: () = assert!(BYTES_MAX <= DOCUMENT_BYTES_MAX, "each bundle can be written");
@@ -40,6 +42,8 @@ pub(crate) struct Carrier {
     is_caught_up: bool,
     /// The checksums of the bundles in the topic; none of what is no bundle.
     published: BTreeMap<Key, Option<String>>,
+    /// When that was last read, or forgotten.
+    published_at: Instant,
     /// What edges have said, by PoP and name.
     edges: BTreeMap<(String, String), (Heard, Instant)>,
     /// PoPs, and edges of them, of which it is to be asked what they are to have. The PoP comes before its edges.
@@ -59,6 +63,7 @@ impl Carrier {
             writer: Writer::of(cluster.clone(), Some(PARTITIONS)),
             is_caught_up: false,
             published: BTreeMap::new(),
+            published_at: Instant::now(),
             edges: BTreeMap::new(),
             due: BTreeSet::new(),
             failed: None,
@@ -88,13 +93,14 @@ impl Carrier {
         self.writer.create()?;
         let begun = Instant::now();
         while begun.elapsed() < READ_FOR {
-            match self.reader.read()? {
+            // It may be gone: then it is made again.
+            match self.reader.read().inspect_err(|_| self.writer.refresh())? {
                 Found::Document(key, value) => self.take(&key, value.as_deref()),
                 Found::End => {
                     if std::mem::replace(&mut self.is_caught_up, true) {
-                        // There are more partitions, and keys are in others.
-                        self.published.clear();
+                        // There are more partitions, and keys are in others; or it is another topic.
                         self.writer.refresh();
+                        self.write_again();
                     }
                     self.all_are_due(handle);
                 }
@@ -103,6 +109,10 @@ impl Carrier {
         }
         if !self.is_caught_up {
             return Ok(());
+        }
+        if self.published_at.elapsed() >= WRITE_AGAIN_AFTER {
+            self.write_again();
+            self.all_are_due(handle);
         }
         if handle.changes.has_changed().unwrap_or(false) {
             handle.changes.mark_unchanged();
@@ -150,6 +160,12 @@ impl Carrier {
             }
             _ => {}
         }
+    }
+
+    /// Trusts no more in what was written.
+    fn write_again(&mut self) {
+        self.published.clear();
+        self.published_at = Instant::now();
     }
 
     fn all_are_due(&mut self, handle: &Handle) {

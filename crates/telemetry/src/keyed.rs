@@ -1,7 +1,8 @@
 //! A compacted topic of documents: of each key the last one counts, and a message without a value has removed it. All that is of one
 //! group of keys is in one partition, in the order in which it was written.
 //!
-//! **Invariant:** a reader tells when it has read what was there as it began; before that, what it gives may be old.
+//! **Invariant:** a reader tells when it has read what was there as it began; before that, what it gives may be old. After a failure it
+//! begins again: the topic may be another one.
 //! **Invariant:** a topic is made compacted, or not at all: nothing is written to one that was not seen to be there.
 
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// How long the brokers may take for a document.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is asked whether the topic has another number of partitions.
-const PARTITIONS_PERIOD: Duration = Duration::from_secs(60);
+const PARTITIONS_PERIOD: Duration = Duration::from_secs(10);
 /// Bytes of a document that can be written, before compression.
 pub const DOCUMENT_BYTES_MAX: usize = 9 << 20;
 
@@ -37,15 +38,18 @@ const PRODUCER: [(&str, &str); 7] = [
     ("queue.buffering.max.kbytes", "16384"),
 ];
 const _: () = assert!(DOCUMENT_BYTES_MAX < 10_000_000);
-/// The properties of a topic that is made: brokers refuse messages above 1 MiB by default, compressed.
-const TOPIC: [(&str, &str); 2] = [("cleanup.policy", "compact"), ("max.message.bytes", "10000000")];
+/// The properties of a topic that is made: brokers refuse messages above 1 MiB by default, compressed, and leave up to 1 GiB of a
+/// partition as it was written.
+const TOPIC: [(&str, &str); 3] =
+    [("cleanup.policy", "compact"), ("max.message.bytes", "10000000"), ("segment.bytes", "67108864")];
 
 /// What a look has found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// A document of a key, or that there is none any more. A message without a key has an empty one.
     Document(String, Option<Vec<u8>>),
-    /// All that was there as the reader began has been given; once, and again after the topic's partitions have changed.
+    /// All that was there as the reader began has been given; once, and again after the topic's partitions have changed or it could not
+    /// be read.
     End,
     /// Nothing new.
     Nothing,
@@ -109,7 +113,7 @@ impl Reader {
         Ok(Self { kafka, topic, group, partitions: 0, asked_at: None, unread: Vec::new() })
     }
 
-    /// Whether what is given was there before the reader began, or before partitions changed.
+    /// Whether what is given was there before the reader began, or began again.
     pub fn is_behind(&self) -> bool {
         !self.unread.is_empty()
     }
@@ -117,8 +121,12 @@ impl Reader {
     /// The next document. Waits a moment for one.
     ///
     /// # Errors
-    /// When the topic is not there, or cannot be read, now.
+    /// When the topic is not there, or cannot be read, now. What is read afterwards is from its beginning on.
     pub fn read(&mut self) -> Result<Found, Error> {
+        self.try_read().inspect_err(|_| (self.partitions, self.asked_at) = (0, None))
+    }
+
+    fn try_read(&mut self) -> Result<Found, Error> {
         if self.asked_at.is_none_or(|at| at.elapsed() >= PARTITIONS_PERIOD) {
             self.assign()?;
         }
@@ -166,8 +174,9 @@ impl Reader {
 /// A writer of a topic.
 pub struct Writer {
     cluster: Cluster,
-    /// With how many partitions the topic is to be made if it is not there, as long as that was not tried.
+    /// With how many partitions the topic is to be made if it is not there.
     create_partitions: Option<u16>,
+    is_created: bool,
     producer: Option<(ThreadedProducer<Deliveries>, i32)>,
 }
 
@@ -180,12 +189,12 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// A writer to a topic; nothing is asked yet.
     pub fn of(cluster: Cluster, create_partitions: Option<u16>) -> Self {
-        Self { cluster, create_partitions, producer: None }
+        Self { cluster, create_partitions, is_created: false, producer: None }
     }
 
-    /// Asks anew how many partitions there are, at the next document.
+    /// Asks anew whether the topic is there, and how many partitions it has, at the next document.
     pub fn refresh(&mut self) {
-        self.producer = None;
+        (self.producer, self.is_created) = (None, false);
     }
 
     /// Makes the topic, if it is to be made and is not there.
@@ -193,9 +202,9 @@ impl Writer {
     /// # Errors
     /// When the brokers cannot be asked, or refuse, now.
     pub fn create(&mut self) -> Result<(), Error> {
-        if let Some(partitions) = self.create_partitions {
+        if let Some(partitions) = self.create_partitions.filter(|_| !self.is_created) {
             self.cluster.create_topic(partitions, &TOPIC).map_err(|cause| self.failed(cause))?;
-            self.create_partitions = None;
+            self.is_created = true;
         }
         Ok(())
     }
@@ -208,7 +217,7 @@ impl Writer {
         self.create()?;
         let put = self.try_put(group, key, document);
         put.map_err(|cause| {
-            self.producer = None; // with what it had not sent
+            self.refresh(); // without what it had not sent
             self.failed(cause)
         })
     }
