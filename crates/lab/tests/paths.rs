@@ -21,7 +21,7 @@ use thalweg_lab::scenario::{self, Alteration, Loss};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A machine that has other work lets the emulation be late, and says so; then it is measured again.
+/// A machine that has other work lets the emulation be late, and says so, or the programs that measure; then it is measured again.
 const ATTEMPTS: usize = 4;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -99,15 +99,13 @@ fn every_named_path_is_what_it_says() {
         let off: Vec<&str> = out.lines().filter(|line| line.ends_with("off")).collect();
         assert_eq!(status, i32::from(!off.is_empty()), "{out}{err}");
         let of = |line: &&str| line[..14].trim().to_owned();
-        let late: Vec<String> = off
-            .iter()
-            .filter(|line| ["late p99.9", "missed"].iter().any(|what| line.contains(what)))
-            .map(of)
-            .collect();
-        // What is off while the emulation is on time is not the machine's doing.
-        assert!(off.iter().map(of).all(|name| late.contains(&name)), "{out}{err}");
-        names = late;
+        let is_late = |line: &&&str| ["late p99.9", "missed"].iter().any(|what| line.contains(what));
+        let late: Vec<String> = off.iter().filter(is_late).map(of).collect();
+        names = off.iter().map(of).collect();
         names.dedup();
+        // What is off each time, while the emulation is on time, is not the machine's doing.
+        let is_last = attempt == ATTEMPTS;
+        assert!(!is_last || names.iter().all(|name| late.contains(name)), "{out}{err}");
         if names.is_empty() {
             break;
         }
