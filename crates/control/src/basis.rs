@@ -89,14 +89,11 @@ impl Basis {
     }
 }
 
-/// Of the hosts that tell: those that are left alone, and those of tenants. Names are the same in upper case.
+/// Of the hosts that tell: those that are left alone, and those of tenants, whichever has which. Names are the same in upper case.
 fn digest_of(settings: &Settings) -> u64 {
-    let mut text = names(&settings.hosts_left_alone).join("\n");
-    for tenant in &settings.tenants {
-        text.push_str("\n\n");
-        text.push_str(&names(tenant.hosts()).join("\n"));
-    }
-    XxHash3_64::oneshot(text.as_bytes())
+    let of_tenants: Vec<_> = settings.tenants.iter().flat_map(|tenant| tenant.hosts().to_vec()).collect();
+    let of_both = [names(&settings.hosts_left_alone), names(&of_tenants)];
+    XxHash3_64::oneshot(of_both.map(|hosts| hosts.join("\n")).join("\n\n").as_bytes())
 }
 
 #[cfg(test)]
@@ -111,10 +108,15 @@ mod tests {
         let digest = |hosts: &[&str]| digest_of(&of(hosts));
         assert_eq!(digest(&["a.example", "b.example"]), digest(&["B.example", "a.example", "A.example"]));
         assert_ne!(digest(&["a.example", "b.example"]), digest(&["a.example"]));
-        let tenant = Tenant::new(names(&["b.example"]), Settings::default());
-        let with_tenant = Settings { tenants: vec![tenant], ..of(&["a.example"]) };
-        assert!(
-            ![digest(&["a.example", "b.example"]), digest(&["a.example"])].contains(&digest_of(&with_tenant))
-        );
+        let of_tenants = |tenants: &[&[&str]]| {
+            let tenants = tenants.iter().map(|hosts| Tenant::new(names(hosts), Settings::default()));
+            digest_of(&Settings { tenants: tenants.collect(), ..of(&["a.example"]) })
+        };
+        let one = of_tenants(&[&["b.example"]]);
+        assert!(![digest(&["a.example", "b.example"]), digest(&["a.example"])].contains(&one));
+        // To who has no tenant it is the same who has them.
+        let two = of_tenants(&[&["b.example", "d.example"], &["c.example"]]);
+        assert_eq!(two, of_tenants(&[&["c.example", "d.example"], &["b.example"]]));
+        assert_ne!(two, one);
     }
 }

@@ -212,7 +212,7 @@ impl Open {
         connection.responses = connection.responses.saturating_add(1);
         connection.failed = connection.failed.saturating_add(has_failed(response).into());
         connection.is_left_alone |= is_left_alone;
-        let Some(tenant) = tenant else { return name.is_none() };
+        let Some(tenant) = tenant else { return name.is_none() || is_left_alone };
         if *connection.tenant.get_or_insert(tenant) != tenant {
             // Another tenant's response on the same connection tells nothing of the first one's.
             return true;
@@ -252,7 +252,7 @@ impl Open {
         }
         // Of hosts that are tenants by themselves there may be more than are kept: they leave the others theirs.
         let is_unnamed = !name.is_empty() && !settings.names(name);
-        if !settings.has(name) || (is_unnamed && self.unnamed == UNNAMED_MAX) {
+        if (is_unnamed && self.unnamed == UNNAMED_MAX) || !settings.is_tenant(name) {
             return None;
         }
         self.unnamed += usize::from(is_unnamed);

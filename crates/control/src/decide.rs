@@ -95,6 +95,17 @@ pub struct Decision {
 
 /// Decides a window. The same arguments make the same decision.
 pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Moment) -> (State, Decision) {
+    decide_heard(settings, state, window, moment, !window.prefixes.is_empty())
+}
+
+/// The same for one of several tenants: an empty window says that nobody asked for it, if the PoP is heard.
+pub(crate) fn decide_heard(
+    settings: &Settings,
+    state: &State,
+    window: &Window,
+    moment: Moment,
+    is_heard: bool,
+) -> (State, Decision) {
     let kept = |round| {
         let decision = Decision {
             window: window.number,
@@ -116,18 +127,13 @@ pub fn decide(settings: &Settings, state: &State, window: &Window, moment: Momen
         Err(round) => return kept(round),
     };
     let basis = Basis::of(settings);
-    if window.prefixes.is_empty() {
+    if !is_heard {
         // Not even the window's number is taken over: what passes until the PoP is heard again is told by the next.
         return kept(Round::Silent);
     }
     let (mut state, mut decision) = round::Taken::new(settings, state, window, elapsed, moment, basis).run();
     decision.content = new_bundle(settings, &mut state, &decision, moment);
     (state, decision)
-}
-
-/// Whether a window is the next to be decided at a time: one that is not changes nothing, in the state or in a rollout.
-pub fn is_next(settings: &Settings, state: &State, window: &Window, now_unix_s: u64) -> bool {
-    elapsed(settings, state, window, now_unix_s).is_ok()
 }
 
 /// How many windows it is after the last one that was decided; else what becomes of it.

@@ -42,7 +42,7 @@ mod window;
 
 pub use check::FieldFault;
 pub use collect::{CONNECTIONS_MAX, Closed, Collector, Counts, SAMPLES_MAX, SCOPES_MAX};
-pub use decide::{Change, Decision, Moment, Round, decide, is_next};
+pub use decide::{Change, Decision, Moment, Round, decide};
 pub use detector::Detector;
 pub use entry::{CoolingOff, Entry, Phase, Proof, Steered};
 pub use evidence::Evidence;

@@ -209,7 +209,7 @@ impl Settings {
             self.hosts_left_alone.len() <= HOSTS_MAX
                 && self.hosts_left_alone.iter().all(|host| is_host(&host.to_ascii_lowercase())),
             "hosts_left_alone",
-            format!("at most {HOSTS_MAX} names of hosts, without ports"),
+            format!("at most {HOSTS_MAX} names of hosts, without a port and a dot at the end"),
         );
         ensure(self.left_alone.len() <= LEFT_ALONE_MAX, "left_alone", format!("at most {LEFT_ALONE_MAX}"));
         ensure(

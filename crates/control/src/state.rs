@@ -50,6 +50,9 @@ pub struct State {
     pub bottom_bytes_per_s: Option<f64>,
     /// What all prefixes tell of one; absent of too few.
     pub pool: Option<Pool>,
+    /// Rounds one after the other in which nobody asked for the tenant whose it is.
+    #[serde(default)]
+    pub(crate) quiet_rounds: u32,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -65,6 +68,7 @@ impl Default for State {
             guard: Guard::default(),
             bottom_bytes_per_s: None,
             pool: None,
+            quiet_rounds: 0,
             entries: Vec::new(),
         }
     }

@@ -60,7 +60,7 @@ impl Settings {
     }
 
     /// Whether a tenant is decided for under these settings. Of a host that is a tenant by itself a bundle has to take the name.
-    pub(crate) fn has(&self, tenant: &str) -> bool {
+    pub fn is_tenant(&self, tenant: &str) -> bool {
         if tenant.is_empty() {
             return !self.by_tenant;
         }

@@ -2,17 +2,19 @@
 //!
 //! Each is decided by itself, on windows of its own. They take turns at being first: whoever is has the most of the round to change.
 //!
+//! **Invariant:** all states are of the same window: one that nobody asked for is decided as well, with an empty one, so that what it steers
+//! leaves as it would elsewhere, and makes room.
 //! **Invariant:** no state's newest bundle is above another's by more than what was decided and is in none yet.
 //! **Invariant:** all together steer no more than the PoP may, and change no more in a round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_bundle::Rule;
 use thalweg_record::Prefix;
 use twox_hash::XxHash3_64;
 
 use crate::collect::SCOPES_MAX;
-use crate::decide::{Decision, Moment, decide, elapsed, rules};
+use crate::decide::{Decision, Moment, decide_heard, elapsed, rules};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::tenant::{TENANTS_MAX, Tenant};
@@ -44,13 +46,11 @@ impl Whom {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tenants {
     states: BTreeMap<String, State>,
-    /// Rounds since a host was asked for that is a tenant by itself, since the start.
-    quiet_rounds: BTreeMap<String, u32>,
 }
 
 impl FromIterator<(String, State)> for Tenants {
     fn from_iter<I: IntoIterator<Item = (String, State)>>(states: I) -> Self {
-        Self { states: states.into_iter().collect(), quiet_rounds: BTreeMap::new() }
+        Self { states: states.into_iter().collect() }
     }
 }
 
@@ -70,14 +70,24 @@ impl Tenants {
         self.states.values().map(|state| state.steered().count()).sum()
     }
 
-    /// Whether a window is the next to be decided at a time: see [`crate::is_next`].
+    /// Whether a window is the next to be decided at a time: one that is not changes nothing, in a state or in a rollout.
     pub fn is_next(&self, settings: &Settings, window: &Window, now_unix_s: u64) -> bool {
         let (newest, none) = (self.states.values().max_by_key(|state| state.window), State::default());
         elapsed(settings, newest.unwrap_or(&none), window, now_unix_s).is_ok()
     }
 
-    /// Decides the windows of one span of time, each of another tenant: each decision with its window's place. Of hosts that are tenants by
-    /// themselves the first are decided, and of no more than there is room for.
+    /// The windows of one span of time, each of another tenant, with an empty one for each that is known and has none.
+    pub fn with_quiet(&self, mut windows: Vec<(String, Window)>) -> Vec<(String, Window)> {
+        let Some((_, any)) = windows.first() else { return windows };
+        let empty = Window { prefixes: Vec::new(), edges: any.edges.clone(), ..*any };
+        let asked_for: BTreeSet<_> = windows.iter().map(|(tenant, _)| tenant.clone()).collect();
+        let quiet = self.states.keys().filter(|tenant| !asked_for.contains(*tenant));
+        windows.extend(quiet.map(|tenant| (tenant.clone(), empty.clone())));
+        windows
+    }
+
+    /// Decides the windows of [`Tenants::with_quiet`]: each decision with its window's place. Of hosts that are tenants by themselves the
+    /// first are decided, and of no more than there is room for.
     pub fn decide(
         &mut self,
         settings: &Settings,
@@ -85,7 +95,7 @@ impl Tenants {
         moment: Moment,
     ) -> Vec<(usize, Decision)> {
         self.keep(settings);
-        self.forget(settings, windows);
+        let is_heard = windows.iter().any(|(_, window)| !window.prefixes.is_empty());
         let mut unnamed = self.states.keys().filter(|tenant| !settings.names(tenant)).count();
         let mut steered_by_all = self.steered();
         let first = windows.first().map_or(0, |(_, window)| window.number as usize % windows.len());
@@ -95,7 +105,7 @@ impl Tenants {
             let (tenant, window) = &windows[at];
             let is_new = !self.states.contains_key(tenant);
             let is_unnamed = is_new && !settings.names(tenant);
-            if !settings.has(tenant) || (is_unnamed && unnamed >= UNNAMED_MAX) {
+            if !settings.is_tenant(tenant) || (is_unnamed && unnamed >= UNNAMED_MAX) {
                 continue;
             }
             let state = self.states.get(tenant).cloned().unwrap_or_default();
@@ -114,7 +124,8 @@ impl Tenants {
             } else {
                 XxHash3_64::oneshot_with_seed(moment.seed, tenant.as_bytes())
             };
-            let (state, decision) = decide(&bounded, &state, window, Moment { seed, ..moment });
+            let moment = Moment { seed, ..moment };
+            let (state, decision) = decide_heard(&bounded, &state, window, moment, is_heard);
             let left = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
             entering_max = entering_max.saturating_sub(decision.entered.len());
             changes_max = changes_max.saturating_sub(decision.entered.len() + left);
@@ -125,29 +136,19 @@ impl Tenants {
             }
             decisions.insert(at, decision);
         }
+        self.forget(settings);
         decisions.into_iter().collect()
     }
 
-    /// Forgets who is no tenant any more: with it go its rules.
-    pub fn keep(&mut self, settings: &Settings) {
-        self.states.retain(|tenant, _| settings.has(tenant));
+    /// Forgets who is no tenant any more: with it go its rules. Gives what was known.
+    pub fn keep(&mut self, settings: &Settings) -> BTreeMap<String, State> {
+        self.states.extract_if(.., |tenant, _| !settings.is_tenant(tenant)).collect()
     }
 
     /// Forgets hosts that nobody has asked for in many rounds.
-    fn forget(&mut self, settings: &Settings, windows: &[(String, Window)]) {
-        for tenant in self.states.keys().filter(|tenant| !tenant.is_empty() && !settings.names(tenant)) {
-            let quiet = self.quiet_rounds.entry(tenant.clone()).or_default();
-            *quiet = quiet.saturating_add(1);
-        }
-        for (tenant, _) in windows {
-            self.quiet_rounds.remove(tenant);
-        }
-        self.quiet_rounds.retain(|tenant, quiet| {
-            let is_kept = *quiet <= FORGOTTEN_ROUNDS;
-            if !is_kept {
-                self.states.remove(tenant);
-            }
-            is_kept && self.states.contains_key(tenant)
+    fn forget(&mut self, settings: &Settings) {
+        self.states.retain(|tenant, state| {
+            tenant.is_empty() || settings.names(tenant) || state.quiet_rounds <= FORGOTTEN_ROUNDS
         });
     }
 
@@ -172,7 +173,7 @@ impl Tenants {
             let rules = rules(settings.of(tenant), state).into_iter();
             rules.map(|rule| Rule { tenant: tenant.clone(), ..rule }).collect::<Vec<_>>()
         };
-        self.states.iter().filter(|(tenant, _)| settings.has(tenant)).flat_map(of).collect()
+        self.states.iter().filter(|(tenant, _)| settings.is_tenant(tenant)).flat_map(of).collect()
     }
 
     /// See [`State::withdraw`]. All of them pause.

@@ -134,8 +134,16 @@ impl Engine {
         let seed = store.seed()?;
         let shared = Arc::new(Shared::default());
         let mut pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
-        for pop in pops.values_mut() {
-            pop.tenants.keep(&config.settings);
+        for (name, pop) in &mut pops {
+            for (tenant, state) in pop.tenants.keep(&config.settings) {
+                let steered = state.steered().count();
+                tracing::warn!(
+                    pop = name,
+                    tenant,
+                    steered,
+                    "not a tenant any more: its networks leave, what is known of them stays in the file"
+                );
+            }
             pop.rollout.resume(now_unix_s());
         }
         for (name, pop) in pops.iter().filter(|(_, pop)| pop.tenants.window().is_some()) {
@@ -300,9 +308,10 @@ impl Engine {
             self.changes.send_replace(());
             Pop::default()
         });
-        let decisions = pop.close(&self.settings, (&window, &windows), seed, now_unix_s());
-        for (at, Decision { window, round, entered, left, steered, .. }) in decisions {
-            let (tenant, entered, left) = (&windows[at].0, entered.len(), left.len());
+        let closed = pop.close(&self.settings, (&window, windows), seed, now_unix_s());
+        self.shared.figures.over_limit.inc_by(closed.over_limit);
+        for (tenant, Decision { window, round, entered, left, steered, .. }) in closed.decisions {
+            let (entered, left) = (entered.len(), left.len());
             tracing::info!(pop = name, tenant, window, ?round, entered, left, steered, "window closed");
             if matches!(round, Round::Decided | Round::Stopped) {
                 self.shared.figures.rounds.inc();

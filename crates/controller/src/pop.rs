@@ -28,6 +28,15 @@ pub(crate) struct Pop {
     pub(crate) changes: watch::Sender<()>,
 }
 
+/// What became of the windows of one span of time.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    /// What was decided, by tenants.
+    pub(crate) decisions: Vec<(String, Decision)>,
+    /// Connections of hosts for which as tenants there was no room.
+    pub(crate) over_limit: u64,
+}
+
 /// What is to be written of a PoP.
 #[derive(Debug, Default)]
 pub(crate) struct Unwritten {
@@ -35,6 +44,8 @@ pub(crate) struct Unwritten {
     pub(crate) transitions: Vec<Transition>,
     /// Whether states have changed; the rollout has whenever something has.
     pub(crate) states: bool,
+    /// Tenants of which all is to be removed.
+    pub(crate) forgotten: Vec<String>,
     is_changed: bool,
 }
 
@@ -57,32 +68,46 @@ impl Pop {
         Self { tenants, rollout, ..Self::default() }
     }
 
-    /// Decides the windows of one span of time, unless that was decided or is from before the last: each decision with its window's place.
+    /// Decides the windows of one span of time, unless that was decided or is from before the last.
     pub(crate) fn close(
         &mut self,
         settings: &Settings,
-        (window, windows): (&Window, &[(String, Window)]),
+        (window, windows): (&Window, Vec<(String, Window)>),
         seed: u64,
         now_unix_s: u64,
-    ) -> Vec<(usize, Decision)> {
+    ) -> Closed {
+        let mut closed = Closed::default();
         if !self.tenants.is_next(settings, window, now_unix_s) {
-            return Vec::new();
+            return closed;
         }
         self.unwritten.add(self.rollout.observe(settings, &mut self.tenants, window, now_unix_s));
         let moment = Moment { now_unix_s, seed, acknowledged_bundle: self.rollout.newest() };
-        let decisions = self.tenants.decide(settings, windows, moment);
+        let mut windows = self.tenants.with_quiet(windows);
+        let known: Vec<_> = self.tenants.states().keys().cloned().collect();
+        let decisions = self.tenants.decide(settings, &windows, moment);
+        let forgotten = known.into_iter().filter(|tenant| !self.tenants.states().contains_key(tenant));
+        self.unwritten.forgotten.extend(forgotten);
         self.unwritten.add(self.rollout.decided(settings, &mut self.tenants, now_unix_s));
         let bundle = Some(self.rollout.newest()).filter(|newest| *newest > 0);
-        for (at, decision) in &decisions {
-            if matches!(decision.round, Round::Decided | Round::Stopped) {
-                let (tenant, window) = &windows[*at];
-                self.unwritten.rounds.push(Told::of(settings, tenant, window, decision, bundle));
-                (self.unwritten.states, self.unwritten.is_changed) = (true, true);
+        for (at, decision) in decisions {
+            let (tenant, window) = std::mem::take(&mut windows[at]);
+            let is_decided = matches!(decision.round, Round::Decided | Round::Stopped);
+            self.unwritten.states |= is_decided;
+            self.unwritten.is_changed |= is_decided;
+            // Of whom nobody asked for it is told what has changed.
+            if window.prefixes.is_empty() && decision.left.is_empty() {
+                continue;
             }
+            if is_decided {
+                self.unwritten.rounds.push(Told::of(settings, &tenant, &window, &decision, bundle));
+            }
+            closed.decisions.push((tenant, decision));
         }
+        let undecided = windows.iter().flat_map(|(_, window)| &window.prefixes);
+        closed.over_limit = undecided.map(|(_, sample)| u64::from(sample.connections())).sum();
         let over = self.unwritten.rounds.len().saturating_sub(UNWRITTEN_MAX);
         self.unwritten.rounds.drain(..over);
-        decisions
+        closed
     }
 
     /// Hears an edge.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,12 +68,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens a file, or makes it.
+    /// Opens a file, or makes it, with its directory.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let refused = |why| StoreError { path: path.to_owned(), why };
         let beside = path.with_added_extension("lock");
-        let lock =
-            File::create(&beside).map_err(|error| refused(format!("{}: {error}", beside.display())))?;
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(&beside));
+        let lock = made.map_err(|error| refused(format!("{}: {error}", beside.display())))?;
         lock.try_lock()
             .map_err(|_| refused("another controller has it: give this one a file of its own".to_owned()))?;
         let opened = Connection::open(path).and_then(|mut connection| {
@@ -152,7 +152,7 @@ impl Store {
             .prepare_cached("INSERT OR REPLACE INTO pops VALUES (?1, ?2)")?
             .execute((name, pop.rollout.encode().as_bytes()))?;
         if pop.unwritten.states {
-            keep_states(&transaction, name, &pop.tenants)?;
+            keep_states(&transaction, name, pop)?;
         }
         for told in &pop.unwritten.rounds {
             keep_round(&transaction, name, told)?;
@@ -263,19 +263,19 @@ fn with_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// All of a PoP's states, and no others; with a tenant that is gone go its rounds.
-fn keep_states(transaction: &Transaction<'_>, pop: &str, tenants: &Tenants) -> rusqlite::Result<()> {
-    let mut known = transaction.prepare_cached("SELECT tenant FROM states WHERE pop = ?1")?;
-    let known: Vec<String> = known.query_map([pop], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    for gone in known.iter().filter(|tenant| !tenants.states().contains_key(*tenant)) {
+/// Writes the states of a PoP. Those of others in the file stay: what is no tenant under these settings may be one again, whose networks were
+/// harmed.
+fn keep_states(transaction: &Transaction<'_>, name: &str, pop: &Pop) -> rusqlite::Result<()> {
+    for gone in &pop.unwritten.forgotten {
         for table in ["states", "rounds", "changes"] {
             transaction
                 .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2"))?
-                .execute([pop, gone])?;
+                .execute([name, gone])?;
         }
     }
     let mut insert = transaction.prepare_cached("INSERT OR REPLACE INTO states VALUES (?1, ?2, ?3)")?;
-    for (tenant, state) in tenants.states() {
-        insert.execute((pop, tenant, state.encode().as_bytes()))?;
+    for (tenant, state) in pop.tenants.states() {
+        insert.execute((name, tenant, state.encode().as_bytes()))?;
     }
     Ok(())
 }
@@ -357,3 +357,6 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<Option<String>> {
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests;

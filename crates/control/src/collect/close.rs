@@ -27,6 +27,9 @@ impl Pop {
                 Some(edge) => connection.add_to_edge(&mut edges[edge]),
                 None => counts.over_limit += 1,
             }
+            if let Some(window) = self.told.get_mut(&key) {
+                *window = number;
+            }
             if connection.is_left_alone {
                 continue;
             }
@@ -36,9 +39,6 @@ impl Pop {
                 (true, Some(tenant)) => tenant,
                 (true, None) => continue,
             };
-            if let Some(window) = self.told.get_mut(&key) {
-                *window = number;
-            }
             let sample = prefixes.entry((tenant, connection.prefix)).or_default();
             if connection.add_to(sample, !self.told.contains_key(&key)) {
                 self.told.insert(key, number);

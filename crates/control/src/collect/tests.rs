@@ -220,6 +220,14 @@ fn losses_are_told_and_hosts_left_alone_decide_nothing() {
     it.0.add(&source(), &entry(Record::Loss(loss)), NOW_UNIX_S);
     let (_, window) = it.close().remove(0);
     assert_eq!((window.lost, window.records, window.prefixes.len()), (12, 3, 0));
+    let mut it = It::new(|settings| {
+        (settings.by_tenant, settings.hosts_left_alone) = (true, vec!["media.example".into()]);
+    });
+    it.respond(response(1, None));
+    it.respond(ResponseRecord { host: "other.example".into(), ..response(2, None) });
+    let closed = it.close();
+    assert_eq!((closed.len(), closed[0].0.as_str(), closed[0].1.records), (1, "other.example", 2));
+    assert_eq!(it.0.counts().over_limit, 0, "to be left alone is no limit");
 }
 
 #[test]

@@ -49,6 +49,7 @@ impl<'a> Taken<'a> {
             guard,
             bottom_bytes_per_s: bottom,
             entries,
+            quiet_rounds: if window.prefixes.is_empty() { state.quiet_rounds.saturating_add(1) } else { 0 },
             ..without_entries(state)
         };
         let decision = Decision {

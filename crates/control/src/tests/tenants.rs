@@ -14,6 +14,8 @@ struct Shared {
     tenants: Tenants,
     rollout: Rollout,
     in_force: Option<String>,
+    /// Nobody asks for the second.
+    is_quiet: bool,
 }
 
 impl Shared {
@@ -26,7 +28,14 @@ impl Shared {
         assert_eq!(settings.check(), []);
         let lab = |tenant: &str| (tenant.to_owned(), Lab::new(&change));
         let labs = [lab(""), lab(NEWS)];
-        Self { settings, labs, tenants: Tenants::default(), rollout: Rollout::default(), in_force: None }
+        Self {
+            settings,
+            labs,
+            tenants: Tenants::default(),
+            rollout: Rollout::default(),
+            in_force: None,
+            is_quiet: false,
+        }
     }
 
     fn state(&self, tenant: &str) -> State {
@@ -58,6 +67,8 @@ impl Shared {
         });
         self.rollout.observe(&self.settings, &mut self.tenants, &windows[0].1, now_unix_s);
         let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: self.rollout.newest() };
+        let asked_for = windows.into_iter().take(if self.is_quiet { 1 } else { 2 });
+        let windows = self.tenants.with_quiet(asked_for.collect());
         let decisions = self.tenants.decide(&self.settings, &windows, moment);
         self.rollout.decided(&self.settings, &mut self.tenants, now_unix_s);
         assert!(self.tenants.states().values().all(|state| state.bundle >= self.rollout.newest()));
@@ -122,6 +133,40 @@ fn tenants_share_what_a_pop_may_steer_and_change() {
 }
 
 #[test]
+fn what_a_tenant_steers_that_nobody_asks_for_leaves_and_makes_room() {
+    let mut shared = Shared::new(|settings| (settings.steered_max, settings.explored_max) = (2, 0));
+    shared.labs[0].1.effect = 0.4;
+    // It has all the room there is.
+    shared.labs[0].1.connections = 0;
+    while shared.state(NEWS).steered().count() < 2 {
+        shared.round();
+    }
+    (shared.labs[0].1.connections, shared.is_quiet) = (40, true);
+    for _ in 0..shared.settings.history_windows + 20 {
+        shared.round();
+    }
+    assert_eq!(["", NEWS].map(|tenant| shared.state(tenant).steered().count()), [2, 0]);
+}
+
+#[test]
+fn a_clock_that_was_ahead_stops_nobody_whoever_is_asked_for() {
+    let mut shared = Shared::new(|_| {});
+    shared.round();
+    let number = shared.labs[0].1.number;
+    shared.labs.iter_mut().for_each(|(_, lab)| lab.number += 288);
+    shared.round();
+    shared.labs.iter_mut().for_each(|(_, lab)| lab.number = number);
+    shared.is_quiet = true;
+    for number in number..number + 300 {
+        shared.round();
+        assert_eq!(shared.tenants.window(), Some(number));
+        let now_unix_s = (number + 2) * shared.settings.window_s;
+        let again = Window { number, ..Window::default() };
+        assert!(!shared.tenants.is_next(&shared.settings, &again, now_unix_s), "it is decided once");
+    }
+}
+
+#[test]
 fn who_is_a_tenant_no_more_takes_its_rules_with_it() {
     let mut shared = Shared::new(|_| {});
     while shared.state(NEWS).steered().count() == 0 || shared.rollout.candidate().is_some() {
@@ -164,14 +209,18 @@ fn each_host_may_be_a_tenant_by_itself() {
     let tried = &rollout.candidate().unwrap().bundle;
     let control = |host| tried.rule(prefix(0).first(), host).map(|rule| rule.congestion_control.as_str());
     assert_eq!([control("A.example"), control("b.example"), control("")], [Some("bbr"), None, None]);
-    // Nobody asks for it any more.
+    // Nobody asks for it any more; that the controller begins anew makes no difference.
     let mut window = lab.window();
     let mut moment = lab.moment(&window);
     for _ in 0..=2_016 {
         assert!(tenants.states().contains_key("a.example"));
         window = Window { number: window.number + 1, ..window };
         moment = lab.moment(&window);
-        tenants.decide(&settings, &[("b.example".into(), window.clone())], moment);
+        let kept = tenants.states().iter();
+        let kept = kept.map(|(name, it)| (name.clone(), State::decode(it.encode().as_bytes()).unwrap()));
+        tenants = kept.collect();
+        let windows = tenants.with_quiet(vec![("b.example".into(), window.clone())]);
+        tenants.decide(&settings, &windows, moment);
     }
     assert_eq!(tenants.states().keys().collect::<Vec<_>>(), ["b.example"]);
     // So many hosts have room, and no more.
