@@ -178,8 +178,15 @@ impl Server {
     fn view(&self, pop: &str, tenant: &str) -> Result<Arc<View>, Refused> {
         let view = self.handle.shared.view(pop).filter(|view| view.tenants.states().contains_key(tenant));
         view.ok_or_else(|| {
-            let tenant = if tenant.is_empty() { String::new() } else { format!(", tenant {tenant:?}") };
-            Refused(StatusCode::NOT_FOUND, format!("nothing was decided for PoP {pop:?}{tenant} yet"))
+            let why = match tenant {
+                "" if !self.settings.by_tenant => format!("nothing was decided for PoP {pop:?} yet"),
+                "" => "each host is a tenant by itself: say which".to_owned(),
+                _ if !self.settings.is_tenant(tenant) => {
+                    format!("{tenant:?} is no tenant: it is decided with all others that are none")
+                }
+                _ => format!("nothing was decided for tenant {tenant:?} of PoP {pop:?} yet"),
+            };
+            Refused(StatusCode::NOT_FOUND, why)
         })
     }
 
@@ -351,7 +358,8 @@ async fn edges(With(server): With<Server>, Query(question): Query<Question>) -> 
     let asked = pop.clone();
     let mut told_of = server.ask(|tell| Message::Edges { pop: asked, tell }).await?;
     if told_of.is_null() {
-        return Err(Refused(StatusCode::NOT_FOUND, format!("no edge of PoP {pop:?} is known")));
+        let why = format!("no edge of PoP {pop:?} is known, or what is known could not be written yet");
+        return Err(Refused(StatusCode::NOT_FOUND, why));
     }
     let events = server.read(move |store| store.events(&pop, EVENTS_TOLD_MAX)).await?;
     let event = |(unix_s, told): (u64, String)| json!({ "unix_s": unix_s, "told": told });

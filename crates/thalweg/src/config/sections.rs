@@ -269,7 +269,8 @@ section! {
         counts_relayed: Switch = default("off");
         /// Hosts that opt out: their connections decide nothing, and no rule is due for their responses.
         hosts_left_alone: Vec<HostName> = unset("none");
-        /// Whether each host is a tenant: its own responses alone decide for it. Give the edges their hosts then.
+        /// Whether each host that no [[tenant]] has is one by itself: its own responses alone decide for it. Give the edges their
+        /// hosts then.
         by_tenant: Switch = default("off");
         /// Connections that tell, in a window, before a network is ranked.
         connections_min: Count = default("3"), within("1", "1000000");

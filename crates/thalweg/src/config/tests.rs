@@ -586,7 +586,8 @@ fn the_reference_names_every_setting() {
           hosts_left_alone       [HOST, …], if absent: none
               Hosts that opt out: their connections decide nothing, and no rule is due for their responses.
           by_tenant              on|off, default off
-              Whether each host is a tenant: its own responses alone decide for it. Give the edges their hosts then.
+              Whether each host that no [[tenant]] has is one by itself: its own responses alone decide for it. Give the edges their
+              hosts then.
           connections_min        N, default 3, 1 to 1000000
               Connections that tell, in a window, before a network is ranked.
           bottom_share           SHARE, default 0.2

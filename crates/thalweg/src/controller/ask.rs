@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::bail;
 use hyper::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::admin::{Asked, ask_of, now_ms};
 use crate::print_or_gone;
@@ -39,13 +39,16 @@ pub(crate) fn explain(
     Ok(())
 }
 
+/// The sites of which something is known.
+fn pops(scopes: &Value) -> BTreeSet<String> {
+    let scopes = scopes["scopes"].as_array().into_iter().flatten();
+    scopes.map(|scope| scope["pop"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
 /// The site, if there is one alone.
 fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
-    let answer = ask(addr, "/scopes")?;
-    let scopes = answer["scopes"].as_array().map_or(&[][..], Vec::as_slice);
-    let pops: BTreeSet<_> = scopes.iter().map(|scope| scope["pop"].as_str().unwrap_or_default()).collect();
-    match Vec::from_iter(pops).as_slice() {
-        [one] => Ok((*one).to_owned()),
+    match Vec::from_iter(pops(&ask(addr, "/scopes")?)).as_slice() {
+        [one] => Ok(one.clone()),
         [] => bail!("nothing was decided yet: the first round is after the first window"),
         several => {
             let names: Vec<_> = several.iter().map(|pop| format!("{pop:?}")).collect();
@@ -59,19 +62,18 @@ fn only_pop(addr: SocketAddr) -> anyhow::Result<String> {
 /// # Errors
 /// When no controller answers.
 pub(crate) fn status(addr: SocketAddr, json: bool) -> anyhow::Result<()> {
-    let mut scopes = ask(addr, "/scopes")?;
-    let mut told = None;
-    for scope in scopes["scopes"].as_array_mut().into_iter().flatten() {
-        let pop = scope["pop"].as_str().unwrap_or_default().to_owned();
-        // A site's edges are told once, not with each of its tenants.
-        if told.as_ref() != Some(&pop) {
-            let mut answer = ask(addr, &format!("/edges?pop={}", escaped(&pop)))?;
-            scope["edges"] = answer["edges"].take();
-            scope["candidate"] = answer["candidate"].take();
-            told = Some(pop);
+    let mut told = ask(addr, "/scopes")?;
+    // A site's edges are told once, not with each of its tenants.
+    for pop in pops(&told) {
+        match ask(addr, &format!("/edges?pop={}", escaped(&pop))) {
+            Ok(mut answer) => {
+                let (edges, candidate) = (answer["edges"].take(), answer["candidate"].take());
+                told["pops"][pop] = json!({ "edges": edges, "candidate": candidate });
+            }
+            Err(error) => eprintln!("thalweg: PoP {pop:?}: {error:#}"),
         }
     }
-    print_or_gone(&if json { format!("{scopes}\n") } else { people(&scopes) });
+    print_or_gone(&if json { format!("{told}\n") } else { people(&told) });
     Ok(())
 }
 
@@ -86,10 +88,6 @@ fn people(answer: &Value) -> String {
     let mut edges = vec![row(&["POP", "EDGE", "BUNDLE", "HEARD", "REFUSED"])];
     let mut tried = vec![row(&["POP", "TRIED", "STAGE"])];
     for scope in scopes {
-        let candidate = &scope["candidate"];
-        if candidate.is_object() {
-            tried.push(vec![cell(&scope["pop"]), cell(&candidate["number"]), cell(&candidate["stage"])]);
-        }
         let cell = |name: &str| cell(&scope[name]);
         sites.push(vec![
             cell("pop"),
@@ -100,14 +98,20 @@ fn people(answer: &Value) -> String {
             cell("proved"),
             cell("bundle"),
         ]);
-        for edge in scope["edges"].as_array().into_iter().flatten() {
+    }
+    for (pop, told) in answer["pops"].as_object().into_iter().flatten() {
+        let candidate = &told["candidate"];
+        if candidate.is_object() {
+            tried.push(vec![named(pop), cell(&candidate["number"]), cell(&candidate["stage"])]);
+        }
+        for edge in told["edges"].as_array().into_iter().flatten() {
             let heard_s = (now_ms() / 1000).saturating_sub(edge["heard_unix_s"].as_u64().unwrap_or(0));
             edges.push(vec![
-                cell("pop"),
-                self::cell(&edge["name"]),
-                self::cell(&edge["bundle"]),
+                named(pop),
+                cell(&edge["name"]),
+                cell(&edge["bundle"]),
                 format!("{heard_s} s ago"),
-                self::cell(&edge["refused"]["reason"]),
+                cell(&edge["refused"]["reason"]),
             ]);
         }
     }
@@ -125,10 +129,14 @@ fn people(answer: &Value) -> String {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => named(text),
         value => value.to_string(),
     }
+}
+
+/// A name as a cell.
+fn named(name: &str) -> String {
+    if name.is_empty() { "-".to_owned() } else { name.to_owned() }
 }
 
 fn ask(addr: SocketAddr, target: &str) -> anyhow::Result<Value> {
@@ -149,8 +157,6 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -159,9 +165,10 @@ mod tests {
         let heard = now_ms() / 1000;
         let answer = json!({"scopes": [{
             "pop": "fra1", "prefixes": 812, "steered": 17, "on_trial": 9, "proved": 8, "bundle": 42,
+        }, {"pop": "", "prefixes": 3, "steered": 0, "on_trial": 0, "proved": 0, "bundle": null}], "pops": {"fra1": {
             "edges": [{"name": "edge-1", "bundle": 41, "heard_unix_s": heard + 60, "refused": {"reason": "too long"}}],
             "candidate": {"number": 43, "stage": "watched"},
-        }, {"pop": "", "prefixes": 3, "steered": 0, "on_trial": 0, "proved": 0, "bundle": null, "edges": []}]});
+        }}});
         expect_test::expect![[r#"
             POP   TENANT  PREFIXES  STEERED  ON TRIAL  SHOWN  BUNDLE
             fra1  -       812       17       9         8      42

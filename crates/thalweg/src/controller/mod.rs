@@ -46,7 +46,7 @@ Examples:
         /// The site; may be left out if there is one
         #[arg(long, value_name = "NAME")]
         pop: Option<String>,
-        /// The tenant, by its first host; without it, hosts that no tenant has
+        /// The tenant, by any of its hosts; without it, hosts that no tenant has
         #[arg(long, value_name = "HOST")]
         tenant: Option<String>,
         /// The controller's address
