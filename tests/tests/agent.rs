@@ -9,13 +9,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use program::{Directory, Port, Process, drain, edge, figures, number, query, records, thalweg, until};
 use serde_json::Value;
 
 const CONTENT_BYTES: usize = 200_000;
-/// Connections to nginx, each with so many requests.
-const CONNECTIONS: usize = 40;
+/// Clients of nginx, each with so many connections one after the other, each of so many requests.
+const CLIENTS: usize = 4;
+const CONNECTIONS: usize = 10;
 const REQUESTS: usize = 5;
 /// Requests to the edge.
 const EDGE_REQUESTS: usize = 300;
@@ -60,10 +62,47 @@ fn get(server: SocketAddr, times: usize) -> SocketAddr {
     stream.local_addr().unwrap()
 }
 
+/// What clients ask of nginx, together; their addresses.
+fn load(server: SocketAddr) -> Vec<SocketAddr> {
+    let one = move || (0..CONNECTIONS).map(|_| get(server, REQUESTS)).collect::<Vec<_>>();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(one)).collect();
+    clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+}
+
+#[test]
+fn a_sample_is_a_part_of_the_connections_and_says_so() {
+    let directory = Directory::new();
+    let port = Port::new();
+    let (nginx, server) = (nginx(&directory.0, &port), port.address());
+    let (files, spool) = (directory.0.join("files"), directory.0.join("spool"));
+    let mut command = thalweg();
+    command.args(["agent", "--period", "200ms", "--sample", "2", "--listen", "127.0.0.1:0"]);
+    command.args(["--sockets", &format!("sport {}", server.port())]);
+    command.arg("--json").arg(&files).args(["--spool", &format!("{}=64MiB", spool.display())]);
+    let agent = Process::start(&mut command);
+    let metrics = agent.said("agent listening").parse().unwrap();
+    until("it has looked once", || figures(metrics)["thalweg_agent_dumps_total"] > 0.0);
+    let clients = load(server);
+    nginx.end();
+    until("ends are told", || figures(metrics)["thalweg_agent_sockets_destroyed_total"] > 0.0);
+    agent.end();
+    drain(&spool, &[("--json", &files)]);
+    let records = records(&files);
+    assert!(records.iter().all(|record| record["sample_one_in"] == 2));
+    let is_told = |client: &&SocketAddr| {
+        records.iter().any(|record| record["client_port"].as_u64() == Some(client.port().into()))
+    };
+    // That all or none of so many are told by chance is one in 2^39.
+    let told = clients.iter().filter(is_told).count();
+    assert!((1..CLIENTS * CONNECTIONS).contains(&told), "{told}");
+}
+
 #[test]
 fn what_servers_did_is_told_once() {
     let directory = Directory::new();
     let (database, files) = (directory.0.join("telemetry.sqlite"), directory.0.join("files"));
+    let (parquet, networks) = (directory.0.join("parquet"), directory.0.join("networks.csv"));
+    std::fs::write(&networks, "127.0.0.0/8,64500,XX-T\n").unwrap();
     let port = Port::new();
     let (nginx, server) = (nginx(&directory.0, &port), port.address());
     let edge = Process::start(edge(server).args(["--state", "off"]));
@@ -78,6 +117,10 @@ fn what_servers_did_is_told_once() {
             .arg(&database)
             .arg("--json")
             .arg(&files)
+            .arg("--parquet")
+            .arg(&parquet)
+            .arg("--networks")
+            .arg(&networks)
             .args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]),
     );
     let metrics = agent.said("agent listening").parse().unwrap();
@@ -85,21 +128,29 @@ fn what_servers_did_is_told_once() {
     // What was there at the first dump has no counters.
     until("it has looked once", || figures(metrics)["thalweg_agent_dumps_total"] > 0.0);
 
-    let clients: Vec<SocketAddr> = (0..CONNECTIONS).map(|_| get(server, REQUESTS)).collect();
+    let clients = load(server);
     get(edge_address, EDGE_REQUESTS);
     // An edge that ends has told all it has. The kernel tells of ends later: those of the clients and of the edge's connection.
     edge.end();
     agent.said("the responses of an edge are not to be had");
     nginx.end();
     let destroyed = || figures(metrics)["thalweg_agent_sockets_destroyed_total"];
-    until("all ends are told", || destroyed() > CONNECTIONS as f64);
+    until("all ends are told", || destroyed() > (CLIENTS * CONNECTIONS) as f64);
     agent.end();
-    drain(&directory.0.join("spool"), &[("--sqlite", &database), ("--json", &files)]);
+    let sinks = [("--sqlite", database.as_path()), ("--json", &files), ("--parquet", &parquet)];
+    drain(&directory.0.join("spool"), &sinks);
+    for table in ["sockets", "responses"] {
+        let is_one = |name: &str| name.starts_with(&format!("{table}-")) && name.ends_with(".parquet");
+        let mut found = std::fs::read_dir(&parquet).unwrap().map(|file| file.unwrap().file_name());
+        assert!(found.any(|name| is_one(name.to_str().unwrap())), "{table}");
+    }
 
     let records = records(&files);
     let mut numbers: Vec<u64> = records.iter().map(|record| number(record, "number")).collect();
     numbers.sort_unstable();
     assert!(numbers.iter().copied().eq(0..records.len() as u64), "each number once: {numbers:?}");
+    let is_known = |record: &Value| record["asn"] == 64_500 && record["region"] == "XX-T";
+    assert!(records.iter().all(is_known), "each client's network is in the file");
     let responses: Vec<_> = records.iter().filter(|record| record.get("path").is_some()).collect();
     assert_eq!(responses.len(), EDGE_REQUESTS);
     assert!(responses.iter().all(|record| record["path"] == "/content" && record["pop"] == "here"));
@@ -132,4 +183,7 @@ fn what_servers_did_is_told_once() {
     );
     assert_eq!(query(&database, &["losses"]), Vec::<Value>::new());
     assert!(!query(&database, &["delivery_rate", "--by", "congestion_control"]).is_empty());
+    // Whether a network has enough samples for it is a matter of time; the query is answered.
+    let slowest = query(&database, &["slowest_prefixes"]);
+    assert!(slowest.iter().all(|row| row["prefix"] == "127.0.0.0/24"), "{slowest:?}");
 }
