@@ -23,16 +23,17 @@ CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -t
 
 .PHONY: help
 help: ## this list
-	@printf 'make demo           %s\n' 'build, then run origin, live source, edge, controller, console and (as root) an audience; Ctrl-C stops'
+	@printf 'make demo           %s\n' 'build, then run origin, live source, edge, agent, controller, console and (as root) an audience; Ctrl-C stops'
 	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
-	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load'
+	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load, published results again'
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-load     %s\n' 'the load generator beside wrk: what a request costs each'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
 	@printf 'make bench-sockets  %s\n' 'a dump of all sockets beside ss -tin: CPU and time'
 	@printf 'make bench-intake   %s\n' "records per second into the controller's windows: CPU and memory"
 	@printf 'make bench-telemetry %s\n' 'records per second into each sink and through Kafka; CASES="files kafka clickhouse" some'
+	@printf 'make setup-services %s\n' "Kafka and ClickHouse's engine for the tests, under target/services"
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge beside nginx, Varnish and Traffic Server; CASES="hits idle" some, QUICK=1 briefly'
 	@printf 'make sample         %s\n' 'make assets/sample anew with ffmpeg'

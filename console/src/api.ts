@@ -5,8 +5,8 @@
 
 /** `GET /api/config` of the console server. */
 export interface Config {
-  /** Where browsers reach the edge: a port on the console's own host, or a whole URL if one is configured. */
-  edge: { port: number } | { url: string };
+  /** Where browsers reach the edge: a port on the console's own host, or a whole URL if one is configured; null: there is none. */
+  edge: { port: number } | { url: string } | null;
   version: string;
   /** Whether an agent of the same process keeps sockets and responses in SQLite, which can be asked. */
   telemetry: boolean;
@@ -121,10 +121,11 @@ export function fetchConfig(): Promise<Config> {
   return getJson("api/config");
 }
 
-/** The edge's base URL without a trailing slash, as a page at `location` reaches it. */
-export function edgeUrl(config: Config, location: { protocol: string; hostname: string }): string {
-  if ("url" in config.edge) return config.edge.url.replace(/\/+$/, "");
-  return `${location.protocol}//${location.hostname}:${config.edge.port}`;
+/** The edge's base URL without a trailing slash, as a page at `location` reaches it; null: there is none. */
+export function edgeUrl({ edge }: Config, location: { protocol: string; hostname: string }): string | null {
+  if (!edge) return null;
+  if ("url" in edge) return edge.url.replace(/\/+$/, "");
+  return `${location.protocol}//${location.hostname}:${edge.port}`;
 }
 
 export function fetchCatalogue(edge: string): Promise<Catalogue> {

@@ -38,8 +38,10 @@ export class Header {
     this.showCatalogue([], null, []);
   }
 
-  showVersion(version: string): void {
+  /** `plays`: there is an edge to play from. */
+  showConfig(version: string, plays: boolean): void {
     setText(this.#version, version);
+    for (const element of [this.#select, this.#links]) element.hidden = !plays;
   }
 
   /** A failure of the page itself; null when it is over. */

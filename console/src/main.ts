@@ -51,9 +51,9 @@ class Page {
   readonly #responses = new ResponsesPanel(this.#below.head("responses"), (choice) => this.#chooseResponses(choice));
   readonly #control = new ControlPanel(this.#below.head("control"), (choice) => this.#chooseControl(choice));
   readonly #main = el("main");
-  #edge = "";
-  /** Null: not known yet. */
-  #has_control: boolean | null = null;
+  #edge: string | null = null;
+  /** What there is to show below the players; null: not known yet. */
+  #offered: readonly Below[] | null = null;
   #clock_offset_ms = 0;
   #clock_read_ms = Number.NEGATIVE_INFINITY;
   #catalogue: Catalogue | null = null;
@@ -71,7 +71,6 @@ class Page {
     document.body.append(this.#header.element, this.#main);
     this.#settleBelow();
     addEventListener("popstate", () => this.#goBack());
-    followRecords([this.#requests, this.#networks]);
     setInterval(() => this.#eachPlayer((player) => player.show()), SHOW_EVERY_MS);
     setInterval(() => this.#eachPlayer((player) => player.remember()), HISTORY_STEP_MS);
     void this.#keepUpToDate();
@@ -95,15 +94,8 @@ class Page {
   }
 
   async #update(): Promise<void> {
-    if (!this.#edge) {
-      const config: Config = await fetchConfig();
-      this.#edge = edgeUrl(config, location);
-      this.#header.showVersion(config.version);
-      this.#sockets.setAgent(config.telemetry);
-      this.#responses.setAgent(config.telemetry);
-      this.#has_control = config.control ?? false;
-      this.#settleBelow();
-    }
+    if (!this.#offered) this.#configure(await fetchConfig());
+    if (this.#edge === null) return;
     this.#catalogue = await fetchCatalogue(this.#edge).catch(() => {
       throw new Error(`the edge at ${this.#edge} does not give its catalogue; trying again`);
     });
@@ -114,18 +106,40 @@ class Page {
     this.#settle();
   }
 
+  #configure(config: Config): void {
+    this.#edge = edgeUrl(config, location);
+    const has_edge = this.#edge !== null;
+    this.#header.showConfig(config.version, has_edge);
+    for (const player of [this.#players.hls, this.#players.dash]) player.element.hidden = !has_edge;
+    this.#main.toggleAttribute("data-plays-nothing", !has_edge);
+    this.#sockets.setAgent(config.telemetry);
+    this.#responses.setAgent(config.telemetry);
+    const is_there: Record<Below, boolean> = {
+      requests: has_edge,
+      networks: has_edge,
+      // Where there is an edge they say what is missing.
+      sockets: has_edge || config.telemetry,
+      responses: has_edge || config.telemetry,
+      control: config.control ?? false,
+    };
+    this.#offered = BELOW.filter((name) => is_there[name]);
+    if (has_edge) followRecords([this.#requests, this.#networks]);
+    this.#settleBelow();
+  }
+
   /** Brings what is played in line with what is wanted and what is there. */
   #settle(): void {
-    if (!this.#catalogue) return;
+    const edge = this.#edge;
+    if (!this.#catalogue || edge === null) return;
     const available = presentations(this.#catalogue);
     const found = resolve(this.#address.choice, available);
     this.#header.showCatalogue(available, this.#address.choice ?? found, this.#catalogue.faults ?? []);
     // A channel that goes for a while stays in its players, which are the ones to tell of it.
     if (!found || (this.#playing && choiceKey(found) === choiceKey(this.#playing))) return;
     this.#playing = found;
-    this.#header.showLinks(this.#edge, found);
+    this.#header.showLinks(edge, found);
     const now_ms = () => Date.now() + this.#clock_offset_ms;
-    this.#eachPlayer((player) => player.play({ presentation: found, edge: this.#edge, now_ms }));
+    this.#eachPlayer((player) => player.play({ presentation: found, edge, now_ms }));
   }
 
   #choose(key: string): void {
@@ -161,9 +175,11 @@ class Page {
   /** Brings what is below the players in line with the address. */
   #settleBelow(): void {
     const { responses, control } = this.#address;
-    // There is nothing to show where nobody decides.
-    const show = this.#address.show === "control" && this.#has_control === false ? "requests" : this.#address.show;
-    this.#below.offer("control", this.#has_control === true);
+    const offered = this.#offered ?? BELOW.filter((name) => name !== "control");
+    // What is not there cannot be shown: where nobody decides, no control.
+    const is_known = this.#offered !== null;
+    const show = is_known && !offered.includes(this.#address.show) ? (offered[0] ?? "requests") : this.#address.show;
+    for (const name of BELOW) this.#below.offer(name, offered.includes(name));
     this.#main.dataset.below = show;
     this.#below.show(show);
     this.#networks.draw();
@@ -171,7 +187,7 @@ class Page {
     this.#sockets.show(show === "sockets");
     this.#responses.show(show === "responses");
     this.#control.choose(control);
-    this.#control.show(show === "control" && this.#has_control === true);
+    this.#control.show(show === "control" && is_known);
   }
 
   /** Back and forward go through what was looked at below; what is played stays. */

@@ -59,6 +59,18 @@ it("shows who is tried, why, and which edge goes by it", async () => {
     // The edge of the same process has asked for its bundle, and goes by it.
     const edge = page.getByTestId("control-edges-list").locator("tr[data-edge]");
     await edge.filter({ has: page.locator(".has", { hasText: /^\d+$/ }) }).waitFor();
+    // What is tried, the rounds' bars and lines, and the effect with its interval are drawn.
+    const drawn = (testid, shape) => page.getByTestId(testid).locator(shape).first().waitFor({ state: "attached" });
+    await drawn("control-scatter", "circle.trial");
+    for (const bars of ["kept", "entered"]) await drawn("control-bars", `svg path.${bars}[d*="h"], svg path.${bars}[d*="H"]`);
+    // So small responses tell of no delivery rate.
+    await drawn("control-goodput", 'path.line.steered[d*="L"]');
+    await drawn("control-effect-goodput", "path.interval");
+    // A round further back is told.
+    const told = page.getByTestId("control-round");
+    const newest = await told.textContent();
+    await page.getByTestId("control-bars").press("Home");
+    await told.filter({ hasNotText: newest }).waitFor();
     await picture(page, "control");
     assert.deepEqual(complaints, []);
   } finally {

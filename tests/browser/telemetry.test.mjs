@@ -115,6 +115,24 @@ it("leads from how TTFB is distributed to a single response of a segment", async
   assert.deepEqual(complaints, []);
 });
 
+it("shows sockets beside servers that are others'", async () => {
+  const beside = await startThalweg({ agent: true, delivery: false });
+  try {
+    const { page, complaints } = await openConsole(browser, beside.console);
+    // The browser's connection to the console is one of the machine's.
+    const own = page.getByTestId("sockets").locator(`tr[data-local="${new URL(beside.console).host}"]`);
+    await own.first().waitFor();
+    const tabs = page.locator(".tabs button:visible");
+    assert.deepEqual(await tabs.allTextContents(), ["Sockets", "Responses"]);
+    assert.equal(await page.locator("video:visible").count(), 0);
+    await picture(page, "beside");
+    await page.close();
+    assert.deepEqual(complaints, []);
+  } finally {
+    assert.equal(await beside.stop(), 0);
+  }
+});
+
 it("says so where there is no agent", async () => {
   const page = await browser.newPage();
   const without = (route) => route.fulfill({ json: { edge: { url: thalweg.edge }, version: "", telemetry: false } });

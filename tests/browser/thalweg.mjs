@@ -12,7 +12,7 @@ const HERE = dirname(fileURLToPath(import.meta.url));
 const SAMPLE = resolve(HERE, "../../assets/sample");
 const PROGRAM = resolve(process.env.THALWEG ?? join(HERE, "../../target/debug/thalweg"));
 
-const ROLES = ["origin", "edge", "console"];
+const DELIVERY = ["origin", "edge"];
 
 /** How long the program may take until all its roles listen, and to end once it is told to. */
 const READY_MS_MAX = 10_000;
@@ -24,9 +24,10 @@ export const BROKEN = "broken";
 /**
  * Starts the program with the sample on demand, as channel `demo`, and a broken presentation beside it.
  * With `agent`, one that keeps sockets and responses, and an edge that is not left on the system's congestion control; with
- * `controller` as well, one that decides every two seconds and tries another congestion control wherever it may.
+ * `controller` as well, one that decides every two seconds and tries another congestion control wherever it may. Without `delivery` there
+ * are the console and these alone.
  */
-export async function startThalweg({ agent = false, controller = false } = {}) {
+export async function startThalweg({ agent = false, controller = false, delivery = true } = {}) {
   const directory = await mkdtemp(join(tmpdir(), "thalweg-browser-"));
   const media = join(directory, "media");
   await cp(SAMPLE, join(media, "sample"), { recursive: true });
@@ -35,12 +36,12 @@ export async function startThalweg({ agent = false, controller = false } = {}) {
   const config = join(directory, "thalweg.toml");
   const sections = agentText(directory) + (controller ? controllerText(directory) : "");
   const own = agent ? [`congestion_control = "${CONGESTION_CONTROL}"`, sections] : [];
-  await writeFile(config, configText(media, ...own));
+  await writeFile(config, delivery ? configText(media, ...own) : CONSOLE + sections);
   const child = spawn(PROGRAM, ["up", "--config", config], { stdio: ["ignore", "ignore", "pipe"] });
   const log = [];
   let addresses;
   try {
-    addresses = await listening(child, log);
+    addresses = await listening(child, log, delivery ? ["console", ...DELIVERY] : ["console"]);
   } catch (error) {
     child.kill("SIGKILL");
     await rm(directory, { recursive: true });
@@ -63,6 +64,11 @@ export async function startThalweg({ agent = false, controller = false } = {}) {
   };
 }
 
+const CONSOLE = `
+[console]
+listen = "127.0.0.1:0"
+`;
+
 /** Every role on a port that is free, which it tells; `edge` is set in its section, and `more` are further ones. */
 function configText(media, edge = "", more = "") {
   return `
@@ -74,10 +80,7 @@ media = ${JSON.stringify(media)}
 listen = "127.0.0.1:0"
 admin = "127.0.0.1:0"
 ${edge}
-
-[console]
-listen = "127.0.0.1:0"
-
+${CONSOLE}
 [[source]]
 channel = "demo"
 media = ${JSON.stringify(join(media, "sample"))}
@@ -123,15 +126,15 @@ async function addBroken(media) {
   await writeFile(join(media, BROKEN, "video.mp4"), track.subarray(0, 2000));
 }
 
-/** Waits until each role has said where it listens; gives the addresses by role. Its lines are kept in `log`. */
-async function listening(child, log) {
+/** Waits until each of the roles has said where it listens; gives the addresses by role. Its lines are kept in `log`. */
+async function listening(child, log, roles) {
   const addresses = {};
   const ready = new Promise((done, failed) => {
     createInterface({ input: child.stderr }).on("line", (line) => {
       log.push(line);
       const [, role, address] = line.match(/^(\w+) listening (\S+)$/) ?? [];
       if (role) addresses[role] = address;
-      if (ROLES.every((name) => name in addresses)) done(addresses);
+      if (roles.every((name) => name in addresses)) done(addresses);
     });
     child.once("error", failed);
     child.once("exit", (status) => failed(new Error(`thalweg ended with ${status}:\n${log.join("\n")}`)));

@@ -79,7 +79,7 @@ struct Roles {
 struct Console {
     listener: TcpListener,
     addr: SocketAddr,
-    edge: EdgeAddress,
+    edge: Option<EdgeAddress>,
 }
 
 impl Roles {
@@ -96,10 +96,8 @@ impl Roles {
             _ => None,
         };
         let edge = config.edge.as_ref().map(|edge| bind_edge(edge, origin_addr, bundle)).transpose()?;
-        let console = match (&config.console, &edge) {
-            (Some(console), Some(edge)) => Some(bind_console(console, edge.local_addr())?),
-            _ => None,
-        };
+        let edge_addr = edge.as_ref().map(Edge::local_addr);
+        let console = config.console.as_ref().map(|console| bind_console(console, edge_addr)).transpose()?;
         // What the agent writes to Kafka the controller may read there, and need not be brought.
         let writes = config.agent.as_ref().is_some_and(|agent| agent.kafka.is_some());
         let reads = config.controller.as_ref().is_some_and(|controller| controller.kafka.is_some());
@@ -179,9 +177,9 @@ impl Roles {
             running.spawn(async { ("edge", edge.run(stop).await) });
         }
         let looks = self.controller.as_ref().map(Controller::looks);
-        if let (Some(console), Some(records)) = (self.console, records) {
-            let kept = console::Kept { database, controller: looks };
-            let served = console::serve(console.listener, console.edge, records, kept, asked());
+        if let Some(console) = self.console {
+            let shown = console::Shown { edge: console.edge.zip(records), database, controller: looks };
+            let served = console::serve(console.listener, shown, asked());
             running.spawn(async { ("console", served.await) });
         }
         if let Some(consumer) = self.consumer {
@@ -418,16 +416,16 @@ fn edge_config(
     }
 }
 
-fn bind_console(console: &config::Console, edge: SocketAddr) -> Result<Console, Fault> {
+fn bind_console(console: &config::Console, edge: Option<SocketAddr>) -> Result<Console, Fault> {
     let listen = &console.listen;
     let failed = |cause: std::io::Error| listen.fault(cannot_listen(listen.value, &cause));
     let listener = std::net::TcpListener::bind(listen.value).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let listener = TcpListener::from_std(listener).map_err(failed)?;
     let addr = listener.local_addr().map_err(failed)?;
-    let edge = match &console.edge {
+    let edge = edge.map(|edge| match &console.edge {
         Some(url) => EdgeAddress::Url(url.value.url.clone()),
         None => EdgeAddress::Port(edge.port()),
-    };
+    });
     Ok(Console { listener, addr, edge })
 }

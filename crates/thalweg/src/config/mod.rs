@@ -197,11 +197,8 @@ fn check_file(file: &file::File, faults: &mut Vec<Fault>) {
     if let Some((_, origin)) = &file.origin {
         check_origin(origin, faults);
     }
-    if let Some((place, _)) = &file.console
-        && file.edge.is_none()
-    {
-        let message = "a console shows the edge of the same file: write [edge]".to_owned();
-        faults.push(Fault { place: *place, setting: None, message });
+    if let Some((place, console)) = &file.console {
+        check_console(console, *place, file, faults);
     }
     if let Some((_, agent)) = &file.agent {
         check_bundles(agent, file.edge.as_ref().map(|(_, edge)| edge), faults);
@@ -233,6 +230,18 @@ fn check_bundles(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
     ];
     let missing = needed.into_iter().filter(|(is_there, _)| !is_there);
     faults.extend(missing.map(|(_, what)| topic.fault(format!("set {what}"))));
+}
+
+/// A console shows what the same file has.
+fn check_console(console: &Console, place: Place, file: &file::File, faults: &mut Vec<Fault>) {
+    if file.edge.is_none() && file.agent.is_none() && file.controller.is_none() {
+        let message =
+            "a console shows what the same file has: write [edge], [agent] or [controller]".to_owned();
+        faults.push(Fault { place, setting: None, message });
+    }
+    if let (Some(edge), None) = (&console.edge, &file.edge) {
+        faults.push(edge.fault("the edge is that of the same file: write [edge]".to_owned()));
+    }
 }
 
 /// An edge that is followed twice has each response recorded twice.

@@ -196,9 +196,12 @@ fn sections_must_fit_together() {
         expect!["thalweg.toml:1:2: the edge has no backend: set backends or policy, or write [origin]"],
     );
     check(
-        "[console]\n[origin]",
-        expect!["thalweg.toml:1:2: a console shows the edge of the same file: write [edge]"],
+        "[console]\nedge = 'http://a.example'\n[origin]",
+        expect![[r#"
+            thalweg.toml:1:2: a console shows what the same file has: write [edge], [agent] or [controller]
+            thalweg.toml:2:8: edge: the edge is that of the same file: write [edge]"#]],
     );
+    check("[console]\n[agent]", expect!["no fault"]);
     check(
         "[origin]\nmedia = 'not/there'\nwindow = '4s'\nsegment_target = '3s'",
         expect![[r#"

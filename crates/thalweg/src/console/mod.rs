@@ -1,5 +1,5 @@
-//! The web console's server: the embedded pages, where the edge is, the edge's records as they happen, and what the agent has
-//! kept.
+//! The web console's server: the embedded pages, where the edge is, the edge's records as they happen, what the agent has
+//! kept, and what a controller tells; each where the process has it.
 //!
 //! It plays no part in delivery: the players in its pages fetch from the edge.
 
@@ -36,9 +36,11 @@ impl EdgeAddress {
     }
 }
 
-/// What the pages show beside the edge, where the process has it.
+/// What the pages show, where the process has it.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct Shown {
+    /// The edge, and its responses as they end.
+    pub(crate) edge: Option<(EdgeAddress, Records)>,
     /// The agent's database.
     pub(crate) database: Option<PathBuf>,
     /// What a controller tells.
@@ -52,29 +54,34 @@ pub(crate) struct Kept {
 /// That of the listener.
 pub(crate) async fn serve(
     listener: TcpListener,
-    edge: EdgeAddress,
-    records: Records,
-    kept: Kept,
+    shown: Shown,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     pages::warn_if_missing();
-    let app = router(&edge, records, kept);
+    let app = router(shown);
     tokio::select! {
         served = axum::serve(listener, app) => served,
         () = shutdown => Ok(()),
     }
 }
 
-fn router(edge: &EdgeAddress, records: Records, kept: Kept) -> Router {
-    let Kept { database, controller } = kept;
-    let version = env!("CARGO_PKG_VERSION");
-    let config = json!({ "edge": edge.to_json(), "version": version, "telemetry": database.is_some(), "control": controller.is_some() });
-    let config = config.to_string();
-    let config = ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config);
+fn router(shown: Shown) -> Router {
+    let Shown { edge, database, controller } = shown;
+    let config = json!({
+        "edge": edge.as_ref().map(|(address, _)| address.to_json()),
+        "version": env!("CARGO_PKG_VERSION"),
+        "telemetry": database.is_some(),
+        "control": controller.is_some(),
+    });
+    let config = ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], config.to_string());
+    let followed = edge.map(|(_, records)| {
+        let stream = move |fields: HeaderMap| ready(record_stream(&records, &fields));
+        Router::new().route("/api/records", get(stream))
+    });
     let controlled = controller.map(|looks| Router::new().nest("/api/control", looks));
     Router::new()
         .route("/api/config", get(move || ready(config.clone())))
-        .route("/api/records", get(move |fields: HeaderMap| ready(record_stream(&records, &fields))))
+        .merge(followed.unwrap_or_default())
         .merge(database.map(telemetry::routes).unwrap_or_default())
         .merge(controlled.unwrap_or_default())
         .fallback(pages::page)
