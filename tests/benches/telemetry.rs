@@ -10,8 +10,6 @@
 //! half an hour: the aggregates of five minutes change all the time. Kafka and ClickHouse are real ones, on the same cores:
 //! records a second are those of all together, CPU time is ours alone.
 
-#[path = "telemetry/records.rs"]
-mod records;
 #[path = "telemetry/sinks.rs"]
 mod sinks;
 
@@ -25,10 +23,13 @@ use thalweg_record::{Network, Record};
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::runner::Runner;
 use thalweg_telemetry::spool::{Limits, Spool};
+use thalweg_tests::records;
 use thalweg_tests::services::{ClickHouse, Kafka};
 
 /// Records of a case.
 const RECORDS: u64 = 400_000;
+/// Time between two records: all together are half an hour.
+const STEP_US: u64 = 1_800_000_000 / RECORDS;
 /// Records of one append: a dump of a busy server.
 const APPEND_RECORDS: u64 = 10_000;
 /// Client networks: those of a site at a time, and more than SQLite's sink has aggregates in memory.
@@ -130,7 +131,7 @@ fn through_spool(prefixes: u64, open: Option<Open<'_>>) -> anyhow::Result<Took> 
     let begin_us = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?;
     let spool = Spool::open(&dir.0.join("spool"), Limits { total_bytes: 1 << 30 }, "edge-1", "fra")?;
     let runner = open.map(|open| anyhow::Ok(Runner::start(&spool, open(&dir.0)?)?)).transpose()?;
-    let record = |number| records::record(number, prefixes, begin_us);
+    let record = |number| records::record(number, prefixes, begin_us + number * STEP_US);
     let appends: Vec<Vec<(Network, Record)>> = (0..RECORDS / APPEND_RECORDS)
         .map(|at| (at * APPEND_RECORDS..(at + 1) * APPEND_RECORDS).map(record).collect())
         .collect();

@@ -1,7 +1,9 @@
 //! Every response of an edge is kept once or counted as lost, whoever is killed: the agent at seeded moments of a loaded run, the
-//! edge (`edges`), and a sink that is away while the spool has no room.
+//! edge (`edges`), all from the edge to ClickHouse (`chain`), and a sink that is away while the spool has no room.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
+#[path = "accounting/chain.rs"]
+mod chain;
 #[path = "accounting/edges.rs"]
 mod edges;
 mod program;
@@ -13,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use program::{Directory, PATIENCE, Process, drain, figures, number, records, thalweg, until};
+use program::{Directory, PATIENCE, Process, drain, figures, number, records, site, thalweg, until};
 use rusqlite::Connection;
 
 const SEED: u64 = 0x7468_616c_7765_6721;
@@ -96,6 +98,11 @@ fn keeping_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Proces
 /// How many responses a database has, or has the loss of.
 const TOLD: &str = "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
 
+/// Each client is of a network of its own.
+fn network_of(client: u64) -> u8 {
+    1 + u8::try_from(client).unwrap()
+}
+
 /// Asks for as many responses on some connections, under paths that no other request has.
 fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
     let begun = answered.load(SeqCst);
@@ -103,7 +110,7 @@ fn ask(edge: SocketAddr, times: u64, query_bytes: usize, answered: &AtomicU64) {
         for client in 0..CLIENTS {
             scope.spawn(move || {
                 let mut random = Random(SEED ^ (begun * CLIENTS + client + 1));
-                let mut stream = BufReader::new(TcpStream::connect(edge).unwrap());
+                let mut stream = BufReader::new(site::connect(edge, network_of(client)).unwrap());
                 for at in 0..times / CLIENTS {
                     let mut query = String::new();
                     while query.len() < query_bytes {

@@ -1,13 +1,20 @@
-//! Records go through Kafka to ClickHouse, while the sink, the broker, ClickHouse and consumers are killed again and again, and
-//! consumers are held up: what was sent is there, once, and so it is in the rollups, also where ClickHouse was killed within an insert.
+//! Records of sockets, responses and losses go through Kafka to ClickHouse, while the sink, the broker, ClickHouse and consumers are
+//! killed again and again, and consumers are held up: what was sent is there, once, and so it is in the rollups, also where ClickHouse
+//! was killed within an insert; and what has one key is in one partition. Without kills, what comes twice is there once, and every
+//! query of the dashboard has its rows.
 //!
 //! The sink and the consumers are processes of their own: this program again, told by its environment what to be. `SEED=n` has
 //! them killed at other moments.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
+#[path = "telemetry/dashboard.rs"]
+mod dashboard;
+mod program;
+#[path = "telemetry/tables.rs"]
+mod tables;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,31 +22,32 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use thalweg_record::{
-    Batch, Cause, Counters, Entry, Gauges, LossRecord, Network, Record, SocketRecord, Source, Stage,
-};
+use thalweg_record::{Batch, Entry, LossRecord, Record, Source, Stage};
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::consumer::{Consumer, Limits};
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::schema;
 use thalweg_telemetry::sink::{ClickHouseSink, KafkaSink};
-use thalweg_tests::services;
+use thalweg_tests::{records, services};
+
+use program::tables::{DELIVERY_MAX, number};
+use program::topic;
+use tables::{check_once, delivered};
 
 const TOPIC: &str = "telemetry";
 const GROUP: &str = "tables";
 const BATCHES: u64 = 80;
 const BATCH_RECORDS: u64 = 250;
-/// Each of these has a record of loss.
+/// Client networks.
+const PREFIXES: u64 = 20;
+/// One record in so many is of a loss.
 const LOSS_EVERY: u64 = 50;
 /// Who is killed, and how often.
 const KILLS: usize = 10;
 const DEFAULT_SEED: u64 = 20_261_122;
 /// How long the group waits for a member that says nothing.
 const SESSION: Duration = Duration::from_secs(3);
-/// What a machine busy with other things may take for the whole.
-const DELIVERY_MAX: Duration = Duration::from_secs(120);
 
 /// The batch of an index: the same in each life of the sink.
 fn batch(index: u64, time_unix_us: u64) -> Batch {
@@ -50,31 +58,11 @@ fn batch(index: u64, time_unix_us: u64) -> Batch {
 }
 
 fn entry(number: u64, time_unix_us: u64) -> Entry {
-    let record = if number.is_multiple_of(LOSS_EVERY) {
-        Record::Loss(LossRecord { time_unix_us, stage: Stage::Events, records: 2 })
-    } else {
-        Record::Socket(Box::new(socket(number, time_unix_us)))
-    };
-    Entry { number, network: Network { asn: Some(64_500), region: Some(Arc::from("DE")) }, record }
-}
-
-fn socket(number: u64, time_unix_us: u64) -> SocketRecord {
-    let rtt_us = u32::try_from(1_000 + number % 9_000).unwrap();
-    SocketRecord {
-        time_unix_us,
-        client: format!("10.0.{}.{}:443", number % 20, number % 200).parse().unwrap(),
-        local: "192.0.2.1:80".parse().unwrap(),
-        cookie: number,
-        namespace: None,
-        state: "ESTAB".into(),
-        cause: Cause::Dump,
-        sample_one_in: None,
-        interval_us: Some(10_000_000),
-        congestion_control: Some("bbr".into()),
-        gauges: Some(Gauges { rtt_us, delivery_rate_bytes_per_s: Some(number + 1), ..Gauges::default() }),
-        counters: Some(Counters { bytes_acked: number, ..Counters::default() }),
-        bbr: None,
+    let (network, mut record) = records::record(number, PREFIXES, time_unix_us);
+    if number.is_multiple_of(LOSS_EVERY) {
+        record = Record::Loss(LossRecord { time_unix_us, stage: Stage::Events, records: 2 });
     }
+    Entry { number, network, record }
 }
 
 fn cluster(brokers: String) -> Cluster {
@@ -203,64 +191,6 @@ impl Drop for Life {
     }
 }
 
-fn number(server: &Server, query: &str) -> u64 {
-    let answer = server.query(query, "TabSeparated").unwrap();
-    std::str::from_utf8(&answer).unwrap().trim().parse().unwrap()
-}
-
-fn rows(server: &Server) -> u64 {
-    number(server, "SELECT (SELECT count() FROM sockets) + (SELECT count() FROM losses)")
-}
-
-/// The first and the last number that are not there, and how many there are.
-fn missing(server: &Server, sent: u64) -> String {
-    let query = format!(
-        "SELECT min(number), max(number), count() FROM numbers({sent}) \
-         WHERE number NOT IN (SELECT number FROM sockets UNION ALL SELECT number FROM losses)"
-    );
-    String::from_utf8_lossy(&server.query(&query, "TabSeparated").unwrap()).into_owned()
-}
-
-fn samples(server: &Server) -> u64 {
-    number(server, "SELECT sum(samples) FROM sockets_5m")
-}
-
-/// Waits until all is there, in the rollup too, or more than all.
-fn delivered(server: &Server, sent: u64) {
-    let until = Instant::now() + DELIVERY_MAX;
-    while rows(server) < sent || samples(server) < sent - sent / LOSS_EVERY {
-        let [rows, samples] = [rows(server), samples(server)];
-        let missing = || missing(server, sent);
-        assert!(
-            Instant::now() < until,
-            "{rows} of {sent} rows, {samples} in the rollup, without {}",
-            missing()
-        );
-        thread::sleep(Duration::from_millis(100)); // another process inserts: only asking tells
-    }
-}
-
-fn check_once(server: &Server, sent: u64) {
-    let losses = sent / LOSS_EVERY;
-    assert_eq!(number(server, "SELECT count() FROM sockets"), sent - losses);
-    assert_eq!(number(server, "SELECT uniqExact(host, epoch, number) FROM sockets"), sent - losses);
-    assert_eq!(number(server, "SELECT count() FROM losses"), losses);
-    assert_eq!(number(server, "SELECT uniqExact(number) FROM losses"), losses);
-    assert_eq!(samples(server), sent - losses);
-    let key = "window, pop, prefix, asn, region, congestion_control";
-    let groups = |from: &str| {
-        let percentiles = "quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(rtt)";
-        let query = format!(
-            "SELECT {key}, sum(samples), sum(bytes_acked), {percentiles} FROM {from} GROUP BY {key} ORDER BY {key}"
-        );
-        server.query(&query, "TabSeparated").unwrap()
-    };
-    let (_, view) =
-        include_str!("../../schema/clickhouse/sockets_5m.sql").split_once("TO sockets_5m AS\n").unwrap();
-    let again = groups(&format!("({})", view.trim().trim_end_matches(';')));
-    assert!(groups("sockets_5m") == again, "the rollup is what its view makes of the whole table");
-}
-
 /// Sends a message that is no batch.
 fn send_junk(kafka: &services::Kafka) {
     let producer: BaseProducer =
@@ -347,6 +277,11 @@ fn what_is_sent_through_kafka_is_in_clickhouse_once_whoever_is_killed() {
     delivered(&server, sent);
     drop(consumers);
     check_once(&server, sent);
+    let by_key = topic::partitions_by_key(&services.kafka.brokers(), TOPIC);
+    // Each network, and the machine, under whose name losses are.
+    assert_eq!(by_key.len() as u64, PREFIXES + 1);
+    assert!(by_key.values().all(|partitions| partitions.len() == 1), "{by_key:?}");
+    assert!(by_key.values().flatten().any(|partition| *partition > 0), "{by_key:?}");
     assert_eq!(
         number(&server, "SELECT count() FROM refused WHERE message = 'junk' AND kafka_offset >= 0"),
         1
@@ -392,59 +327,4 @@ fn a_batch_that_comes_again_is_in_clickhouse_once() {
         !sink.keep(&batch(2, time)).unwrap_err().is_passing,
         "a table that is missing does not come by itself"
     );
-}
-
-/// The dashboard's queries, with macros and variables as Grafana's ClickHouse plugin replaces them.
-#[test]
-fn every_query_of_the_dashboard_runs() {
-    let clickhouse = services::ClickHouse::start();
-    let server = Server::at(&clickhouse.url()).unwrap();
-    schema::apply(&server).unwrap();
-    let time = now_unix_us();
-    let mut sink = ClickHouseSink::at(&clickhouse.url()).unwrap();
-    (0..4).for_each(|index| sink.keep(&batch(index, time)).unwrap());
-    let dashboard: Value = serde_json::from_str(include_str!("../../schema/grafana/thalweg.json")).unwrap();
-    let since = time / 1_000_000 - 3_600;
-    let panels = dashboard["panels"].as_array().unwrap();
-    for panel in panels {
-        let title = panel["title"].as_str().unwrap();
-        let query = replaced(panel["targets"][0]["rawSql"].as_str().unwrap(), since, since + 7_200);
-        let answer = server.query(&query, "JSONCompactEachRow");
-        let answer = answer.unwrap_or_else(|error| panic!("{title}: {}\n{query}", error.cause));
-        // Only responses have no row, as the batch has none.
-        let of_responses = query.contains("responses_5m");
-        assert_eq!(answer.is_empty(), of_responses, "{title}");
-    }
-    for variable in dashboard["templating"]["list"].as_array().unwrap() {
-        if variable["type"] == "query" {
-            let answer = server.query(variable["query"].as_str().unwrap(), "TabSeparated").unwrap();
-            assert!(matches!(&*answer, b"DE\n" | b"bbr\n"), "{answer:?}");
-        }
-    }
-}
-
-fn replaced(query: &str, since: u64, until: u64) -> String {
-    let mut query = query
-        .replace("${region:singlequote}", "'DE','FR'")
-        .replace("${congestion_control:singlequote}", "'bbr','cubic'");
-    let macros =
-        [("$__timeFilter_ms(", "fromUnixTimestamp64Milli", "000"), ("$__timeFilter(", "toDateTime", "")];
-    for (name, function, zeros) in macros {
-        while let Some(at) = query.find(name) {
-            let inside = at + name.len();
-            let mut depth = 1;
-            let length = query[inside..]
-                .find(|c| {
-                    depth += i32::from(c == '(') - i32::from(c == ')');
-                    depth == 0
-                })
-                .unwrap();
-            let column = query[inside..inside + length].to_owned();
-            let filter =
-                format!("{column} >= {function}({since}{zeros}) AND {column} <= {function}({until}{zeros})");
-            query.replace_range(at..=inside + length, &filter);
-        }
-    }
-    assert!(!query.contains('$'), "{query}");
-    query
 }

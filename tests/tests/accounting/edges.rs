@@ -9,7 +9,7 @@ use thalweg_cache::counters::{FILE_BYTES, sum_of};
 use super::*;
 
 /// What is asked for in quiet, before and after.
-const REQUESTS_IN_QUIET: u64 = 200;
+pub(super) const REQUESTS_IN_QUIET: u64 = 200;
 /// And, at most, between two things that happen under load.
 const REQUESTS_BETWEEN: u64 = 1_500;
 /// Of what the backend has: more than a socket takes at once, so that a kill comes in the middle.
@@ -47,14 +47,14 @@ const EDGE_LIVES: [(AgentDoes, Ends); 8] = [
 
 /// What clients have seen of their requests. One that was cut off may have been taken or not.
 #[derive(Default)]
-struct Seen {
-    complete: AtomicU64,
-    cut: AtomicU64,
+pub(super) struct Seen {
+    pub(super) complete: AtomicU64,
+    pub(super) cut: AtomicU64,
 }
 
 impl Seen {
     /// Asks on some connections until they are cut, meanwhile does something.
-    fn while_asking(&self, edge: SocketAddr, life: u64, does: impl FnOnce()) {
+    pub(super) fn while_asking(&self, edge: SocketAddr, life: u64, does: impl FnOnce()) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             for client in 0..CLIENTS {
@@ -76,7 +76,7 @@ impl Seen {
     /// One connection: kept for whole answers of the edge or of its backend, or closed after each.
     fn ask(&self, edge: SocketAddr, client: u64, path: &str) -> io::Result<()> {
         let (method, is_kept) = [("OPTIONS", true), ("GET", true), ("OPTIONS", false)][client as usize % 3];
-        let mut stream = BufReader::new(TcpStream::connect(edge)?);
+        let mut stream = BufReader::new(site::connect(edge, network_of(client))?);
         for at in 0.. {
             let close = if is_kept { "" } else { "Connection: close\r\n" };
             let request = format!("{method} /{path}/{at} HTTP/1.1\r\nHost: a\r\n{close}\r\n");
@@ -97,19 +97,19 @@ impl Seen {
     }
 
     /// As [`ask`], without a cut.
-    fn ask_in_quiet(&self, edge: SocketAddr) {
+    pub(super) fn ask_in_quiet(&self, edge: SocketAddr) {
         ask(edge, REQUESTS_IN_QUIET, 0, &self.complete);
     }
 
     /// Waits until some more are complete.
-    fn until_more(&self, random: &mut Random) {
+    pub(super) fn until_more(&self, random: &mut Random) {
         let complete = self.complete.load(SeqCst) + 1 + random.next() % REQUESTS_BETWEEN;
         until("more is asked for", || self.complete.load(SeqCst) >= complete);
     }
 }
 
 /// A server whose content any cache may keep, as long as this process.
-fn backend() -> SocketAddr {
+pub(super) fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -136,7 +136,7 @@ fn answer(stream: TcpStream) -> io::Result<()> {
 }
 
 /// What all starts of an edge have begun.
-fn begun(state: &Path) -> u64 {
+pub(super) fn begun(state: &Path) -> u64 {
     let files = std::fs::read_dir(state).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     let files = files.map(|content| <[u8; FILE_BYTES]>::try_from(content).unwrap());
     files.map(|content| sum_of(&content)).sum()

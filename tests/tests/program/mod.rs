@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod site;
+pub mod tables;
+pub mod topic;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -66,12 +66,17 @@ pub fn backend() -> SocketAddr {
     address
 }
 
-/// Asks a host for the content once, on a connection from a network; an edge that is away gives none.
-pub fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
+/// A connection from a network.
+pub fn connect(edge: SocketAddr, network: u8) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from(([127, 0, network, 1], 0)).into())?;
     socket.connect(&edge.into())?;
-    let mut stream = TcpStream::from(socket);
+    Ok(TcpStream::from(socket))
+}
+
+/// Asks a host for the content once, on a connection from a network; an edge that is away gives none.
+pub fn fetch(edge: SocketAddr, network: u8, host: &str) -> std::io::Result<()> {
+    let mut stream = connect(edge, network)?;
     let request = format!("GET /content HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut content = Vec::new();

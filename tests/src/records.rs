@@ -10,13 +10,12 @@ use thalweg_record::{
     TcpState,
 };
 
-/// Time between two records: all together are half an hour.
-const STEP_US: u64 = 1_800_000_000 / crate::RECORDS;
+/// One record in so many is of a response, the others are samples of sockets.
+pub const RESPONSE_EVERY: u64 = 5;
 
-/// The record of a number, of so many client networks, 2^16 at most; the first one is at `begin_us`.
-pub(crate) fn record(number: u64, prefixes: u64, begin_us: u64) -> (Network, Record) {
+/// The record of a number, of so many client networks, 2^16 at most.
+pub fn record(number: u64, prefixes: u64, time_unix_us: u64) -> (Network, Record) {
     let random = &mut Random(number);
-    let time_unix_us = begin_us + number * STEP_US;
     let prefix = random.below(prefixes);
     let client = IpAddr::from([100, (prefix >> 8) as u8, prefix as u8, random.below(254) as u8]);
     let client = SocketAddr::new(client, 1024 + random.below(60_000) as u16);
@@ -24,7 +23,7 @@ pub(crate) fn record(number: u64, prefixes: u64, begin_us: u64) -> (Network, Rec
         asn: Some(64_500 + (prefix % 50) as u32),
         region: Some(Arc::from(["DE", "FR", "US-CA"][prefix as usize % 3])),
     };
-    let record = if number.is_multiple_of(5) {
+    let record = if number.is_multiple_of(RESPONSE_EVERY) {
         Record::Response(Arc::new(response(random, time_unix_us, client)))
     } else {
         Record::Socket(Box::new(socket(random, time_unix_us, client)))

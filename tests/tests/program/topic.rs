@@ -1,0 +1,56 @@
+//! A topic of Kafka as it is when nobody writes to it any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
+
+use super::tables::DELIVERY_MAX;
+
+/// A client, of a group, that joins nothing and commits nothing.
+fn client(brokers: &str, group: &str) -> BaseConsumer {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers).set("group.id", group);
+    config.set("enable.auto.commit", "false").set("enable.partition.eof", "true").create().unwrap()
+}
+
+/// Every partition of a topic.
+fn partitions(client: &BaseConsumer, topic: &str) -> TopicPartitionList {
+    let metadata = client.fetch_metadata(Some(topic), DELIVERY_MAX).unwrap();
+    let mut list = TopicPartitionList::new();
+    for partition in metadata.topics()[0].partitions() {
+        list.add_partition(topic, partition.id());
+    }
+    list
+}
+
+/// Whether a group has read all of it, and committed that.
+pub fn is_read(brokers: &str, topic: &str, group: &str) -> bool {
+    let client = client(brokers, group);
+    let committed = client.committed_offsets(partitions(&client, topic), DELIVERY_MAX).unwrap();
+    committed.elements().iter().all(|one| {
+        let (_, end) = client.fetch_watermarks(topic, one.partition(), DELIVERY_MAX).unwrap();
+        end == 0 || one.offset() == Offset::Offset(end)
+    })
+}
+
+/// The partitions in which each key is.
+pub fn partitions_by_key(brokers: &str, topic: &str) -> BTreeMap<String, BTreeSet<i32>> {
+    let client = client(brokers, "reader");
+    let mut list = partitions(&client, topic);
+    list.set_all_offsets(Offset::Beginning).unwrap();
+    client.assign(&list).unwrap();
+    let (mut by_key, mut open) = (BTreeMap::<_, BTreeSet<_>>::new(), list.count());
+    while open > 0 {
+        match client.poll(DELIVERY_MAX).expect("a partition has an end") {
+            Ok(message) => {
+                let key = message.key_view::<str>().map(|key| key.unwrap().to_owned());
+                key.map(|key| by_key.entry(key).or_default().insert(message.partition()));
+            }
+            Err(KafkaError::PartitionEOF(_)) => open -= 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    by_key
+}

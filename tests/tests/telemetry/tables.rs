@@ -1,0 +1,115 @@
+//! What is in ClickHouse of the records that were sent: each once, and in the rollups what their views make of all of them.
+
+use thalweg_tests::records::RESPONSE_EVERY;
+
+use super::*;
+use crate::program::tables::number;
+
+/// How many of so many records are of losses, of responses and of sockets.
+fn kinds(sent: u64) -> [(&'static str, u64); 3] {
+    let losses = sent / LOSS_EVERY;
+    let responses = sent / RESPONSE_EVERY - losses;
+    [("losses", losses), ("responses", responses), ("sockets", sent - responses - losses)]
+}
+
+/// A rollup, the statement that has its view, and what names and makes its rows.
+struct Rollup {
+    table: &'static str,
+    statement: &'static str,
+    key: &'static str,
+    sums: &'static str,
+    percentiles_of: [&'static str; 2],
+    /// The column that counts records.
+    count: &'static str,
+}
+
+const ROLLUPS: [(&str, Rollup); 2] = [
+    (
+        "sockets",
+        Rollup {
+            table: "sockets_5m",
+            statement: include_str!("../../../schema/clickhouse/sockets_5m.sql"),
+            key: "window, pop, prefix, asn, region, congestion_control",
+            sums: "sum(samples), sum(bytes_acked)",
+            percentiles_of: ["rtt", "delivery_rate"],
+            count: "samples",
+        },
+    ),
+    (
+        "responses",
+        Rollup {
+            table: "responses_5m",
+            statement: include_str!("../../../schema/clickhouse/responses_5m.sql"),
+            key: "window, pop, prefix, asn, region, congestion_control, cache, request_host",
+            sums: "sum(responses), sum(errors), sum(cut), sum(bytes)",
+            percentiles_of: ["ttfb", "goodput"],
+            count: "responses",
+        },
+    ),
+];
+
+impl Rollup {
+    /// How many records it stands for.
+    fn records(&self, server: &Server) -> u64 {
+        number(server, &format!("SELECT sum({}) FROM {}", self.count, self.table))
+    }
+
+    /// Its rows as of a table or a query.
+    fn groups(&self, server: &Server, from: &str) -> Vec<u8> {
+        let Self { key, sums, percentiles_of, .. } = self;
+        let percentiles = percentiles_of
+            .map(|of| format!("quantilesDDMerge(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)({of})"))
+            .join(", ");
+        let query = format!("SELECT {key}, {sums}, {percentiles} FROM {from} GROUP BY {key} ORDER BY {key}");
+        server.query(&query, "TabSeparated").unwrap().to_vec()
+    }
+
+    fn check(&self, server: &Server, records: u64) {
+        assert_eq!(self.records(server), records, "{}", self.table);
+        let (_, view) = self.statement.split_once(&format!("TO {} AS\n", self.table)).unwrap();
+        let again = self.groups(server, &format!("({})", view.trim().trim_end_matches(';')));
+        let is_same = self.groups(server, self.table) == again;
+        assert!(is_same, "{} is what its view makes of the whole table", self.table);
+    }
+}
+
+fn rows(server: &Server) -> u64 {
+    kinds(0).iter().map(|(table, _)| number(server, &format!("SELECT count() FROM {table}"))).sum()
+}
+
+/// The first and the last number that are not there, and how many there are.
+fn missing(server: &Server, sent: u64) -> String {
+    let numbers = kinds(0).map(|(table, _)| format!("SELECT number FROM {table}")).join(" UNION ALL ");
+    let query = format!(
+        "SELECT min(number), max(number), count() FROM numbers({sent}) WHERE number NOT IN ({numbers})"
+    );
+    String::from_utf8_lossy(&server.query(&query, "TabSeparated").unwrap()).into_owned()
+}
+
+/// Waits until all is there, in the rollups too, or more than all.
+pub(super) fn delivered(server: &Server, sent: u64) {
+    let rolled_up = sent - sent / LOSS_EVERY;
+    let until = Instant::now() + DELIVERY_MAX;
+    loop {
+        let counted: u64 = ROLLUPS.iter().map(|(_, rollup)| rollup.records(server)).sum();
+        let rows = rows(server);
+        if rows >= sent && counted >= rolled_up {
+            return;
+        }
+        let told =
+            || format!("{rows} of {sent} rows, {counted} in the rollups, without {}", missing(server, sent));
+        assert!(Instant::now() < until, "{}", told());
+        thread::sleep(Duration::from_millis(100)); // another process inserts: only asking tells
+    }
+}
+
+pub(super) fn check_once(server: &Server, sent: u64) {
+    for (table, records) in kinds(sent) {
+        assert_eq!(number(server, &format!("SELECT count() FROM {table}")), records, "{table}");
+        let names = number(server, &format!("SELECT uniqExact(host, epoch, number) FROM {table}"));
+        assert_eq!(names, records, "{table}");
+        if let Some((_, rollup)) = ROLLUPS.iter().find(|(of, _)| *of == table) {
+            rollup.check(server, records);
+        }
+    }
+}
