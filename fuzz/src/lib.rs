@@ -12,6 +12,7 @@
 
 mod batch;
 mod bundle;
+mod carried;
 mod chunked;
 mod conditions;
 mod control;
@@ -36,9 +37,11 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "batch", run: batch::run },
     Target { name: "bundle", run: bundle::run },
+    Target { name: "carried-acknowledged", run: carried::acknowledged },
+    Target { name: "carried-key", run: carried::key },
     Target { name: "chunked", run: chunked::run },
     Target { name: "conditions", run: conditions::run },
     Target { name: "content-range", run: ranges::content_range },

@@ -8,6 +8,7 @@ mod program;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use program::site::{Clients, NETWORKS, ask, backend, told};
@@ -51,15 +52,24 @@ fn edge(
 }
 
 fn agent(directory: &Directory, control: SocketAddr, listen: SocketAddr, admin: SocketAddr) -> Process {
+    let process = Process::start(&mut agent_command(directory, control, listen, admin));
+    process.said("following the responses of an edge");
+    process
+}
+
+fn agent_command(
+    directory: &Directory,
+    control: SocketAddr,
+    listen: SocketAddr,
+    admin: SocketAddr,
+) -> Command {
     let mut command = thalweg();
     command.args(["agent", "--period", "200ms", "--pop", "here", "--host", HOST]);
     command.args(["--edge", &admin.to_string(), "--controller", &format!("http://{control}")]);
     command.args(["--sockets", &format!("sport {}", listen.port())]);
     command.arg("--json").arg(directory.0.join("files"));
     command.args(["--spool", &format!("{}=64MiB", directory.0.join("spool").display())]);
-    let process = Process::start(&mut command);
-    process.said("following the responses of an edge");
-    process
+    command
 }
 
 #[test]

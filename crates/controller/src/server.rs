@@ -368,6 +368,7 @@ async fn edges(With(server): With<Server>, Query(question): Query<Question>) -> 
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 mod tests {
     use super::*;
 
@@ -384,5 +385,24 @@ mod tests {
             assert!(!is_fit(name, None, None) && !is_fit("", Some(name), None), "{name}");
         }
         assert!(!is_fit("", Some(""), None) && !is_fit("", None, Some(&too_long)));
+    }
+
+    #[test]
+    fn a_request_is_held_as_long_as_it_says_and_a_minute_at_most() {
+        for (prefer, wait_s) in [
+            ("wait=30", 30),
+            ("respond-async, wait=10", 10),
+            ("wait=60", 60),
+            ("wait=61", 60),
+            ("wait=18446744073709551615", 60),
+            ("wait=18446744073709551616", 0),
+            ("wait=-1", 0),
+            ("wait", 0),
+            ("", 0),
+        ] {
+            let fields = HeaderMap::from_iter([(PREFER.parse().unwrap(), prefer.parse().unwrap())]);
+            assert_eq!(wait(&fields), Duration::from_secs(wait_s), "{prefer:?}");
+        }
+        assert_eq!(wait(&HeaderMap::new()), Duration::ZERO);
     }
 }

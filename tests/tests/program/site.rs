@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -88,8 +89,16 @@ pub struct Clients(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
 
 impl Clients {
     pub fn of(edge: SocketAddr, hosts: &'static [&'static str]) -> Self {
+        Self::of_networks(edge, 1..=NETWORKS, hosts)
+    }
+
+    pub fn of_networks(
+        edge: SocketAddr,
+        networks: RangeInclusive<u8>,
+        hosts: &'static [&'static str],
+    ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let clients = (1..=NETWORKS).map(|network| {
+        let clients = networks.map(|network| {
             let is_over = is_over.clone();
             thread::spawn(move || {
                 for host in hosts.iter().cycle().take_while(|_| !is_over.load(Relaxed)) {
@@ -117,7 +126,14 @@ pub fn controller(directory: &Directory, listen: SocketAddr) -> Command {
     let mut command = thalweg();
     command.args(["controller", "run", "--window", "2s", "--late", "1s", "--min-rtt-min", "0ms"]);
     command.args(["--connections-min", "1", "--observed-windows-min", "1", "--history-windows", "8"]);
-    command.args(["--exploring-max", "8", "--explored-max", "8", "--evidence-connections-min", "1000000"]);
+    command.args([
+        "--exploring-max",
+        "100",
+        "--explored-max",
+        "100",
+        "--evidence-connections-min",
+        "1000000",
+    ]);
     command.args([
         "--measure",
         "goodput",
@@ -127,6 +143,8 @@ pub fn controller(directory: &Directory, listen: SocketAddr) -> Command {
         "100000",
         "--effect-min",
         "0",
+        "--guardrail-pause-windows",
+        "1",
     ]);
     command.args(["--listen", &listen.to_string()]).arg("--database").arg(directory.0.join("control.sqlite"));
     command
