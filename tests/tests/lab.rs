@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A machine that has other work lets the emulation be late, and the lab says so; then it is measured again.
 const ATTEMPTS: usize = 4;
@@ -70,6 +73,33 @@ fn varnishs_result_is_there_where_packets_are_lost() {
         assert!(row("long-haul 1%", algorithm)["retransmits_mean"].as_f64() > Some(1.0));
     }
     assert!(mean_s("long-haul 1%", "bbr") < mean_s("long-haul 1%", "cubic"), "{summary}");
+}
+
+/// The parts, the paths and the controller's first finding. The whole takes three minutes: this is ended as by Ctrl-C.
+#[test]
+fn edgios_slow_networks_are_found() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = std::env::temp_dir().join(format!("thalweg-lab-edgio-{}", std::process::id()));
+    let mut command = Command::new(program("thalweg-lab"));
+    command.args(["reproduce", "edgio", "--quick", "--thalweg"]).arg(program("thalweg"));
+    command.arg("--out").arg(&directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let is_found = lines
+        .by_ref()
+        .inspect(|line| said += &format!("{line}\n"))
+        .any(|line| line.contains("entered (slow)"));
+    assert!(is_found, "{said}");
+    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    said.extend(lines.map(|line| line + "\n"));
+    assert_eq!(running.wait().unwrap().code(), Some(128 + Signal::INT.as_raw()), "{said}");
+    let summary = fs::read_to_string(directory.join("summary.json")).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["interrupted_by_signal"], Signal::INT.as_raw(), "{summary}");
+    let slow = ["overseas", "radio", "policed", "bloated"];
+    assert!(slow.iter().any(|name| said.contains(&format!("{name} entered (slow)"))), "{said}");
 }
 
 #[test]

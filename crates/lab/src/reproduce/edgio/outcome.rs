@@ -163,19 +163,23 @@ impl Outcome {
             events.iter().any(|event| event.what == What::Entered)
                 && events.last().is_some_and(|event| event.what == What::Left)
         });
-        let p10 = self.rise(|round| round.delivery_rate, |lows| lows.p10).and_then(|rise| rise.interval);
         vec![
             check("found and shown to be helped, of those that gain", &found),
             check("tried and withdrawn, of those that lose", &withdrawn),
-            Check {
-                what: "p10 of delivery rate is up",
-                holds: p10.is_some_and(|(least, _)| least > 1.0),
-                told: p10.map_or_else(
-                    || "not measured".to_owned(),
-                    |(least, most)| format!("{least:.2} to {most:.2} times"),
-                ),
-            },
+            self.is_up("p5 of delivery rate is up", |lows| lows.p5),
+            self.is_up("p10 of delivery rate is up", |lows| lows.p10),
         ]
+    }
+
+    /// Whether delivery rate has risen by all of the interval.
+    fn is_up(&self, what: &'static str, low: impl Fn(Lows) -> f64) -> Check {
+        let interval = self.rise(|round| round.delivery_rate, low).and_then(|rise| rise.interval);
+        let told = interval.map(|(least, most)| format!("{least:.2} to {most:.2} times"));
+        Check {
+            what,
+            holds: interval.is_some_and(|(least, _)| least > 1.0),
+            told: told.unwrap_or_else(|| "not measured".to_owned()),
+        }
     }
 
     /// Networks that were told to be helped and do not gain, in truth.

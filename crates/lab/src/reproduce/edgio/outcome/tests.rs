@@ -86,14 +86,13 @@ fn each_thing_that_has_to_hold_can_fail() {
         [withdrawn],
         "it has come back"
     );
-    let up = "p10 of delivery rate is up";
-    let no_better = |it: &mut Outcome| {
-        it.rounds[7..]
-            .iter_mut()
-            .for_each(|round| round.delivery_rate.all = Some(Lows { p5: 1e5, p10: 2e5 }));
+    let up = ["p5 of delivery rate is up", "p10 of delivery rate is up"];
+    let after = |it: &mut Outcome, p5, p10| {
+        it.rounds[7..].iter_mut().for_each(|round| round.delivery_rate.all = Some(Lows { p5, p10 }));
     };
-    assert_eq!(failing(&no_better), [up]);
-    assert_eq!(failing(&|it| it.rounds.truncate(5)), [found, withdrawn, up], "nobody entered");
+    assert_eq!(failing(&|it| after(it, 1e5, 4e5)), up[..1]);
+    assert_eq!(failing(&|it| after(it, 2e5, 2e5)), up[1..]);
+    assert_eq!(failing(&|it| it.rounds.truncate(5)), [found, withdrawn, up[0], up[1]], "nobody entered");
 }
 
 #[test]
