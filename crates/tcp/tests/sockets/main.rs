@@ -5,5 +5,6 @@ mod crowd;
 mod dumps;
 mod events;
 mod filters;
+mod namespace;
 mod pairs;
 mod ss;
