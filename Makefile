@@ -30,7 +30,7 @@ help: ## this list
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
 	@printf 'make bench-load     %s\n' 'the load generator beside wrk: what a request costs each'
 	@printf 'make bench-eviction %s\n' 'hit ratios of what the cache keeps, beside LRU, CLOCK and SIEVE'
-	@printf 'make bench-sockets  %s\n' 'a dump of all sockets beside ss -tin: CPU and time'
+	@printf 'make bench-sockets  %s\n' 'a dump of all sockets beside ss -tin, and the agent over them: CPU, time, memory'
 	@printf 'make bench-intake   %s\n' "records per second into the controller's windows: CPU and memory"
 	@printf 'make bench-telemetry %s\n' 'records per second into each sink and through Kafka; CASES="files kafka clickhouse" some'
 	@printf 'make setup-services %s\n' "Kafka and ClickHouse's engine for the tests, under target/services"

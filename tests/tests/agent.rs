@@ -2,15 +2,18 @@
 //! connection, and what the edge said of every response, is in SQLite and in files, once.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
+#[path = "../../crates/tcp/tests/sockets/namespace.rs"]
+mod namespace;
 mod program;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 
+use namespace::Namespace;
 use program::{Directory, Port, Process, drain, edge, figures, number, query, records, thalweg, until};
 use serde_json::Value;
 
@@ -186,4 +189,39 @@ fn what_servers_did_is_told_once() {
     // Whether a network has enough samples for it is a matter of time; the query is answered.
     let slowest = query(&database, &["slowest_prefixes"]);
     assert!(slowest.iter().all(|row| row["prefix"] == "127.0.0.0/24"), "{slowest:?}");
+}
+
+#[test]
+fn namespaces_are_looked_into_and_named() {
+    let (directory, other) = (Directory::new(), Namespace::with_loopback());
+    let files = directory.0.join("files");
+    let names = ["/proc/self/ns/net".to_owned(), other.path().display().to_string()];
+    let connection = || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0, client)
+    };
+    let servers = [connection(), other.on_thread(connection)];
+    let port = |server: &TcpStream| server.local_addr().unwrap().port();
+    let [here, there] = [port(&servers[0].0), port(&servers[1].0)];
+    let spool = directory.0.join("spool");
+    let agent = Process::start(
+        thalweg()
+            .args(["agent", "--period", "1h", "--listen", "127.0.0.1:0"])
+            .args(["--sockets", &format!("sport {here},{there}")])
+            .args(["--namespace", &names[0], "--namespace", &names[1]])
+            .args(["--spool", &format!("{}=64MiB", spool.display())])
+            .arg("--json")
+            .arg(&files),
+    );
+    let metrics = agent.said("agent listening").parse().unwrap();
+    until("both are kept", || figures(metrics)["thalweg_agent_sink_records_total{sink=\"file\"}"] >= 2.0);
+    agent.end();
+
+    let told: BTreeSet<_> = records(&files)
+        .iter()
+        .map(|record| (record["namespace"].as_str().unwrap().to_owned(), number(record, "local_port")))
+        .collect();
+    let [own, others] = names;
+    assert_eq!(told, BTreeSet::from([(own, here.into()), (others, there.into())]));
 }

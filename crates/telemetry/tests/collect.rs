@@ -2,18 +2,24 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use thalweg_record::{Cause, Record, SocketRecord, Stage};
 use thalweg_tcp::diag::Filter;
-use thalweg_telemetry::collect::{Collector, Intake, Saved, SocketsConfig, Stop, intake};
+use thalweg_telemetry::collect::{Collector, Intake, Place, Saved, SocketsConfig, Stop, intake};
 use thalweg_telemetry::enrich::Networks;
+
+use namespace::Namespace;
+
+#[path = "../../tcp/tests/sockets/namespace.rs"]
+mod namespace;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,13 +39,19 @@ fn collecting(server: SocketAddr, period: Duration) -> Collecting {
 
 /// One that goes on with what another has saved.
 fn going_on(server: SocketAddr, period: Duration, from: Option<Saved>) -> Collecting {
+    within(Vec::new(), &[server], period, from)
+}
+
+/// One that looks into namespaces.
+fn within(places: Vec<Place>, servers: &[SocketAddr], period: Duration, from: Option<Saved>) -> Collecting {
+    let ports: Vec<_> = servers.iter().map(|server| server.port().to_string()).collect();
     let (intake, batcher) = intake(Networks::open(&[], None).unwrap());
     let config = SocketsConfig {
         host: "test".to_owned(),
         period,
-        filter: Filter::parse(&format!("sport = {}", server.port())).unwrap(),
+        filter: Filter::parse(&format!("sport = {}", ports.join(","))).unwrap(),
         one_in: NonZeroU32::MIN,
-        places: Vec::new(),
+        places,
     };
     let (collector, stop) = Collector::open(config, intake.clone(), from).unwrap();
     let (sender, records) = channel();
@@ -193,6 +205,45 @@ fn a_connection_that_outlives_its_collector_is_told_once_and_whole() {
     let (_client, _server) = connect(&other);
     let records = third.end();
     assert!(records.iter().all(|record| matches!(record, Record::Socket(_))), "{records:?}");
+}
+
+#[test]
+fn each_namespace_is_told_by_its_name() {
+    let hour = Duration::from_secs(3600);
+    let other = Namespace::with_loopback();
+    // Its address says where a connection is.
+    let here = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = other.on_thread(|| TcpListener::bind("127.0.0.2:0").unwrap());
+    let servers = [here.local_addr().unwrap(), there.local_addr().unwrap()];
+    let place = |name: &str, path: &Path| Place { name: name.to_owned(), path: path.to_owned() };
+    let places = || vec![place("here", Path::new("/proc/self/ns/net")), place("there", &other.path())];
+    let connect_both = || [connect(&here), other.on_thread(|| connect(&there))];
+    // Records until there is one of each namespace that is told for this cause.
+    let told = |collecting: &Collecting, cause: Cause| {
+        let mut names = BTreeSet::new();
+        let records = collecting.until(|record| {
+            let expected = if record.local.ip() == servers[0].ip() { "here" } else { "there" };
+            assert_eq!(record.namespace.as_deref(), Some(expected), "{record:?}");
+            names.extend((record.cause == cause).then_some(expected));
+            names.len() == 2
+        });
+        records.iter().filter(|record| record.cause == cause).map(sent).collect::<Vec<_>>()
+    };
+
+    let mut live = connect_both();
+    let first = within(places(), &servers, hour, None);
+    assert_eq!(told(&first, Cause::Dump), [0, 0]);
+    for (mut client, mut server) in connect_both() {
+        deliver(&mut client, &mut server, 500);
+    }
+    assert_eq!(told(&first, Cause::Destroy), [500, 500]);
+    let saved = first.end_and_save().1;
+
+    // What was saved of each namespace is that one's.
+    live.iter_mut().zip([30, 7]).for_each(|((client, server), bytes)| deliver(client, server, bytes));
+    let second = within(places(), &servers, hour, Some(saved));
+    assert_eq!(told(&second, Cause::Dump), [30, 7]);
+    second.end();
 }
 
 #[test]

@@ -133,6 +133,11 @@ impl Server {
         self.pids().into_iter().map(process_cpu_ns).sum()
     }
 
+    /// CPU time of the threads whose names begin so, in nanoseconds.
+    pub fn threads_cpu_ns(&self, name: &str) -> u64 {
+        threads_cpu_ns(self.child.id(), name)
+    }
+
     /// Memory of the process and its children that is resident, in bytes.
     pub fn rss_bytes(&self) -> u64 {
         self.pids().into_iter().map(process_rss_bytes).sum()
@@ -148,10 +153,16 @@ impl Server {
 }
 
 fn process_cpu_ns(pid: u32) -> u64 {
+    threads_cpu_ns(pid, "")
+}
+
+fn threads_cpu_ns(pid: u32, name: &str) -> u64 {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let on_cpu = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
+        let read = |file| std::fs::read_to_string(task.path().join(file)).ok();
+        let is_named = read("comm")?.starts_with(name);
+        let ns = read("schedstat")?.split_whitespace().next()?.parse::<u64>().ok()?;
+        is_named.then_some(ns)
     };
     tasks.flatten().filter_map(on_cpu).sum()
 }

@@ -13,6 +13,7 @@ use thalweg_tcp::diag::{
 };
 use thalweg_tcp::{TcpInfo, congestion};
 
+use crate::namespace::Namespace;
 use crate::pairs::{connect, dumped, pair};
 
 fn mapped(port: u16) -> SocketAddr {
@@ -140,23 +141,13 @@ fn another_namespace_has_other_sockets() {
     let (_listener, pair) = pair("127.0.0.1:0", mapped);
     let cookie = socket_cookie(&pair.client).unwrap();
     let all = Filter::parse("state all").unwrap();
-    // `unshare` runs `cat` in a namespace of its own until its input ends.
-    let mut inside = std::process::Command::new("unshare")
-        .args(["--net", "sh", "-c", "echo; exec cat"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    inside.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    let path = format!("/proc/{}/ns/net", inside.id());
+    let other = Namespace::new();
     let count = |diag: &mut Diag| {
         let mut has_ours = false;
         let dumped = diag.dump(&all, Extensions::NONE, |socket| has_ours |= socket.cookie == cookie).unwrap();
         (dumped.sockets, has_ours)
     };
-    assert_eq!(count(&mut Diag::open_in(Path::new(&path)).unwrap()), (0, false));
+    assert_eq!(count(&mut Diag::open_in(&other.path()).unwrap()), (0, false));
     assert!(count(&mut Diag::open_in(Path::new("/proc/self/ns/net")).unwrap()).1);
     assert!(count(&mut Diag::open().unwrap()).1, "this thread is where it was");
-    drop(inside.stdin.take());
-    inside.wait().unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{set_socket_linger, socket_cookie};
 use thalweg_tcp::diag::{Events, Socket};
 
-use crate::pairs::{connect, dumped};
+use crate::namespace::Namespace;
+use crate::pairs::{connect, dumped, pair};
 
 /// How long an event may take on a machine that has much else to do.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -31,13 +32,20 @@ fn hear(events: &mut Events, cookies: &[u64]) -> (HashMap<u64, Socket>, u64) {
 
 #[test]
 fn each_short_connection_is_heard_of() {
+    let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+    for (bound, target) in [(v4, v4), (v6, v6), (Ipv6Addr::UNSPECIFIED.into(), v4)] {
+        short_connections(bound, target);
+    }
+}
+
+/// Connections to a listener that is bound to an address, by one of its addresses.
+fn short_connections(bound: IpAddr, target: IpAddr) {
     const CONNECTIONS: usize = 500;
     let mut events = Events::open(16 << 20).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind((bound, 0)).unwrap();
     let mut expected = Vec::new();
     for number in 0..CONNECTIONS {
-        let mut pair = connect(&listener, |_| address);
+        let mut pair = connect(&listener, |port| (target, port).into());
         let bytes = 1000 + number;
         pair.server.write_all(&vec![7; bytes]).unwrap();
         pair.client.read_exact(&mut vec![0; bytes]).unwrap();
@@ -47,22 +55,40 @@ fn each_short_connection_is_heard_of() {
         let cookie = socket_cookie(&pair.server).unwrap();
         if number == 0 {
             let before = dumped(&thalweg_tcp::diag::Filter::default(), &[cookie]);
-            assert_eq!(before[&cookie].remote, pair.client.local_addr().unwrap());
+            assert_eq!(before[&cookie].remote_unmapped(), pair.client.local_addr().unwrap());
         }
-        expected.push((cookie, bytes as u64, pair.client.local_addr().unwrap()));
+        let ends = (pair.server.local_addr().unwrap(), pair.server.peer_addr().unwrap());
+        expected.push((cookie, bytes as u64, ends));
     }
     let cookies: Vec<u64> = expected.iter().map(|(cookie, ..)| *cookie).collect();
     let (heard, lost) = hear(&mut events, &cookies);
     assert_eq!(lost, 0);
-    for (cookie, bytes, client) in expected {
+    for (cookie, bytes, ends) in expected {
         let socket = &heard[&cookie];
         let info = socket.tcp_info.unwrap();
-        assert_eq!((socket.local, socket.remote), (address, client));
+        assert_eq!((socket.local, socket.remote), ends);
         // A FIN counts as a byte, where it came or was acknowledged before the end.
         assert!((bytes..=bytes + 1).contains(&info.bytes_acked.unwrap()), "{info:?}");
         assert!((6..=7).contains(&info.bytes_received.unwrap()), "{info:?}");
         assert_eq!(info.bytes_sent, Some(bytes));
     }
+}
+
+#[test]
+fn each_namespace_tells_of_its_own() {
+    let other = Namespace::with_loopback();
+    let mut here = Events::open(16 << 20).unwrap();
+    let mut there = Events::open_in(&other.path(), 16 << 20).unwrap();
+    let short = || {
+        let (listener, pair) = pair("[::]:0", |port| (Ipv4Addr::LOCALHOST, port).into());
+        [pair.client.as_fd(), pair.server.as_fd(), listener.as_fd()].map(|end| socket_cookie(end).unwrap())
+    };
+    let (ours, theirs) = (short(), other.on_thread(short));
+    // Cookies are unlike in all namespaces (`__sock_gen_cookie`).
+    let heard_here = hear(&mut here, &ours).0;
+    let heard_there = hear(&mut there, &theirs).0;
+    assert!(theirs.iter().all(|cookie| !heard_here.contains_key(cookie)), "{heard_here:?}");
+    assert!(heard_there.keys().all(|cookie| theirs.contains(cookie)), "{heard_there:?}");
 }
 
 #[test]

@@ -290,3 +290,25 @@ fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumps_of_many_machines_are_spread_over_the_period() {
+        const NAMES: usize = 1000;
+        let period = Duration::from_secs(10);
+        for domain in ["", ".fra1.example.net"] {
+            let mut each_second = [0; 10];
+            for number in 0..NAMES {
+                let offset = offset(&format!("edge-{number}{domain}"), period);
+                assert!(offset < period, "{offset:?}");
+                each_second[offset.as_secs() as usize] += 1;
+            }
+            // A hundred each, give or take half of it: names that differ in a digit are not as good as chance.
+            assert!(each_second.iter().all(|names| (50..=150).contains(names)), "{each_second:?}");
+        }
+        assert_eq!(offset("a", period), offset("a", period));
+    }
+}

@@ -5,6 +5,8 @@ mod apply;
 #[path = "../bundles/mod.rs"]
 mod bundles;
 mod follow;
+#[path = "../../../tcp/tests/sockets/namespace.rs"]
+mod namespace;
 mod network;
 #[path = "../program/mod.rs"]
 mod program;
@@ -15,7 +17,7 @@ use std::process::Output;
 
 use thalweg_tcp::congestion;
 
-use network::Namespace;
+use namespace::Namespace;
 use program::{Directory, Running, thalweg};
 
 fn program() -> String {

@@ -3,16 +3,13 @@
 //! The server is 10.9.0.1 and 2001:db8:9::1. The clients' side is 10.9.0.2, 10.9.0.3 and their like, the routers on the way, and has
 //! addresses of several prefixes behind these.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
-use std::process::{Child, Command, Stdio};
-use std::thread;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use thalweg_tcp::congestion;
+
+use crate::namespace::Namespace;
 
 const PREPARE: &str = "\
 ip link set lo up && ip link set v0 addrgenmode none up && ip address add 10.9.0.1/24 dev v0
@@ -29,53 +26,10 @@ for address in 203.0.113.7 198.51.100.7 192.0.2.7; do ip address add $address/32
 ip -6 address add 2001:db8:77::7/128 dev lo nodad
 until ip -6 route show table local | grep -q 2001:db8:77::7; do sleep 0.01; done";
 
-/// A network namespace: that of a process that waits.
-pub(crate) struct Namespace {
-    inside: Child,
-}
-
 impl Namespace {
-    fn new() -> Self {
-        let mut inside = Command::new("unshare")
-            .args(["--net", "sh", "-c", "echo; exec cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        inside.stdout.as_mut().unwrap().read_exact(&mut [0]).expect("network namespaces need root");
-        Self { inside }
-    }
-
-    /// A command that runs in it.
-    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args([&format!("--net=/proc/{}/ns/net", self.inside.id()), "--", program]).args(args);
-        command.env_remove("THALWEG_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
-        command
-    }
-
-    /// Standard output of a shell's commands that all go well.
-    pub(crate) fn shell(&self, script: &str) -> String {
-        let output = self.command("sh", &["-ec", script]).output().unwrap();
-        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
     /// Its routes, all of them; those of IPv4 come first.
     pub(crate) fn routes(&self) -> String {
         self.shell("ip -4 route show table all && ip -6 route show table all")
-    }
-
-    /// Runs `inside` on a thread that is in it: sockets that are made there stay there.
-    pub(crate) fn on_thread<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.inside.id())).unwrap();
-        thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-                inside()
-            });
-            thread.join().unwrap()
-        })
     }
 
     fn listen(&self, at: IpAddr) -> TcpListener {
@@ -94,13 +48,6 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        drop(self.inside.stdin.take());
-        let _ = self.inside.wait();
-    }
-}
-
 /// A server's side and its clients'.
 pub(crate) struct Network {
     pub(crate) server: Namespace,
@@ -110,7 +57,7 @@ pub(crate) struct Network {
 impl Network {
     pub(crate) fn new() -> Self {
         let (server, clients) = (Namespace::new(), Namespace::new());
-        let pair = format!("ip link add v0 type veth peer name v1 netns {}", clients.inside.id());
+        let pair = format!("ip link add v0 type veth peer name v1 netns {}", clients.pid());
         server.shell(&pair);
         clients.shell(PREPARE_CLIENTS);
         server.shell(PREPARE);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::bundles::of_rules;
-use crate::network::{Namespace, Network};
 use crate::program::{Directory, Running};
 use crate::{algorithms, apply, follow, put, run, shows};
+use crate::{namespace::Namespace, network::Network};
 
 #[test]
 fn what_the_kernel_refuses_is_left_out_alone() {

@@ -1,0 +1,80 @@
+//! A network namespace, made by a test and gone with it. Needs root.
+#![allow(dead_code, reason = "each test that has it uses some of it")]
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A network namespace: that of a process that waits.
+pub(crate) struct Namespace {
+    inside: Child,
+}
+
+impl Namespace {
+    pub(crate) fn new() -> Self {
+        let mut inside = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        inside.stdout.as_mut().unwrap().read_exact(&mut [0]).expect("network namespaces need root");
+        Self { inside }
+    }
+
+    /// One in which connections over loopback are possible.
+    pub(crate) fn with_loopback() -> Self {
+        let namespace = Self::new();
+        namespace.shell("ip link set lo up");
+        namespace
+    }
+
+    /// The process that waits in it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.inside.id()
+    }
+
+    /// Its file.
+    pub(crate) fn path(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.pid()).into()
+    }
+
+    /// A command that runs in it.
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([&format!("--net={}", self.path().display()), "--", program]).args(args);
+        command.env_remove("THALWEG_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
+        command
+    }
+
+    /// Standard output of a shell's commands that all go well.
+    pub(crate) fn shell(&self, script: &str) -> String {
+        let output = self.command("sh", &["-ec", script]).output().unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs `inside` on a thread that is in it: sockets that are made there stay there.
+    pub(crate) fn on_thread<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(self.path()).unwrap();
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                inside()
+            });
+            thread.join().unwrap()
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.inside.stdin.take());
+        let _ = self.inside.wait();
+    }
+}
