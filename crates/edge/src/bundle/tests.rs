@@ -215,6 +215,7 @@ fn what_is_kept_is_whole_or_ignored() {
     let new = place.directory.join("bundle.json.new");
     std::fs::write(&new, "{").unwrap();
     place.start(&place.source());
+    assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), document(7));
     // Nor does a link that somebody has made there.
     let other = place.directory.join("other");
     std::fs::write(&other, "other").unwrap();
