@@ -42,8 +42,8 @@ pub(crate) enum Message {
     ReadTo(Option<u64>),
     /// Which number is the first that it has not from this host and epoch, if it has any.
     Position { host: String, epoch: u64, tell: oneshot::Sender<Option<u64>> },
-    /// Which bundle an edge is to have.
-    Poll { pop: String, edge: Option<String>, heard: Heard, tell: oneshot::Sender<Answer> },
+    /// Which bundle an edge is to have; and what it says, if it says something.
+    Poll { pop: String, edge: Option<String>, heard: Option<Heard>, tell: oneshot::Sender<Answer> },
     /// The edges of a PoP; null where none is known, or what is known is not written yet.
     Edges { pop: String, tell: oneshot::Sender<Value> },
 }
@@ -102,6 +102,38 @@ pub(crate) struct Handle {
     /// Changes when something was written of any PoP.
     pub(crate) changes: watch::Receiver<()>,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// How it is reached by who does not keep it going: it ends when nobody else can ask.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakHandle {
+    messages: mpsc::WeakSender<Message>,
+    pub(crate) changes: watch::Receiver<()>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Handle {
+    pub(crate) fn downgrade(&self) -> WeakHandle {
+        let Self { messages, changes, shared } = self.clone();
+        WeakHandle { messages: messages.downgrade(), changes, shared }
+    }
+}
+
+impl WeakHandle {
+    /// Whether somebody else may ask.
+    pub(crate) fn is_open(&self) -> bool {
+        self.messages.strong_count() > 0
+    }
+
+    /// Sends; nothing once the engine ends.
+    pub(crate) fn send(&self, message: Message) -> Option<()> {
+        self.messages.upgrade()?.blocking_send(message).ok()
+    }
+
+    /// The PoPs of which something is known.
+    pub(crate) fn pops(&self) -> impl Iterator<Item = String> + use<> {
+        self.shared.views().into_iter().map(|(pop, _)| pop)
+    }
 }
 
 /// The thread's own.
@@ -208,7 +240,7 @@ impl Engine {
                 let _ = tell.send(self.positions.get(&(host, epoch)).copied());
             }
             Message::Poll { pop, edge, heard, tell } => {
-                let _ = tell.send(self.poll(&pop, edge.as_deref(), &heard));
+                let _ = tell.send(self.poll(&pop, edge.as_deref(), heard.as_ref()));
             }
             Message::Edges { pop, tell } => {
                 let written = self.pops.get(&pop).filter(|pop| pop.unwritten.is_empty());
@@ -218,8 +250,8 @@ impl Engine {
     }
 
     /// What an edge is to have. Of a PoP without records nothing is kept: whoever asks may have its name wrong.
-    fn poll(&mut self, name: &str, edge: Option<&str>, heard: &Heard) -> Answer {
-        if let (Some(edge), Some(pop)) = (edge, self.pops.get_mut(name)) {
+    fn poll(&mut self, name: &str, edge: Option<&str>, heard: Option<&Heard>) -> Answer {
+        if let (Some(edge), Some(heard), Some(pop)) = (edge, heard, self.pops.get_mut(name)) {
             pop.hear(&self.settings, edge, heard, now_unix_s());
             self.write(name);
         }

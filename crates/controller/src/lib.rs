@@ -138,7 +138,7 @@ impl Controller {
         let (read, read_end) = oneshot::channel::<()>();
         let mut read = Some(read); // kept where nothing is read
         if let Some(tail) = tail {
-            // It ends with the engine, which nobody else asks then.
+            // It ends with the engine, as what carries bundles does: neither keeps it going.
             let (reads, ended) = (server.reads(tail), read.take());
             std::thread::Builder::new().name("controller-kafka".into()).spawn(move || {
                 let _ended = ended;
@@ -162,5 +162,44 @@ impl Controller {
             _ = carried_end => Err(io::Error::other("the thread that carries bundles over Kafka has ended")),
             () = stop => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Longer than it takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn who_has_stopped_decides_nothing_any_more() {
+        let directory = std::env::temp_dir().join(format!("thalweg-controller-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        // Threads that ask brokers are about it for a while; where they are does not matter.
+        let topic = |topic: &str| {
+            Some(Cluster { brokers: "127.0.0.1:1".into(), topic: topic.into(), properties: Vec::new() })
+        };
+        let config = Config {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            kafka: topic("records"),
+            kafka_bundles: topic("bundles"),
+            database: directory.join("control.sqlite"),
+            settings: Settings::default(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let controller = Controller::bind(&config).unwrap();
+        assert!(Controller::bind(&config).is_err(), "the file is in use");
+        runtime.block_on(controller.run(async {})).unwrap();
+        let begun = Instant::now();
+        while let Err(error) = Controller::bind(&config) {
+            assert!(begun.elapsed() < PATIENCE, "it goes on: {error}");
+            std::thread::sleep(Duration::from_millis(20)); // another thread ends: only asking tells
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

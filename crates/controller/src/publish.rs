@@ -2,23 +2,24 @@
 //! have ([`crate::carried`]). To the engine it is as if each edge polled.
 //!
 //! **Invariant:** what edges are to have is asked of the engine, which answers with what is in its file: nothing is written before.
-//! **Invariant:** what was in the topic as this began is known before anything is written: what is right stays, and the bundle of a canary
-//! that is heard and is none any more is removed.
+//! **Invariant:** what was in a PoP's partition as this began is known before anything is written there: what is right stays, and the bundle
+//! of a canary that is heard and is none any more is removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod known;
+
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thalweg_bundle::{BYTES_MAX, Bundle};
-use thalweg_record::is_name;
+use thalweg_bundle::BYTES_MAX;
 use thalweg_telemetry::Error;
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::keyed::{DOCUMENT_BYTES_MAX, Found, Reader, Writer};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
-use crate::carried::{Acknowledged, Key};
-use crate::document::Heard;
-use crate::engine::{Answer, Handle, Message};
+use crate::document::{Document, Heard};
+use crate::engine::{Answer, Message, WeakHandle};
+use known::{Known, Whom};
 
 /// Partitions of the topic where it is made.
 const PARTITIONS: u16 = 12;
@@ -26,12 +27,8 @@ const PARTITIONS: u16 = 12;
 const PAUSE: Duration = Duration::from_secs(1);
 /// For how long is read before what is due is written.
 const READ_FOR: Duration = Duration::from_secs(1);
-/// For how long what an edge has said is what it says: it says it again before that.
-const HEARD_FOR: Duration = Duration::from_secs(60);
 /// After which all is written again: a topic that somebody cleared, or that is not compacted, would have lost it.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(3600);
-/// Edges, and bundles in the topic, that are remembered. Further edges go by what all have.
-const KEYS_MAX: usize = 100_000;
 const _: () = assert!(BYTES_MAX <= DOCUMENT_BYTES_MAX, "each bundle can be written");
 
 /// The thread's own.
@@ -39,17 +36,11 @@ const _: () = assert!(BYTES_MAX <= DOCUMENT_BYTES_MAX, "each bundle can be writt
 pub(crate) struct Carrier {
     reader: Reader,
     writer: Writer,
-    is_caught_up: bool,
-    /// The checksums of the bundles in the topic; none of what is no bundle.
-    published: BTreeMap<Key, Option<String>>,
-    /// When that was last read, or forgotten.
-    published_at: Instant,
-    /// What edges have said, by PoP and name.
-    edges: BTreeMap<(String, String), (Heard, Instant)>,
-    /// PoPs, and edges of them, of which it is to be asked what they are to have. The PoP comes before its edges.
-    due: BTreeSet<(String, Option<String>)>,
-    /// What of these could not be written last.
-    failed: Option<(String, Option<String>)>,
+    known: Known,
+    /// When all was last to be written again.
+    written_at: Instant,
+    /// By what it is known of a PoP that what it is to have may have become another.
+    changes: BTreeMap<String, watch::Receiver<()>>,
 }
 
 impl Carrier {
@@ -61,23 +52,20 @@ impl Carrier {
         Ok(Self {
             reader: Reader::open(cluster, None)?,
             writer: Writer::of(cluster.clone(), Some(PARTITIONS)),
-            is_caught_up: false,
-            published: BTreeMap::new(),
-            published_at: Instant::now(),
-            edges: BTreeMap::new(),
-            due: BTreeSet::new(),
-            failed: None,
+            known: Known::default(),
+            written_at: Instant::now(),
+            changes: BTreeMap::new(),
         })
     }
 
     /// Carries until nobody answers any more.
-    pub(crate) fn run(mut self, mut handle: Handle) {
+    pub(crate) fn run(mut self, mut handle: WeakHandle) {
         let mut told = None;
-        while !handle.messages.is_closed() {
+        while handle.is_open() {
             let now = self.step(&mut handle).err().map(|error| chain(&error));
             match &now {
                 Some(error) if told.as_ref() != Some(error) => {
-                    tracing::warn!(error, "bundles are not carried over Kafka; tried again and again");
+                    tracing::warn!(error, "not all bundles are carried over Kafka; tried again and again");
                 }
                 None if told.is_some() => tracing::info!("bundles are carried over Kafka again"),
                 _ => {}
@@ -89,45 +77,68 @@ impl Carrier {
         }
     }
 
-    fn step(&mut self, handle: &mut Handle) -> Result<(), Error> {
-        self.writer.create()?;
+    /// Reads, then writes. One broker of several may be away: what fails of the one is told, and the other goes on.
+    fn step(&mut self, handle: &mut WeakHandle) -> Result<(), Error> {
+        let is_there = self.reader.partitions().are_there();
+        let created = if is_there { Ok(()) } else { self.writer.create() };
+        let read = self.read(handle);
+        if !self.reader.partitions().are_there() {
+            return created.and(read);
+        }
+        self.find_due(handle);
+        self.write(handle).and(read)
+    }
+
+    /// Reads what there is, for a moment.
+    fn read(&mut self, handle: &WeakHandle) -> Result<(), Error> {
         let begun = Instant::now();
         while begun.elapsed() < READ_FOR {
-            // It may be gone: then it is made again.
-            match self.reader.read().inspect_err(|_| self.writer.refresh())? {
-                Found::Document(key, value) => self.take(&key, value.as_deref()),
-                Found::End => {
-                    if std::mem::replace(&mut self.is_caught_up, true) {
-                        // There are more partitions, and keys are in others; or it is another topic.
-                        self.writer.refresh();
-                        self.write_again();
-                    }
-                    self.all_are_due(handle);
+            match self.reader.read()? {
+                Found::Beginning => {
+                    self.known.begin();
+                    self.writer.refresh(); // keys may be in other partitions
+                }
+                Found::Document { partition, key, document } => {
+                    let of = (self.reader.partitions(), partition);
+                    self.known.take(of, &key, document.as_deref(), Instant::now());
+                }
+                Found::End(partition) => {
+                    let partitions = self.reader.partitions();
+                    let pops = handle.pops().filter(|pop| partitions.of(pop) == Some(partition));
+                    self.known.are_due(pops, Instant::now());
                 }
                 Found::Nothing => break,
             }
         }
-        if !self.is_caught_up {
-            return Ok(());
-        }
-        if self.published_at.elapsed() >= WRITE_AGAIN_AFTER {
-            self.write_again();
-            self.all_are_due(handle);
+        Ok(())
+    }
+
+    fn find_due(&mut self, handle: &mut WeakHandle) {
+        if self.written_at.elapsed() >= WRITE_AGAIN_AFTER {
+            self.known.forget();
+            self.known.are_due(handle.pops(), Instant::now());
+            self.written_at = Instant::now();
         }
         if handle.changes.has_changed().unwrap_or(false) {
             handle.changes.mark_unchanged();
-            self.all_are_due(handle);
+            let has_changed = |pop: &String| {
+                self.changes.get(pop).is_none_or(|changes| changes.has_changed().unwrap_or(true))
+            };
+            self.known.are_due(handle.pops().filter(has_changed), Instant::now());
         }
-        // After one that fails come the others, before it is tried again.
-        let after = self.failed.take();
-        let is_later = |key: &&(String, Option<String>)| after.as_ref().is_none_or(|after| *key > after);
-        let (later, first): (Vec<_>, Vec<_>) = self.due.iter().partition(is_later);
-        for (pop, edge) in later.into_iter().chain(first).cloned().collect::<Vec<_>>() {
-            match self.publish(handle, &pop, edge.as_deref()) {
-                Ok(true) => drop(self.due.remove(&(pop, edge))),
+    }
+
+    /// Writes what is due. After a partition that fails come the others, before it is tried again.
+    fn write(&mut self, handle: &WeakHandle) -> Result<(), Error> {
+        for whom in self.known.in_turn(self.reader.partitions()) {
+            if self.known.waits(&whom) {
+                continue;
+            }
+            match self.publish(handle, &whom) {
+                Ok(true) => self.known.done(&whom),
                 Ok(false) => {} // not in the controller's file yet
                 Err(error) => {
-                    self.failed = Some((pop, edge));
+                    self.known.failed(&whom, self.reader.partitions());
                     return Err(error);
                 }
             }
@@ -135,81 +146,31 @@ impl Carrier {
         Ok(())
     }
 
-    /// Takes what is in the topic.
-    fn take(&mut self, key: &str, value: Option<&[u8]>) {
-        match Key::parse(key) {
-            // Afterwards it is what was written here.
-            Some(key @ Key::Bundle(..)) if !self.is_caught_up => match value {
-                Some(document) if self.published.len() < KEYS_MAX => {
-                    let bundle = Bundle::decode(document).ok();
-                    self.published.insert(key, bundle.map(|bundle| bundle.checksum().to_owned()));
-                }
-                _ => drop(self.published.remove(&key)),
-            },
-            // What was said before this began, or is read again, is old.
-            Some(Key::Acknowledged(pop, edge)) if self.is_caught_up && !self.reader.is_behind() => {
-                let Some(said) = value.and_then(Acknowledged::decode) else { return };
-                if self.edges.len() == KEYS_MAX {
-                    self.edges.retain(|_, (_, at)| at.elapsed() < HEARD_FOR);
-                }
-                if self.edges.len() < KEYS_MAX {
-                    let heard = (Heard::said(said), Instant::now());
-                    self.edges.insert((pop.clone(), edge.clone()), heard);
-                    self.due.insert((pop, Some(edge)));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Trusts no more in what was written.
-    fn write_again(&mut self) {
-        self.published.clear();
-        self.published_at = Instant::now();
-    }
-
-    fn all_are_due(&mut self, handle: &Handle) {
-        let pops = handle.shared.views().into_iter().map(|(pop, _)| (pop, None));
-        let edges = self.edges.iter().filter(|(_, (_, at))| at.elapsed() < HEARD_FOR);
-        let edges = edges.map(|((pop, edge), _)| (pop.clone(), Some(edge.clone())));
-        // A PoP without a proper name has no key: records that were read from Kafka may say anything.
-        self.due.extend(pops.chain(edges).filter(|(pop, _)| is_name(pop)));
-    }
-
     /// Writes what a PoP, or an edge of it, is to have, if that is not in the topic. Whether it is known.
-    fn publish(&mut self, handle: &Handle, pop: &str, edge: Option<&str>) -> Result<bool, Error> {
-        let heard = edge.and_then(|edge| self.edges.get(&(pop.to_owned(), edge.to_owned())));
-        let heard = heard.map(|(heard, _)| heard.clone()).unwrap_or_default();
-        let document = match ask(handle, pop, edge, heard) {
-            Some(Answer::Document(Some(document), _)) => document,
-            // Also one that an edge has refused: it is not given it again.
-            Some(Answer::Document(None, _)) => return Ok(true),
-            Some(Answer::Unwritten) | None => return Ok(false),
+    fn publish(&mut self, handle: &WeakHandle, whom: &Whom) -> Result<bool, Error> {
+        let Some(Answer::Document(document, changes)) = ask(handle, whom, self.known.said(whom)) else {
+            return Ok(false);
         };
-        let key = Key::Bundle(pop.to_owned(), edge.map(str::to_owned));
-        let of_all = self.published.get(&Key::Bundle(pop.to_owned(), None)).cloned().flatten();
-        let is_as_all = edge.is_some() && of_all.as_deref() == Some(document.checksum());
-        let wanted = (!is_as_all).then_some(&document);
-        let checksum = wanted.map(|document| document.checksum().to_owned());
-        match self.published.get(&key) {
-            Some(there) if *there == checksum => return Ok(true),
-            None if wanted.is_none() => return Ok(true),
-            _ => {}
+        self.known.heard(whom);
+        if whom.1.is_none() {
+            self.changes.insert(whom.0.clone(), changes);
         }
-        self.writer.put(pop, &key.to_string(), wanted.map(|document| document.text.as_bytes()))?;
-        match checksum {
-            Some(checksum) => drop(self.published.insert(key, Some(checksum))),
-            None => drop(self.published.remove(&key)),
-        }
+        // None also where an edge has refused it: it is not given it again.
+        let Some(document) = document else { return Ok(true) };
+        let Some((key, is_wanted)) = self.known.to_write(whom, &document) else { return Ok(true) };
+        let wanted = is_wanted.then_some(&*document);
+        self.known.writes(&key);
+        self.writer.put(&whom.0, &key.to_string(), wanted.map(|document| document.text.as_bytes()))?;
+        self.known.written(key, wanted.map(Document::checksum));
         Ok(true)
     }
 }
 
 /// Asks the engine as an edge does; nothing once it has ended.
-fn ask(handle: &Handle, pop: &str, edge: Option<&str>, heard: Heard) -> Option<Answer> {
+fn ask(handle: &WeakHandle, (pop, edge): &Whom, heard: Option<Heard>) -> Option<Answer> {
     let (tell, answer) = oneshot::channel();
-    let (pop, edge) = (pop.to_owned(), edge.map(str::to_owned));
-    handle.messages.blocking_send(Message::Poll { pop, edge, heard, tell }).ok()?;
+    let (pop, edge) = (pop.clone(), edge.clone());
+    handle.send(Message::Poll { pop, edge, heard, tell })?;
     answer.blocking_recv().ok()
 }
 

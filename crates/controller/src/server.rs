@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Config;
 use crate::document::Heard;
-use crate::engine::{Answer, Handle, Message, View};
+use crate::engine::{Answer, Handle, Message, View, WeakHandle};
 use crate::store::Store;
 use crate::{look, topic};
 
@@ -135,15 +135,15 @@ impl Server {
         }
     }
 
-    /// How the engine is reached.
-    pub(crate) fn handle(&self) -> Handle {
-        self.handle.clone()
+    /// How the engine is reached by threads of their own.
+    pub(crate) fn handle(&self) -> WeakHandle {
+        self.handle.downgrade()
     }
 
     /// What reads Kafka's topic, on a thread of its own.
     pub(crate) fn reads(&self, tail: Tail) -> impl FnOnce() + Send + 'static {
-        let (settings, handle) = (self.settings.clone(), self.handle.clone());
-        move || topic::read(tail, &settings, &handle.messages, &handle.shared)
+        let (settings, handle) = (self.settings.clone(), self.handle());
+        move || topic::read(tail, &settings, &handle)
     }
 
     /// Everything.
@@ -256,7 +256,7 @@ async fn bundle(
     let until = Instant::now() + wait(&fields);
     server.handle.shared.figures.polls.inc();
     loop {
-        let (pop, edge, heard_now) = (pop.clone(), edge.clone(), heard.clone());
+        let (pop, edge, heard_now) = (pop.clone(), edge.clone(), Some(heard.clone()));
         let poll = |tell| Message::Poll { pop, edge, heard: heard_now, tell };
         let (document, mut changes) = match server.ask(poll).await? {
             Answer::Document(document, changes) => (document, changes),

@@ -3,43 +3,37 @@
 //! Reading begins with the oldest window that may still be open: a controller that was killed has its windows whole again. What it had
 //! decided it is not asked to decide again.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use thalweg_control::Settings;
 use thalweg_telemetry::Error;
 use thalweg_telemetry::tail::{Read, Tail};
-use tokio::sync::mpsc;
 
-use crate::engine::{Message, Shared, held_s_max, now_unix_s};
+use crate::engine::{Message, WeakHandle, held_s_max, now_unix_s};
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads until nobody takes what is read.
-pub(crate) fn read(
-    mut tail: Tail,
-    settings: &Settings,
-    messages: &mpsc::Sender<Message>,
-    shared: &Arc<Shared>,
-) {
+pub(crate) fn read(mut tail: Tail, settings: &Settings, handle: &WeakHandle) {
+    let figures = &handle.shared.figures;
     let since_unix_ms = i64::try_from(oldest_open_s(settings, now_unix_s()) * 1000).unwrap_or(i64::MAX);
     let (mut told, mut read_to) = (None, None);
-    while !messages.is_closed() {
+    while handle.is_open() {
         let read = tail.read(since_unix_ms);
         tell(&mut told, &read);
         match read {
             Ok(Read::Batch(batch)) => {
-                if messages.blocking_send(Message::Read(batch)).is_err() {
+                if handle.send(Message::Read(batch)).is_none() {
                     return;
                 }
             }
             Ok(Read::Repeated) => {
-                shared.figures.messages_repeated.inc();
+                figures.messages_repeated.inc();
             }
             Ok(Read::Unreadable(_)) => {
-                shared.figures.messages_refused.inc();
+                figures.messages_refused.inc();
             }
             Ok(Read::Nothing) => {}
             Err(_) => thread::sleep(PAUSE),
@@ -47,7 +41,7 @@ pub(crate) fn read(
         let unix_s = tail.read_to_unix_ms().and_then(|ms| u64::try_from(ms / 1000).ok());
         if unix_s != read_to {
             read_to = unix_s;
-            if messages.blocking_send(Message::ReadTo(unix_s)).is_err() {
+            if handle.send(Message::ReadTo(unix_s)).is_none() {
                 return;
             }
         }

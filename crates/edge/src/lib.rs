@@ -17,7 +17,7 @@
 //! - [`reply`] and [`multipart`]: from a stored head and the request to status, ranges and fields.
 //! - [`send`]: head and content onto the socket, by `writev` or `sendfile`.
 //! - [`sent`] and [`log`]: the record of each response, to the log file and to who follows.
-//! - [`state`]: how many responses each start of the edge has begun, over kills.
+//! - [`state`]: how many responses each start of the edge has begun, over kills. [`mod@replace`]: files that are replaced in one step.
 //!
 //! **Invariant:** all content leaves through a `FillBuffer` reader.
 //! **Invariant:** a failed fill never looks like a complete response: the connection closes before its end.
@@ -37,6 +37,7 @@ mod log;
 mod multipart;
 mod policy;
 mod purge;
+mod replace;
 mod reply;
 mod request;
 mod send;
@@ -54,6 +55,7 @@ pub use bundle::{BundleSource, BundleSourceError, BundleUrl, FileLook, WatchedFi
 pub use config::{AbandonedFills, Config, DiskPlace, LogTo, SlowStartAfterIdle, Timeouts};
 pub use log::{Follower, Numbered, Records};
 pub use policy::{LoadError, Policies, SHOWN_BYTES_MAX, Source, Told};
+pub use replace::replace;
 pub use server::{BindError, Edge};
 pub use state::Ended;
 pub use thalweg_cache::rules::Rules;

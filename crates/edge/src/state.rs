@@ -31,12 +31,14 @@ use thalweg_cache::counters::{Counters, HEADER_BYTES, sum_of};
 
 pub(crate) use thalweg_cache::counters::FILE_BYTES;
 
+use crate::replace::replace;
+
 /// Starts before this one that are known, of those that began a response; the oldest go.
 const ENDED_MAX: usize = 64;
 /// What a file of counters of this version begins with, as this machine orders bytes.
 const MAGIC: u64 = u64::from_be_bytes(*b"twbegun1");
 const EXTENSION: &str = "begun";
-const FILE_MODE: u32 = 0o600;
+pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// What a directory may not be: a link in it is followed.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -225,26 +227,8 @@ fn content(epoch: u64, count: u64) -> Vec<u8> {
 /// Makes the link of a start that ends a file, in one step.
 fn keep(path: &Path, epoch: u64, total: u64) -> io::Result<()> {
     let Ok(page) = fs::read_link(path) else { return Ok(()) };
-    replace(path, &content(epoch, total))?;
+    replace(path, &content(epoch, total), FILE_MODE)?;
     fs::remove_file(page)
-}
-
-/// Puts a file in the place of another, or of none, in one step: a kill leaves the one before or this one, whole. Once this returns,
-/// a loss of power leaves this one.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let new = path.with_added_extension("new");
-    // What a kill has left, or a link that somebody has made.
-    remove(&new);
-    let written = write_new(&new, content).and_then(|()| fs::rename(&new, path));
-    written.inspect_err(|_| remove(&new))?;
-    let directory = path.parent().ok_or(ErrorKind::InvalidInput)?;
-    File::open(directory)?.sync_all()
-}
-
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
 }
 
 /// Removes a file, and that to which it is a link.

@@ -1,9 +1,11 @@
 //! A compacted topic of documents: of each key the last one counts, and a message without a value has removed it. All that is of one
 //! group of keys is in one partition, in the order in which it was written.
 //!
-//! **Invariant:** a reader tells when it has read what was there as it began; before that, what it gives may be old. After a failure it
-//! begins again: the topic may be another one.
+//! **Invariant:** a reader tells of each partition when it has given what was there as it began; before that, what it gives may be old. It
+//! begins again where the topic is gone or is another one, and only there ([`Partitions`]).
 //! **Invariant:** a topic is made compacted, or not at all: nothing is written to one that was not seen to be there.
+
+mod partitions;
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +14,12 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, Producer as _, ThreadedProducer};
 use rdkafka::{Message as _, Offset, TopicPartitionList};
-use twox_hash::XxHash3_64;
 
 use crate::Error;
 use crate::kafka::Cluster;
 use crate::sink::Deliveries;
+pub use partitions::Partitions;
+use partitions::partition_of;
 
 /// How long a look for a message may last.
 const POLL: Duration = Duration::from_millis(200);
@@ -46,11 +49,20 @@ const TOPIC: [(&str, &str); 3] =
 /// What a look has found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
+    /// From now on it is given from the beginning. First, and again after the topic has become another one, or has another number of
+    /// partitions: nothing holds any more that was given before.
+    Beginning,
     /// A document of a key, or that there is none any more. A message without a key has an empty one.
-    Document(String, Option<Vec<u8>>),
-    /// All that was there as the reader began has been given; once, and again after the topic's partitions have changed or it could not
-    /// be read.
-    End,
+    Document {
+        /// Where it is.
+        partition: i32,
+        /// Its key.
+        key: String,
+        /// What it is.
+        document: Option<Vec<u8>>,
+    },
+    /// All that was there of a partition as the reader began has been given.
+    End(i32),
     /// Nothing new.
     Nothing,
 }
@@ -76,10 +88,8 @@ pub struct Reader {
     kafka: BaseConsumer<Told>,
     topic: String,
     group: Option<String>,
-    partitions: i32,
+    partitions: Partitions,
     asked_at: Option<Instant>,
-    /// Partitions whose end was not reached yet.
-    unread: Vec<i32>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -100,7 +110,8 @@ impl Reader {
         // A client has to name a group; with partitions assigned by hand, and no commit, none is joined.
         let ours = [
             ("group.id", "thalweg-keyed"),
-            ("auto.offset.reset", "earliest"),
+            // Else what is read anew, because it is another topic, would look like what is new.
+            ("auto.offset.reset", "error"),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
             ("enable.partition.eof", "true"),
@@ -110,64 +121,60 @@ impl Reader {
         let failed = |cause| Error::of(format!("cannot read Kafka at {}", cluster.brokers), cause);
         let kafka = cluster.config(&ours).create_with_context(Told).map_err(failed)?;
         let (topic, group) = (cluster.topic.clone(), group.map(str::to_owned));
-        Ok(Self { kafka, topic, group, partitions: 0, asked_at: None, unread: Vec::new() })
+        Ok(Self { kafka, topic, group, partitions: Partitions::default(), asked_at: None })
     }
 
-    /// Whether what is given was there before the reader began, or began again.
-    pub fn is_behind(&self) -> bool {
-        !self.unread.is_empty()
+    /// How far it is.
+    pub fn partitions(&self) -> &Partitions {
+        &self.partitions
     }
 
-    /// The next document. Waits a moment for one.
+    /// What is next. Waits a moment for it.
     ///
     /// # Errors
-    /// When the topic is not there, or cannot be read, now. What is read afterwards is from its beginning on.
+    /// When the topic is not there, or a broker cannot be asked or read, now. What can be read of it is read on.
     pub fn read(&mut self) -> Result<Found, Error> {
-        self.try_read().inspect_err(|_| (self.partitions, self.asked_at) = (0, None))
+        self.try_read().map_err(|cause| {
+            self.partitions.failed(cause.rdkafka_error_code());
+            Error::of(format!("cannot read the topic {}", self.topic), cause)
+        })
     }
 
-    fn try_read(&mut self) -> Result<Found, Error> {
-        if self.asked_at.is_none_or(|at| at.elapsed() >= PARTITIONS_PERIOD) {
-            self.assign()?;
+    fn try_read(&mut self) -> Result<Found, KafkaError> {
+        let is_asked =
+            self.partitions.are_there() && self.asked_at.is_some_and(|at| at.elapsed() < PARTITIONS_PERIOD);
+        if !is_asked {
+            // Whatever comes of it: what was found before is read on.
+            self.asked_at = Some(Instant::now());
+            if self.assign()? {
+                return Ok(Found::Beginning);
+            }
         }
         match self.kafka.poll(POLL) {
             None => Ok(Found::Nothing),
             Some(Err(KafkaError::PartitionEOF(partition))) => {
-                let was_unread = !self.unread.is_empty();
-                self.unread.retain(|unread| *unread != partition);
-                Ok(if was_unread && self.unread.is_empty() { Found::End } else { Found::Nothing })
+                Ok(if self.partitions.ended(partition) { Found::End(partition) } else { Found::Nothing })
             }
-            Some(Err(cause)) => Err(self.failed(cause)),
-            Some(Ok(message)) => {
-                let key = String::from_utf8_lossy(message.key().unwrap_or_default()).into_owned();
-                Ok(Found::Document(key, message.payload().map(<[u8]>::to_vec)))
-            }
+            Some(Err(cause)) => Err(cause),
+            Some(Ok(message)) => Ok(Found::Document {
+                partition: message.partition(),
+                key: String::from_utf8_lossy(message.key().unwrap_or_default()).into_owned(),
+                document: message.payload().map(<[u8]>::to_vec),
+            }),
         }
     }
 
-    /// Reads the partitions that there are, from their beginnings where their number is another than before.
-    fn assign(&mut self) -> Result<(), Error> {
-        let partitions = partitions(&self.kafka, &self.topic).map_err(|cause| self.failed(cause))?;
-        if partitions != self.partitions {
-            let all = match &self.group {
-                Some(group) => vec![partition_of(group, partitions)],
-                None => (0..partitions).collect(),
-            };
-            let mut assigned = TopicPartitionList::new();
-            for partition in &all {
-                assigned
-                    .add_partition_offset(&self.topic, *partition, Offset::Beginning)
-                    .map_err(|cause| self.failed(cause))?;
-            }
-            self.kafka.assign(&assigned).map_err(|cause| self.failed(cause))?;
-            (self.partitions, self.unread) = (partitions, all);
-        }
-        self.asked_at = Some(Instant::now());
-        Ok(())
-    }
-
-    fn failed(&self, cause: KafkaError) -> Error {
-        Error::of(format!("cannot read the topic {}", self.topic), cause)
+    /// Reads the partitions that there are from their beginnings, where their number is another than before. Whether it is.
+    fn assign(&mut self) -> Result<bool, KafkaError> {
+        let count = partitions(&self.kafka, &self.topic)?;
+        let mut assigned = TopicPartitionList::new();
+        let Some(to_read) = self.partitions.found(count, self.group.as_deref()) else { return Ok(false) };
+        let added = to_read.iter().try_for_each(|partition| {
+            assigned.add_partition_offset(&self.topic, *partition, Offset::Beginning)
+        });
+        let begun = added.and_then(|()| self.kafka.assign(&assigned));
+        begun.inspect_err(|_| self.partitions = Partitions::default())?;
+        Ok(true)
     }
 }
 
@@ -176,7 +183,6 @@ pub struct Writer {
     cluster: Cluster,
     /// With how many partitions the topic is to be made if it is not there.
     create_partitions: Option<u16>,
-    is_created: bool,
     producer: Option<(ThreadedProducer<Deliveries>, i32)>,
 }
 
@@ -189,24 +195,21 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// A writer to a topic; nothing is asked yet.
     pub fn of(cluster: Cluster, create_partitions: Option<u16>) -> Self {
-        Self { cluster, create_partitions, is_created: false, producer: None }
+        Self { cluster, create_partitions, producer: None }
     }
 
     /// Asks anew whether the topic is there, and how many partitions it has, at the next document.
     pub fn refresh(&mut self) {
-        (self.producer, self.is_created) = (None, false);
+        self.producer = None;
     }
 
-    /// Makes the topic, if it is to be made and is not there.
+    /// Makes the topic, if it is to be made and is not there. Brokers may take a moment until they know of it.
     ///
     /// # Errors
     /// When the brokers cannot be asked, or refuse, now.
-    pub fn create(&mut self) -> Result<(), Error> {
-        if let Some(partitions) = self.create_partitions.filter(|_| !self.is_created) {
-            self.cluster.create_topic(partitions, &TOPIC).map_err(|cause| self.failed(cause))?;
-            self.is_created = true;
-        }
-        Ok(())
+    pub fn create(&self) -> Result<(), Error> {
+        let Some(partitions) = self.create_partitions else { return Ok(()) };
+        self.cluster.create_topic(partitions, &TOPIC).map_err(|cause| self.failed(cause))
     }
 
     /// Puts a document in the place of the one that the key had, or removes that; waits until it is kept.
@@ -214,7 +217,6 @@ impl Writer {
     /// # Errors
     /// When that is not sure. It may be there nevertheless.
     pub fn put(&mut self, group: &str, key: &str, document: Option<&[u8]>) -> Result<(), Error> {
-        self.create()?;
         let put = self.try_put(group, key, document);
         put.map_err(|cause| {
             self.refresh(); // without what it had not sent
@@ -260,23 +262,5 @@ fn partitions<C: ConsumerContext>(client: &BaseConsumer<C>, topic: &str) -> Resu
         Some((None, count @ 1..)) => Ok(i32::try_from(count).unwrap_or(i32::MAX)),
         Some((Some(error), _)) => Err(KafkaError::MetadataFetch(error.into())),
         _ => Err(KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)),
-    }
-}
-
-/// The partition of a group's keys.
-fn partition_of(group: &str, partitions: i32) -> i32 {
-    let place = XxHash3_64::oneshot(group.as_bytes()) % u64::from(partitions.unsigned_abs());
-    i32::try_from(place).expect("it is below a number of partitions")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_has_one_partition_for_good() {
-        assert!((1..50).all(|partitions| (0..partitions).contains(&partition_of("fra1", partitions))));
-        // Another place would be another topic to who reads and who writes in different versions.
-        assert_eq!(["", "fra1", "lhr2"].map(|group| partition_of(group, 12)), [10, 0, 6]);
     }
 }

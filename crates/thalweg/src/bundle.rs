@@ -7,8 +7,8 @@ mod varnish;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use thalweg_bundle::{BYTES_MAX, Bundle, Content, Faults, Place};
@@ -16,6 +16,11 @@ use thalweg_tcp::congestion;
 
 use crate::print_or_gone;
 use args::BundleCommand;
+
+/// Who may read and write what is written for other servers: anybody, less the umask.
+const FILE_MODE: u32 = 0o666;
+/// Symbolic links that are followed, as by the kernel.
+const LINKS_MAX: usize = 40;
 
 /// A bundle that was refused; its text is a line for each fault.
 #[derive(Debug)]
@@ -90,25 +95,26 @@ fn escaped(hosts: &[String]) -> impl Iterator<Item = String> {
 }
 
 /// Puts a file in the place of another, whole: a server that reads it meanwhile has the one or the other. Of a symbolic link, in the
-/// place of what that leads to.
+/// place of what that leads to, or would.
 ///
 /// # Errors
 /// Those of the file system; what is there and is no file.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let path = match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-        found => found?,
-    };
+    let path = led_to(path)?;
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(io::Error::other("not a regular file"));
     }
-    let passing = path.with_added_extension("new");
-    let mut file = File::create(&passing)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&passing, &path)?;
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    File::open(directory.unwrap_or(".".as_ref()))?.sync_all() // else a loss of power may take the name
+    thalweg_edge::replace(&path, content, FILE_MODE)
+}
+
+/// What a path leads to, over symbolic links.
+fn led_to(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(next) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or("".as_ref()).join(next);
+    }
+    Err(io::Error::other("too many symbolic links"))
 }
 
 /// Reads the bundle that `file` holds; what it is, and what this machine cannot do of it, for people.

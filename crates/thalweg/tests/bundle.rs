@@ -7,6 +7,7 @@ mod servers;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
@@ -274,6 +275,32 @@ fn what_cannot_be_written_is_told() {
     let said = refused(&["nginx", two_lines.to_str().unwrap(), "-o", out]);
     assert!(said.contains("DIR/bundle.json: /reason: not a text of one line"), "{said}");
     assert!(said.contains("DIR/bundle.json: /rules/0/reason: not a text of one line"), "{said}");
+}
+
+#[test]
+fn nothing_is_written_but_what_is_named() {
+    let directory = Directory::new();
+    let bundle = directory.write("bundle.json", &of_rules(1, &[("203.0.113.0/24", "bbr")]));
+    let (other, link) = (directory.write("other", "as it was"), directory.path().join("link"));
+    // What it leads to is not there yet, and somebody has made a link in the way.
+    std::os::unix::fs::symlink("map", &link).unwrap();
+    let (map, passing) = (directory.path().join("map"), directory.path().join("map.new"));
+    std::os::unix::fs::symlink(&other, &passing).unwrap();
+    let write = || {
+        thalweg(&["bundle", "nginx", bundle.to_str().unwrap(), "-o", link.to_str().unwrap()])
+            .output()
+            .unwrap()
+    };
+    assert!(write().status.success());
+    assert!(link.is_symlink() && std::fs::read_to_string(&map).unwrap().contains("203.0.113.0/24"));
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "as it was");
+    let mode = |file| std::fs::metadata(file).unwrap().permissions().mode();
+    assert_eq!(mode(&map), mode(&other), "other servers may read it");
+    // In a circle.
+    std::fs::remove_file(&map).unwrap();
+    std::os::unix::fs::symlink("link", &map).unwrap();
+    assert!(String::from_utf8(write().stderr).unwrap().contains("too many symbolic links"));
+    assert!(!passing.exists());
 }
 
 #[test]

@@ -45,6 +45,49 @@ fn a_property_of_kafka_that_does_not_exist_or_is_not_to_be_set() {
 }
 
 #[test]
+fn bundles_over_kafka_that_nobody_would_get() {
+    check(
+        "",
+        &["agent", "--kafka-bundles", "thalweg.telemetry"],
+        expect![[r#"
+        status 2
+        --kafka-bundles: set kafka, where the topic is
+        --kafka-bundles: set pop, whose bundles they are
+        --kafka-bundles: set bundle_file, where they go
+        --kafka-bundles: set edges, which take them
+        --kafka-bundles: the topic of records: name another
+    "#]],
+    );
+    check(
+        "",
+        &["agent", "--bundle-file", "b.json"],
+        expect![[r#"
+        status 2
+        --bundle-file: kafka_bundles says what comes there
+    "#]],
+    );
+    let topics = ["--kafka", "127.0.0.1:1", "--kafka-topic", "a", "--kafka-bundles", "a"];
+    check(
+        "",
+        &[&["controller", "run"][..], &topics].concat(),
+        expect![[r#"
+        status 2
+        --kafka-bundles: the topic of records: name another
+    "#]],
+    );
+    // One that cannot begin for another reason tells that.
+    let directory = Directory::new();
+    let agent = "agent --spool spool=64MiB --kafka 127.0.0.1:1 --kafka-bundles a --pop p --bundle-file b.json --edge 127.0.0.1:1 \
+                 --sqlite there/is/none";
+    let agent: Vec<_> = agent.split_whitespace().collect();
+    let output = thalweg(&agent).current_dir(directory.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let why = "--sqlite: cannot open there/is/none: No such file or directory (os error 2)";
+    assert!(said.lines().any(|line| line == why), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn an_unknown_key() {
     let config = "[origin]\nlisten = '127.0.0.1:0'\n\n[edge]\n\nlistn = '127.0.0.1:0'\n";
     check(

@@ -44,8 +44,11 @@ impl Process {
 
     /// Waits for a line that has `what` in it, and gives what follows.
     pub fn said(&self, what: &str) -> String {
+        let begun = Instant::now();
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{what:?}: {error}"));
+            // A program that has much to say does not make this wait for ever.
+            let left = PATIENCE.checked_sub(begun.elapsed()).unwrap_or_else(|| panic!("{what:?}: not said"));
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| panic!("{what:?}: {error}"));
             if let Some((_, rest)) = line.split_once(what) {
                 return rest.trim().to_owned();
             }

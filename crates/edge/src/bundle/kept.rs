@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{file, lock};
-use crate::state;
+use crate::replace::replace;
+use crate::state::FILE_MODE;
 
 /// The bundle's document as it is, so that `thalweg check` reads it.
 const NAME: &str = "bundle.json";
@@ -51,7 +52,7 @@ impl Kept {
     /// # Errors
     /// When it cannot be written; the one before is kept.
     fn write(&self, document: &str) -> io::Result<()> {
-        state::replace(&self.path, document.as_bytes())
+        replace(&self.path, document.as_bytes(), FILE_MODE)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! **Invariant:** a bundle that is refused changes nothing: the last good one stays in force, and why is told.
 //! **Invariant:** a worker reads the bundle without a lock; sockets and files are for the runtime beside the workers.
-//! **Invariant:** a bundle is in force before it is kept, and kept before the server is told of it.
+//! **Invariant:** a bundle is in force before it is kept, and the server is told of it after that was tried.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -195,6 +195,7 @@ impl Bundles {
     fn offer(&self, document: &[u8], stated: Option<String>, came: Came) -> Result<String, Refused> {
         let bundle = Bundle::decode(document)
             .map_err(|faults| self.refuse(faults.to_string(), declared_checksum(document).or(stated)))?;
+        lock(&self.status).take();
         let checksum = bundle.checksum().to_owned();
         if self.checksum().as_ref() != Some(&checksum) {
             self.activate(bundle, came);

@@ -20,6 +20,8 @@ pub(super) struct Refused {
 #[derive(Debug, Default)]
 pub(super) struct Status {
     refused: Option<Refused>,
+    /// Whether nothing good has come since that. No clock tells: one may be set between the two.
+    is_refusal_last: bool,
     /// When the source last had an answer: a file was there, or a server said something that has a meaning.
     heard_ms: Option<u64>,
     /// Why a server is not heard, and since when; nothing once it is.
@@ -27,7 +29,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Notes a refusal; it, and whether the last one was another.
+    /// Notes a refusal; it, and whether something else came last.
     pub(super) fn refuse(
         &mut self,
         reason: String,
@@ -35,11 +37,17 @@ impl Status {
         now_ms: u64,
     ) -> (Refused, bool) {
         let refused = Refused { reason: cut(reason, REASON_BYTES_MAX), checksum, at_ms: now_ms };
-        let last = self.refused.replace(refused.clone());
+        let last = self.refused.replace(refused.clone()).filter(|_| self.is_refusal_last);
+        self.is_refusal_last = true;
         let is_new = last.is_none_or(|last| {
             (last.reason, last.checksum) != (refused.reason.clone(), refused.checksum.clone())
         });
         (refused, is_new)
+    }
+
+    /// Notes a good one.
+    pub(super) fn take(&mut self) {
+        self.is_refusal_last = false;
     }
 
     /// Notes an answer; whether there was none before.
@@ -63,7 +71,14 @@ impl Status {
             .as_ref()
             .map(|(reason, since)| json!({"reason": reason, "since_unix_ms": since}))
             .into();
-        let refused = |refused: &Refused| json!({"reason": refused.reason, "checksum": refused.checksum, "unix_ms": refused.at_ms});
+        let refused = |refused: &Refused| {
+            json!({
+                "reason": refused.reason,
+                "checksum": refused.checksum,
+                "unix_ms": refused.at_ms,
+                "is_last": self.is_refusal_last,
+            })
+        };
         told["refused"] = self.refused.as_ref().map(refused).into();
     }
 }

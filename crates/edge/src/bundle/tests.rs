@@ -128,6 +128,14 @@ fn the_last_good_one_stays_in_force() {
     assert_eq!(number, 7);
     assert!(reason.starts_with("/checksum: not that of the content, which is sha256:"), "{reason}");
     assert_eq!(bundles.told()["refused"]["checksum"], declared_checksum(bad.as_bytes()).unwrap());
+    assert_eq!(bundles.told()["refused"]["is_last"], true);
+    // The good one comes again: that is no other, and ends the refusal.
+    place.put(&document(7));
+    bundles.look();
+    assert_eq!((bundles.told()["refused"]["is_last"].clone(), told(&bundles).0), (false.into(), 7.into()));
+    place.put(&bad);
+    bundles.look();
+    assert_eq!(bundles.told()["refused"]["is_last"], true);
     std::fs::remove_file(&place.file).unwrap();
     bundles.look();
     assert_eq!(told(&bundles).0, 7);
@@ -138,7 +146,7 @@ fn the_last_good_one_stays_in_force() {
     std::fs::remove_dir(&place.file).unwrap();
     place.put(&document(6));
     bundles.look();
-    assert_eq!(told(&bundles).0, 6);
+    assert_eq!((bundles.told()["refused"]["is_last"].clone(), told(&bundles).0), (false.into(), 6.into()));
 }
 
 #[test]
@@ -204,8 +212,17 @@ fn what_is_kept_is_whole_or_ignored() {
     let place = Place::new();
     place.put(&document(7));
     // What a kill in the middle has left does not matter.
-    std::fs::write(place.directory.join("bundle.json.new"), "{").unwrap();
+    let new = place.directory.join("bundle.json.new");
+    std::fs::write(&new, "{").unwrap();
     place.start(&place.source());
+    assert_eq!(std::fs::read_to_string(place.kept()).unwrap(), document(7));
+    // Nor does a link that somebody has made there.
+    let other = place.directory.join("other");
+    std::fs::write(&other, "other").unwrap();
+    std::os::unix::fs::symlink(&other, &new).unwrap();
+    place.start(&place.source()).offer(document(8).as_bytes(), None, Came::File).unwrap();
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "other");
+    place.start(&place.source()).offer(document(7).as_bytes(), None, Came::File).unwrap();
     let kept = std::fs::read_to_string(place.kept()).unwrap();
     assert_eq!(kept, document(7));
     std::fs::remove_file(&place.file).unwrap();

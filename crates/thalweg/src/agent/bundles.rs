@@ -1,6 +1,7 @@
 //! Bundles over Kafka: from the compacted topic into the file that the edges of this machine look at, and back what they say of it.
 //!
 //! **Invariant:** the file is replaced in one step, once what the topic has is known: a kill leaves the one before or the next one, whole.
+//! What is read again from the topic's beginning replaces nothing before its end.
 //! **Invariant:** the number of the bundle in the file does not go back, whatever the topic has.
 //! **Invariant:** what an edge has is asked of the edge. Of one that does not answer nothing is told.
 
@@ -57,8 +58,6 @@ pub(super) struct Bundles {
     config: Config,
     reader: Reader,
     writer: Writer,
-    runtime: Runtime,
-    is_caught_up: bool,
     /// What all edges of the PoP are to have, and what this one is.
     of_all: Option<Vec<u8>>,
     of_this: Option<Vec<u8>>,
@@ -80,18 +79,15 @@ impl Bundles {
     /// Nothing is asked yet.
     ///
     /// # Errors
-    /// When a property of Kafka is wrong, or the system gives no runtime.
+    /// When a property of Kafka is wrong.
     pub(super) fn open(config: Config) -> anyhow::Result<Self> {
         let reader = Reader::open(&config.cluster, Some(&config.pop))?;
-        let runtime = Builder::new_current_thread().enable_all().build()?;
         let highest = fs::read(&config.file).ok().and_then(|document| number(&document));
         Ok(Self {
             reader,
             // The controller makes the topic.
             writer: Writer::of(config.cluster.clone(), None),
             config,
-            runtime,
-            is_caught_up: false,
             of_all: None,
             of_this: None,
             is_new: false,
@@ -106,13 +102,18 @@ impl Bundles {
 
     /// Carries until it is told to stop. What fails one way goes on the other.
     pub(super) fn run(mut self, stop: &AtomicBool) {
+        // Made here, and dropped here: neither is for a thread that has another one.
+        let runtime = match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::error!(%error, "no runtime to ask the edges with"),
+        };
         let (mut coming, mut going) = (Way::default(), Way::default());
         while !stop.load(Relaxed) {
             let came = self.receive();
             let is_away = came.is_err();
             coming.tell(came, "bundles do not come over Kafka", "bundles come over Kafka again");
-            if self.is_caught_up && self.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
-                let went = self.say_what_is();
+            if self.has_read() && self.asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                let went = self.say_what_is(&runtime);
                 self.asked_at = Some(Instant::now());
                 going.tell(went, "what edges have is not told over Kafka", "what edges have is told again");
             }
@@ -127,24 +128,30 @@ impl Bundles {
         let begun = Instant::now();
         while begun.elapsed() < ASK_EVERY {
             match self.reader.read()? {
-                Found::Document(key, document) => self.take(&key, document),
-                Found::End => {
-                    (self.is_caught_up, self.is_new) = (true, true);
-                    self.writer.refresh();
+                Found::Beginning => {
+                    (self.of_all, self.of_this) = (None, None);
+                    self.writer.refresh(); // its key may be in another partition
                 }
+                Found::Document { key, document, .. } => self.take(&key, document),
+                Found::End(_) => self.is_new = true,
                 Found::Nothing => break,
             }
         }
-        if self.is_caught_up && self.is_new {
+        if self.has_read() && self.is_new {
             self.put().with_context(|| format!("cannot write {}", self.config.file.display()))?;
             self.is_new = false;
         }
         Ok(())
     }
 
+    /// Whether what the topic has is known.
+    fn has_read(&self) -> bool {
+        self.reader.partitions().has_read_of(&self.config.pop)
+    }
+
     /// Asks the edges what they have, and says it.
-    fn say_what_is(&mut self) -> anyhow::Result<()> {
-        let all = self.runtime.block_on(ask(&self.config.admins))?;
+    fn say_what_is(&mut self, runtime: &Runtime) -> anyhow::Result<()> {
+        let all = runtime.block_on(ask(&self.config.admins))?;
         let mut now = together(&all);
         // Edges of a machine do not look at the file at the same time: for a moment what they have is what they had.
         let differ = !all.is_empty() && now.in_force.is_none() && now.refused.is_none();
@@ -282,8 +289,7 @@ fn together(all: &[Value]) -> Acknowledged {
     let in_force = first.filter(|first| all.iter().all(|status| checksum(status).as_ref() == Some(first)));
     let refused = all.iter().find_map(|status| {
         let refused = &status["refused"];
-        let is_newer = refused["unix_ms"].as_u64()? >= status["taken_unix_ms"].as_u64().unwrap_or(0);
-        let reason = refused["reason"].as_str().filter(|_| is_newer)?.to_owned();
+        let reason = refused["reason"].as_str().filter(|_| refused["is_last"] == true)?.to_owned();
         Some(Refused { checksum: checksum(refused), reason })
     });
     let number = all.first().filter(|_| in_force.is_some()).and_then(|status| status["number"].as_u64());
@@ -325,24 +331,21 @@ mod tests {
 
     #[test]
     fn edges_of_a_machine_speak_together() {
-        let edge = |checksum: &str, taken: u64, refused: Value| json!({"checksum": checksum, "taken_unix_ms": taken, "refused": refused});
-        let refused = |at: u64| json!({"checksum": null, "reason": "no", "unix_ms": at});
+        let edge = |checksum: &str, refused: Value| json!({"checksum": checksum, "refused": refused});
+        let refused = |is_last: bool| json!({"checksum": null, "reason": "no", "is_last": is_last});
         let told = |all: &[Value]| {
             let Acknowledged { in_force, refused, .. } = together(all);
             (in_force.unwrap_or_default(), refused.map(|refused| refused.reason).unwrap_or_default())
         };
-        let (a, b) = (edge("a", 5, Value::Null), edge("b", 5, Value::Null));
+        let (a, b) = (edge("a", Value::Null), edge("b", Value::Null));
         let text = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(told(&[]), text("", ""));
         assert_eq!(told(std::slice::from_ref(&a)), text("a", ""));
         assert_eq!(told(&[a.clone(), a.clone()]), text("a", ""));
         assert_eq!(told(&[a.clone(), b]), text("", ""));
         // What was refused before the last good one is no matter any more.
-        assert_eq!(told(&[edge("a", 5, refused(4))]), text("a", ""));
-        assert_eq!(told(&[a, edge("a", 5, refused(5))]), text("a", "no"));
-        assert_eq!(
-            told(&[json!({"checksum": null, "taken_unix_ms": null, "refused": refused(1)})]),
-            text("", "no")
-        );
+        assert_eq!(told(&[edge("a", refused(false))]), text("a", ""));
+        assert_eq!(told(&[a, edge("a", refused(true))]), text("a", "no"));
+        assert_eq!(told(&[json!({"checksum": null, "refused": refused(true)})]), text("", "no"));
     }
 }

@@ -64,10 +64,6 @@ impl Agent {
     ) -> Result<Self, Fault> {
         let fault = |error: &dyn std::error::Error| settings.spool.fault(with_causes(error));
         let config = agent_config(settings);
-        if !is_name(&config.host) {
-            let message = format!("this machine's name, {:?}, is none for records: set host", config.host);
-            return Err(settings.spool.fault(message));
-        }
         let host = config.host.clone();
         let agent = agent::Agent::open(config).map_err(|error| fault(&error))?;
         let listener = settings.listen.as_ref().map(|listen| {
@@ -178,6 +174,11 @@ fn bundles(
     let topic = settings.kafka_bundles.as_ref()?;
     let (brokers, pop, file) =
         (settings.kafka.as_ref()?, settings.pop.as_ref()?, settings.bundle_file.as_ref()?);
+    if !is_name(&edge) {
+        // Where host is set, its form was checked.
+        let message = format!("this machine's name, {edge:?}, is none for a key: set host");
+        return Some(Err(topic.fault(message)));
+    }
     let config = bundles::Config {
         cluster: cluster(&brokers.value, &topic.value, settings.kafka_set.as_ref()),
         pop: pop.value.0.clone(),

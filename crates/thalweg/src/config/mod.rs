@@ -125,6 +125,7 @@ impl Config {
         let mut faults = Vec::new();
         let agent = flags.read(&mut faults);
         if let Some(agent) = &agent {
+            check_bundles(agent, None, &mut faults);
             check_agent(agent, None, &mut faults);
         }
         Self::alone(faults, Self { agent, ..Self::none() })
@@ -230,6 +231,14 @@ fn check_bundles(agent: &Agent, edge: Option<&Edge>, faults: &mut Vec<Fault>) {
     ];
     let missing = needed.into_iter().filter(|(is_there, _)| !is_there);
     faults.extend(missing.map(|(_, what)| topic.fault(format!("set {what}"))));
+    check_topics(topic, &agent.kafka_topic, faults);
+}
+
+/// A topic of records keeps all of them for a time, one of bundles the last of each key for good.
+fn check_topics(bundles: &Set<ChannelName>, records: &Set<ChannelName>, faults: &mut Vec<Fault>) {
+    if bundles.value == records.value {
+        faults.push(bundles.fault("the topic of records: name another".to_owned()));
+    }
 }
 
 /// A console shows what the same file has.
@@ -272,6 +281,9 @@ fn check_controller(
     }
     if let (Some(topic), None) = (&controller.kafka_bundles, &controller.kafka) {
         faults.push(topic.fault("set kafka, where the topic is".to_owned()));
+    }
+    if let Some(topic) = &controller.kafka_bundles {
+        check_topics(topic, &controller.kafka_topic, faults);
     }
     let tell = |place, faults: Vec<thalweg_control::Fault>| {
         faults.into_iter().map(move |fault| Fault { place, setting: None, message: fault.to_string() })

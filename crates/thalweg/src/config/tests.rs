@@ -228,6 +228,13 @@ fn sections_must_fit_together() {
         expect!["thalweg.toml:2:15: bundle_file: kafka_bundles says what comes there"],
     );
     check(
+        "[agent]\nkafka = ['a:1']\nkafka_topic = 'b'\nkafka_bundles = 'b'\npop = 'p'\nbundle_file = 'f'\nedges = ['127.0.0.1:1']\n\
+         [controller]\nkafka = ['a:1']\nkafka_bundles = 'thalweg.telemetry'",
+        expect![[r#"
+            thalweg.toml:4:17: kafka_bundles: the topic of records: name another
+            thalweg.toml:10:17: kafka_bundles: the topic of records: name another"#]],
+    );
+    check(
         "[[source]]\nchannel = '../a'\n",
         expect![[r#"
             thalweg.toml:1:1: media: missing: a path

@@ -36,12 +36,14 @@ impl Waiting {
     /// path a route is another. Removals never wait.
     pub(super) fn hold_back(&mut self, changes: &mut Vec<Change>, now: Instant) {
         let is_over = self.is_over(now);
-        let refused = self.refused.drain(..).map(|refused| (refused.change.route().prefix, refused));
-        let mut waiting: HashMap<_, _> = refused.filter(|_| !is_over).collect();
+        let is_removal = |change: &Change| matches!(change, Change::Remove(_));
+        let refused = self.refused.drain(..).filter(|refused| !is_over && !is_removal(&refused.change));
+        let mut waiting: HashMap<_, _> =
+            refused.map(|refused| (refused.change.route().prefix, refused)).collect();
         changes.retain(|change| {
             let prefix = change.route().prefix;
             let is_same = |refused: &Refused| refused.change.route() == change.route();
-            if matches!(change, Change::Remove(_)) || !waiting.get(&prefix).is_some_and(is_same) {
+            if is_removal(change) || !waiting.get(&prefix).is_some_and(is_same) {
                 return true;
             }
             self.refused.extend(waiting.remove(&prefix));
@@ -130,5 +132,17 @@ mod tests {
             waiting.hold_back(&mut changes, now);
             assert_eq!((changes.len(), waiting.all().len()), (1 - held, held), "{number}");
         }
+    }
+
+    #[test]
+    fn a_route_waits_also_where_the_removal_of_another_was_refused() {
+        let (now, mut waiting) = (Instant::now(), Waiting::default());
+        let (old, new) = (route(1, 116), route(1, 117));
+        let changes = [Change::Replace { old: old.clone(), new }, Change::Remove(old)];
+        waiting.add(changes.iter().map(refused).collect(), now);
+        let mut again = changes.to_vec();
+        waiting.hold_back(&mut again, now);
+        assert!(matches!(again[..], [Change::Remove(_)]), "{again:?}");
+        assert!(matches!(waiting.all(), [Refused { change: Change::Replace { .. }, .. }]));
     }
 }
