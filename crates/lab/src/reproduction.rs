@@ -1,6 +1,6 @@
 //! `thalweg-lab reproduce`: measures published results again and sets them beside what was published.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{Write, stderr, stdout};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -127,11 +127,9 @@ fn print(text: &str) {
     let _ = stdout().write_all(text.as_bytes());
 }
 
-/// What is being measured, on a terminal.
+/// What is being measured: a line each time that there is something new.
 fn tell(what: &str) {
-    if stderr().is_terminal() {
-        let _ = writeln!(stderr(), "{what}");
-    }
+    let _ = writeln!(stderr(), "{what}");
 }
 
 /// Each that is there, by a process of its own: an emulation changes what its process sees. The worst status of theirs; one of a
