@@ -1,6 +1,6 @@
 //! A PoP's tenants: the state of each, and what they share: the numbers of bundles, and how much a round may change.
 //!
-//! Each is decided by itself, on windows of its own. They take turns at being first: whoever is has the most of the round to change.
+//! Each is decided by itself, on windows of its own, in an order by lot: whoever is first has the most of the round to change.
 //!
 //! **Invariant:** all states are of the same window: one that nobody asked for is decided as well, with an empty one, so that what it steers
 //! leaves as it would elsewhere, and makes room.
@@ -98,10 +98,9 @@ impl Tenants {
         let is_heard = windows.iter().any(|(_, window)| !window.prefixes.is_empty());
         let mut unnamed = self.states.keys().filter(|tenant| !settings.names(tenant)).count();
         let mut steered_by_all = self.steered();
-        let first = windows.first().map_or(0, |(_, window)| window.number as usize % windows.len());
         let (mut entering_max, mut changes_max) = (settings.entering_max, settings.changes_max);
         let mut decisions: BTreeMap<usize, Decision> = BTreeMap::new();
-        for at in (first..windows.len()).chain(0..first) {
+        for at in by_lot(windows) {
             let (tenant, window) = &windows[at];
             let is_new = !self.states.contains_key(tenant);
             let is_unnamed = is_new && !settings.names(tenant);
@@ -140,9 +139,20 @@ impl Tenants {
         decisions.into_iter().collect()
     }
 
-    /// Forgets who is no tenant any more: with it go its rules. Gives what was known.
-    pub fn keep(&mut self, settings: &Settings) -> BTreeMap<String, State> {
-        self.states.extract_if(.., |tenant, _| !settings.is_tenant(tenant)).collect()
+    /// Forgets who is no tenant any more: with it go its rules. Gives what was known, with how many were steered and are not any more.
+    pub fn keep(&mut self, settings: &Settings) -> Vec<(String, State, usize)> {
+        let gone = self.states.extract_if(.., |tenant, _| !settings.is_tenant(tenant));
+        let left = |(tenant, mut state): (String, State)| {
+            let steered = state.take_back_all(settings);
+            (tenant, state, steered)
+        };
+        gone.map(left).collect()
+    }
+
+    /// Whether a state is of so long ago that it would have been forgotten.
+    pub fn is_past(&self, state: &State) -> bool {
+        let windows = self.window().zip(state.window).map(|(newest, own)| newest.saturating_sub(own));
+        windows.is_none_or(|windows| windows > u64::from(FORGOTTEN_ROUNDS))
     }
 
     /// Forgets hosts that nobody has asked for in many rounds.
@@ -195,10 +205,37 @@ impl Tenants {
     }
 }
 
+/// The places of windows in an order that is another in each round, in which each tenant is as often first as any.
+fn by_lot(windows: &[(String, Window)]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..windows.len()).collect();
+    let lot =
+        |(tenant, window): &(String, Window)| XxHash3_64::oneshot_with_seed(window.number, tenant.as_bytes());
+    places.sort_by_cached_key(|at| windows.get(*at).map(lot));
+    places
+}
+
 /// The tenants whose hosts make a tenant's windows what they are: itself, or for hosts that none has all the others.
 fn who_tells(settings: &Settings, tenant: &str) -> Vec<Tenant> {
     if tenant.is_empty() {
         return settings.tenants.clone();
     }
     settings.tenants.iter().filter(|it| it.name() == tenant).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_first_as_often_as_any_whoever_else_is_quiet() {
+        let mut first = [0; 3];
+        for number in 6_000_000..6_000_600 {
+            let window =
+                |tenant: usize| (format!("{tenant}.example"), Window { number, ..Window::default() });
+            let windows: Vec<_> = (0..100).map(window).collect();
+            let asked_for = by_lot(&windows).into_iter().find(|at| *at < 3).unwrap();
+            first[asked_for] += 1;
+        }
+        assert!(first.iter().all(|rounds| (150..250).contains(rounds)), "{first:?}");
+    }
 }

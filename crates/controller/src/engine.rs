@@ -162,19 +162,19 @@ pub(crate) struct Engine {
 impl Engine {
     /// With what the file has.
     pub(crate) fn open(config: &Config) -> Result<(Self, Handle), StoreError> {
-        let store = Store::open(&config.database)?;
+        let mut store = Store::open(&config.database)?;
         let seed = store.seed()?;
         let shared = Arc::new(Shared::default());
         let mut pops: BTreeMap<_, _> = store.pops()?.into_iter().collect();
         for (name, pop) in &mut pops {
-            for (tenant, state) in pop.tenants.keep(&config.settings) {
-                let steered = state.steered().count();
-                tracing::warn!(
-                    pop = name,
-                    tenant,
-                    steered,
-                    "not a tenant any more: its networks leave, what is known of them stays in the file"
-                );
+            for (tenant, state, steered) in pop.tenants.keep(&config.settings) {
+                if steered > 0 {
+                    let told =
+                        "not a tenant any more: its networks leave, what is known of them stays in the file";
+                    tracing::warn!(pop = name, tenant, steered, "{told}");
+                }
+                let is_kept = steered > 0 || !pop.tenants.is_past(&state);
+                store.set_aside(name, &tenant, is_kept.then_some(&state))?;
             }
             pop.rollout.resume(now_unix_s());
         }

@@ -182,7 +182,9 @@ impl Server {
                 "" if !self.settings.by_tenant => format!("nothing was decided for PoP {pop:?} yet"),
                 "" => "each host is a tenant by itself: say which".to_owned(),
                 _ if !self.settings.is_tenant(tenant) => {
-                    format!("{tenant:?} is no tenant: it is decided with all others that are none")
+                    format!(
+                        "{tenant:?} is no tenant: it is left alone, or decided with all others that are none"
+                    )
                 }
                 _ => format!("nothing was decided for tenant {tenant:?} of PoP {pop:?} yet"),
             };

@@ -197,6 +197,24 @@ impl Store {
         transaction.commit()
     }
 
+    /// Writes what is known of a tenant that is none under these settings; removes it where that is `None`.
+    pub(crate) fn set_aside(
+        &mut self,
+        pop: &str,
+        tenant: &str,
+        state: Option<&State>,
+    ) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction();
+        let written = transaction.and_then(|transaction| {
+            match state {
+                Some(state) => keep_state(&transaction, pop, tenant, state),
+                None => forget(&transaction, pop, tenant),
+            }?;
+            transaction.commit()
+        });
+        written.map_err(|error| self.refused(error.to_string()))
+    }
+
     /// What became of bundles and edges of a PoP, the newest `limit`, oldest first.
     pub(crate) fn events(&self, pop: &str, limit: u32) -> rusqlite::Result<Vec<(u64, String)>> {
         let mut statement = self
@@ -262,20 +280,28 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// All of a PoP's states, and no others; with a tenant that is gone go its rounds.
 /// Writes the states of a PoP. Those of others in the file stay: what is no tenant under these settings may be one again, whose networks were
 /// harmed.
 fn keep_states(transaction: &Transaction<'_>, name: &str, pop: &Pop) -> rusqlite::Result<()> {
-    for gone in &pop.unwritten.forgotten {
-        for table in ["states", "rounds", "changes"] {
-            transaction
-                .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2"))?
-                .execute([name, gone])?;
-        }
-    }
-    let mut insert = transaction.prepare_cached("INSERT OR REPLACE INTO states VALUES (?1, ?2, ?3)")?;
-    for (tenant, state) in pop.tenants.states() {
-        insert.execute((name, tenant, state.encode().as_bytes()))?;
+    pop.unwritten.forgotten.iter().try_for_each(|gone| forget(transaction, name, gone))?;
+    pop.tenants.states().iter().try_for_each(|(tenant, state)| keep_state(transaction, name, tenant, state))
+}
+
+fn keep_state(connection: &Connection, pop: &str, tenant: &str, state: &State) -> rusqlite::Result<()> {
+    connection.prepare_cached("INSERT OR REPLACE INTO states VALUES (?1, ?2, ?3)")?.execute((
+        pop,
+        tenant,
+        state.encode().as_bytes(),
+    ))?;
+    Ok(())
+}
+
+/// Removes all that is known of a tenant.
+fn forget(transaction: &Transaction<'_>, pop: &str, tenant: &str) -> rusqlite::Result<()> {
+    for table in ["states", "rounds", "changes"] {
+        transaction
+            .prepare_cached(&format!("DELETE FROM {table} WHERE pop = ?1 AND tenant = ?2"))?
+            .execute([pop, tenant])?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Once this returns, a loss of power leaves this one.
 ///
 /// # Errors
-/// Those of the file system. What was there still is.
+/// Those of the file system. What was there still is, unless it is the directory alone that cannot be synced.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let new = path.with_added_extension("new");
     // What a kill has left, or a link that somebody has made: what that leads to is left alone.

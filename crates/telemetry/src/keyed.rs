@@ -25,8 +25,9 @@ use partitions::partition_of;
 const POLL: Duration = Duration::from_millis(200);
 /// How long the brokers may take for a document.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is asked whether the topic has another number of partitions.
+/// How often it is asked whether the topic has another number of partitions, and how long that may take: nothing is read meanwhile.
 const PARTITIONS_PERIOD: Duration = Duration::from_secs(10);
+const PARTITIONS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a document that can be written, before compression.
 pub const DOCUMENT_BYTES_MAX: usize = 9 << 20;
 
@@ -144,9 +145,10 @@ impl Reader {
         let is_asked =
             self.partitions.are_there() && self.asked_at.is_some_and(|at| at.elapsed() < PARTITIONS_PERIOD);
         if !is_asked {
-            // Whatever comes of it: what was found before is read on.
+            let assigned = self.assign();
+            // Whatever has come of it: what was found before is read on.
             self.asked_at = Some(Instant::now());
-            if self.assign()? {
+            if assigned? {
                 return Ok(Found::Beginning);
             }
         }
@@ -166,7 +168,7 @@ impl Reader {
 
     /// Reads the partitions that there are from their beginnings, where their number is another than before. Whether it is.
     fn assign(&mut self) -> Result<bool, KafkaError> {
-        let count = partitions(&self.kafka, &self.topic)?;
+        let count = partitions(&self.kafka, &self.topic, PARTITIONS_TIMEOUT)?;
         let mut assigned = TopicPartitionList::new();
         let Some(to_read) = self.partitions.found(count, self.group.as_deref()) else { return Ok(false) };
         let added = to_read.iter().try_for_each(|partition| {
@@ -229,7 +231,7 @@ impl Writer {
             // To be asked by a consumer makes no topic.
             let client: BaseConsumer =
                 self.cluster.config(&[("allow.auto.create.topics", "false")]).create()?;
-            let partitions = partitions(&client, &self.cluster.topic)?;
+            let partitions = partitions(&client, &self.cluster.topic, STEP_TIMEOUT)?;
             let producer = self.cluster.config(&PRODUCER).create_with_context(Deliveries::default())?;
             self.producer = Some((producer, partitions));
         }
@@ -255,8 +257,12 @@ impl Writer {
 }
 
 /// How many partitions a topic has.
-fn partitions<C: ConsumerContext>(client: &BaseConsumer<C>, topic: &str) -> Result<i32, KafkaError> {
-    let metadata = client.fetch_metadata(Some(topic), STEP_TIMEOUT)?;
+fn partitions<C: ConsumerContext>(
+    client: &BaseConsumer<C>,
+    topic: &str,
+    timeout: Duration,
+) -> Result<i32, KafkaError> {
+    let metadata = client.fetch_metadata(Some(topic), timeout)?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     match found.map(|found| (found.error(), found.partitions().len())) {
         Some((None, count @ 1..)) => Ok(i32::try_from(count).unwrap_or(i32::MAX)),

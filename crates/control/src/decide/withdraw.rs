@@ -38,6 +38,12 @@ impl State {
         self.guard.pause_windows = self.guard.pause_windows.max(settings.guardrail_pause_windows);
     }
 
+    /// Takes all back whose tenant is none any more; how many. They may enter again as any do, should it be one again.
+    pub(crate) fn take_back_all(&mut self, settings: &Settings) -> usize {
+        let steered = self.entries.iter_mut().filter(|entry| entry.steered().is_some());
+        steered.map(|entry| entry.leave(Reason::Changed, settings)).count()
+    }
+
     /// Counts connections of a prefix only beyond the newest bundle, if its rule there is another one than the state's.
     pub(crate) fn discount(&mut self, rules: &[Rule], own: &[Rule]) {
         let own: HashMap<_, _> = own.iter().map(|rule| (rule.prefix, rule)).collect();

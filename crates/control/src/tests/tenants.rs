@@ -187,10 +187,17 @@ fn who_is_a_tenant_no_more_takes_its_rules_with_it() {
     };
     let now_unix_s = (window.number + 1) * shared.settings.window_s;
     let moment = Moment { now_unix_s, seed: 1, acknowledged_bundle: shared.rollout.newest() };
+    let mut before = shared.tenants.clone();
     shared.tenants.decide(&shared.settings, &[(String::new(), window)], moment);
     shared.rollout.decided(&shared.settings, &mut shared.tenants, now_unix_s);
     assert_eq!(has_rules(&shared), (false, 0));
     assert!(!shared.tenants.states().contains_key(NEWS));
+    // Should it be one again, its networks enter as any do.
+    let Ok([(tenant, state, steered)]) = <[_; 1]>::try_from(before.keep(&shared.settings)) else { panic!() };
+    assert!(tenant == NEWS && steered > 0 && state.steered().count() == 0);
+    let reason = state.entry(prefix(0)).map(|entry| entry.reason);
+    assert!(reason == Some(Reason::Changed) && State::decode(state.encode().as_bytes()).is_ok());
+    assert!(!before.is_past(&state));
 }
 
 #[test]

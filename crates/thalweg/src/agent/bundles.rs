@@ -208,6 +208,7 @@ impl Bundles {
             return Ok(());
         }
         if fs::read(&self.config.file).is_ok_and(|there| there == *document) {
+            self.highest = self.highest.max(number);
             return Ok(());
         }
         bundle::replace(&self.config.file, document)?;

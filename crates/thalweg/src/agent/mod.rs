@@ -194,9 +194,7 @@ fn database(settings: &config::Agent) -> Option<PathBuf> {
     if let Some(path) = &settings.sqlite {
         return Some(path.value.clone());
     }
-    let has_files = settings.json.is_some() || settings.parquet.is_some();
-    let has_other = has_files || settings.kafka.is_some() || settings.clickhouse.is_some();
-    (!has_other).then(|| settings.spool.value.directory.with_file_name(SQLITE_FILE))
+    settings.keeps_sqlite().then(|| settings.spool.value.directory.with_file_name(SQLITE_FILE))
 }
 
 /// Every sink that is named, and the database.

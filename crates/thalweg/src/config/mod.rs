@@ -241,11 +241,22 @@ fn check_topics(bundles: &Set<ChannelName>, records: &Set<ChannelName>, faults: 
     }
 }
 
+impl Agent {
+    /// Whether it keeps SQLite: as named, or because it has no other sink.
+    pub(crate) fn keeps_sqlite(&self) -> bool {
+        let has_files = self.json.is_some() || self.parquet.is_some();
+        let has_other = has_files || self.kafka.is_some() || self.clickhouse.is_some();
+        self.sqlite.is_some() || !has_other
+    }
+}
+
 /// A console shows what the same file has.
 fn check_console(console: &Console, place: Place, file: &file::File, faults: &mut Vec<Fault>) {
-    if file.edge.is_none() && file.agent.is_none() && file.controller.is_none() {
+    let shows_telemetry = file.agent.as_ref().is_some_and(|(_, agent)| agent.keeps_sqlite());
+    if file.edge.is_none() && !shows_telemetry && file.controller.is_none() {
         let message =
-            "a console shows what the same file has: write [edge], [agent] or [controller]".to_owned();
+            "a console shows what the same file has: write [edge], [agent] with sqlite, or [controller]"
+                .to_owned();
         faults.push(Fault { place, setting: None, message });
     }
     if let (Some(edge), None) = (&console.edge, &file.edge) {

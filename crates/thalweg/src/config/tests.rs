@@ -198,10 +198,16 @@ fn sections_must_fit_together() {
     check(
         "[console]\nedge = 'http://a.example'\n[origin]",
         expect![[r#"
-            thalweg.toml:1:2: a console shows what the same file has: write [edge], [agent] or [controller]
+            thalweg.toml:1:2: a console shows what the same file has: write [edge], [agent] with sqlite, or [controller]
             thalweg.toml:2:8: edge: the edge is that of the same file: write [edge]"#]],
     );
     check("[console]\n[agent]", expect!["no fault"]);
+    check(
+        "[console]\n[agent]\nkafka = '127.0.0.1:9092'",
+        expect![
+            "thalweg.toml:1:2: a console shows what the same file has: write [edge], [agent] with sqlite, or [controller]"
+        ],
+    );
     check(
         "[origin]\nmedia = 'not/there'\nwindow = '4s'\nsegment_target = '3s'",
         expect![[r#"
