@@ -20,8 +20,8 @@ use rustix::time::{ClockId, clock_gettime};
 use support::Scratch;
 use thalweg_control::{Collector, Moment, Settings, State, decide};
 use thalweg_record::{
-    Batch, CacheResult, Cause, Counters, Decider, Entry, Gauges, Lines, Network, Protocol, Record,
-    ResponseRecord, SocketRecord, Source, Steered, TcpState,
+    Batch, Counters, Decider, Entry, Gauges, Network, Record, ResponseRecord, SocketRecord, Source, Steered,
+    TcpState,
 };
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::sink::ControllerSink;
@@ -139,14 +139,8 @@ fn batch(first: u64, time_unix_us: u64) -> Batch {
 
 fn socket(time_unix_us: u64, client: SocketAddr, rate: u64) -> SocketRecord {
     SocketRecord {
-        time_unix_us,
-        client,
-        local: ([192, 0, 2, 1], 443).into(),
         cookie: rate,
-        namespace: None,
         state: "ESTAB".to_owned(),
-        cause: Cause::Dump,
-        sample_one_in: None,
         interval_us: Some(60_000_000),
         congestion_control: Some("cubic".to_owned()),
         gauges: Some(Gauges {
@@ -157,7 +151,7 @@ fn socket(time_unix_us: u64, client: SocketAddr, rate: u64) -> SocketRecord {
             ..Gauges::default()
         }),
         counters: Some(Counters { bytes_sent: rate, bytes_retrans: rate / 100, ..Counters::default() }),
-        bbr: None,
+        ..SocketRecord::new(time_unix_us, client, ([192, 0, 2, 1], 443).into())
     }
 }
 
@@ -170,20 +164,11 @@ fn response(end_unix_us: u64, client: SocketAddr, (rate, arm): (u64, u64)) -> Re
         ..Steered::default()
     };
     ResponseRecord {
-        time_unix_us: end_unix_us - RESPONSE_US,
-        client,
-        method: "GET".into(),
         host: "media.example".to_owned(),
         path: "/live/channel-1/v3/1.m4s".to_owned(),
-        status: 200,
         bytes: rate,
         ttfb_us: Some(1_000),
         duration_us: RESPONSE_US,
-        cache: CacheResult::Hit,
-        detail: None,
-        backend: None,
-        protocol: Protocol::Http11,
-        cut: None,
         tcp: Some(TcpState {
             congestion_control: "cubic".to_owned(),
             congestion_control_start: None,
@@ -197,9 +182,6 @@ fn response(end_unix_us: u64, client: SocketAddr, (rate, arm): (u64, u64)) -> Re
             pacing_rate_bytes_per_s: None,
         }),
         steered: (arm < 2).then_some(steered),
-        cmcd: None,
-        xid: None,
-        restarts: 0,
-        lines: Lines::default(),
+        ..ResponseRecord::new(end_unix_us - RESPONSE_US, client)
     }
 }

@@ -1,13 +1,11 @@
 //! Records as an edge under load has them, each the same for the same number. Magnitudes are those of a day of video: what
 //! differs between records of one socket is small, as it is there.
 
-use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use thalweg_record::{
-    CacheResult, Cause, Counters, Gauges, Lines, Network, Protocol, Record, ResponseRecord, SocketRecord,
-    TcpState,
+    CacheResult, Counters, Gauges, Network, Record, ResponseRecord, SocketRecord, TcpState,
 };
 
 /// One record in so many is of a response, the others are samples of sockets.
@@ -36,14 +34,8 @@ fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketR
     let delivery_rate = 200_000 + random.below(8_000_000);
     let segs_out = 500 + random.below(4_000) as u32;
     SocketRecord {
-        time_unix_us,
-        client,
-        local: SocketAddr::from(([192, 0, 2, 1], 443)),
         cookie: random.below(1 << 24),
-        namespace: None,
         state: "ESTAB".to_owned(),
-        cause: Cause::Dump,
-        sample_one_in: None,
         interval_us: Some(10_000_000 + random.below(20_000)),
         congestion_control: Some(["bbr", "cubic"][random.below(2) as usize].to_owned()),
         gauges: Some(Gauges {
@@ -76,27 +68,19 @@ fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketR
             busy_us: random.below(10_000_000),
             ..Counters::default()
         }),
-        bbr: None,
+        ..SocketRecord::new(time_unix_us, client, SocketAddr::from(([192, 0, 2, 1], 443)))
     }
 }
 
 fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> ResponseRecord {
     let bytes = 100_000 + random.below(4_000_000);
     ResponseRecord {
-        time_unix_us,
-        client,
-        method: Cow::Borrowed("GET"),
         host: "media.example".to_owned(),
         path: format!("/live/channel-{}/v3/{}.m4s", random.below(20), random.below(100_000)),
-        status: 200,
         bytes,
         ttfb_us: Some(100 + random.below(30_000)),
         duration_us: 20_000 + random.below(2_000_000),
         cache: [CacheResult::Hit, CacheResult::Join, CacheResult::Miss][random.below(3) as usize],
-        detail: None,
-        backend: None,
-        protocol: Protocol::Http11,
-        cut: None,
         tcp: Some(TcpState {
             congestion_control: "bbr".to_owned(),
             congestion_control_start: Some("cubic".to_owned()),
@@ -109,11 +93,7 @@ fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> Respo
             lost: 0,
             pacing_rate_bytes_per_s: None,
         }),
-        steered: None,
-        cmcd: None,
-        xid: None,
-        restarts: 0,
-        lines: Lines::default(),
+        ..ResponseRecord::new(time_unix_us, client)
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use program::site::{Clients, NETWORKS, ask, backend, told};
 use program::{Directory, Port, Process, records, site, thalweg, until};
 use serde_json::Value;
-use thalweg_record::{Batch, Cause, Counters, Entry, Gauges, Network, Record, SocketRecord, Source};
+use thalweg_record::{Batch, Counters, Entry, Gauges, Network, Record, SocketRecord, Source};
 use thalweg_telemetry::Sink;
 use thalweg_telemetry::kafka::Cluster;
 use thalweg_telemetry::sink::KafkaSink;
@@ -239,19 +239,16 @@ fn batch(index: u64, now_unix_us: u64) -> Batch {
     let entry = |number: u64| {
         let time_unix_us = now_unix_us - number * back_us;
         let socket = SocketRecord {
-            time_unix_us,
-            client: format!("10.0.{}.{}:{}", number % 20, number % 200, 1024 + number).parse().unwrap(),
-            local: "192.0.2.1:80".parse().unwrap(),
             cookie: number,
-            namespace: None,
-            state: "ESTAB".into(),
-            cause: Cause::Dump,
-            sample_one_in: None,
             interval_us: Some(1_000_000),
             congestion_control: Some("cubic".into()),
             gauges: Some(Gauges { delivery_rate_bytes_per_s: Some(number + 1), ..Gauges::default() }),
             counters: Some(Counters::default()),
-            bbr: None,
+            ..SocketRecord::new(
+                time_unix_us,
+                format!("10.0.{}.{}:{}", number % 20, number % 200, 1024 + number).parse().unwrap(),
+                "192.0.2.1:80".parse().unwrap(),
+            )
         };
         Entry { number, network: Network::default(), record: Record::Socket(Box::new(socket)) }
     };

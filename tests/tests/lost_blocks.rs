@@ -2,7 +2,6 @@
 //! rollup each, and what is there is left alone, by two at a time too. A place of a partition is not lowered by what comes late.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,8 +9,8 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_record::{
-    Batch, CacheResult, Cause, Counters, Cut, Entry, Gauges, Lines, LossRecord, Network, Protocol, Record,
-    ResponseRecord, SocketRecord, Source, Stage,
+    Batch, Counters, Cut, Entry, Gauges, LossRecord, Network, Protocol, Record, ResponseRecord, SocketRecord,
+    Source, Stage,
 };
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::schema;
@@ -49,19 +48,11 @@ fn batch(index: u64, midnight: u64) -> Batch {
 fn socket(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> SocketRecord {
     let rtt_us = 1_000 + u32::try_from(number).unwrap();
     SocketRecord {
-        time_unix_us,
-        client,
-        local: "192.0.2.1:80".parse().unwrap(),
         cookie: number,
-        namespace: None,
-        state: "ESTAB".into(),
-        cause: Cause::Dump,
-        sample_one_in: None,
-        interval_us: None,
         congestion_control: Some("bbr".into()),
         gauges: Some(Gauges { rtt_us, ..Gauges::default() }),
         counters: Some(Counters { bytes_acked: number, ..Counters::default() }),
-        bbr: None,
+        ..SocketRecord::new(time_unix_us, client, "192.0.2.1:80".parse().unwrap())
     }
 }
 
@@ -69,26 +60,14 @@ fn response(number: u64, client: std::net::SocketAddr, time_unix_us: u64) -> Res
     // The long one is '(other)' in the rollup.
     let host = if number.is_multiple_of(3) { "a.example".to_owned() } else { "b".repeat(300) };
     ResponseRecord {
-        time_unix_us,
-        client,
-        method: Cow::Borrowed("GET"),
         host,
         path: "/a".into(),
-        status: 200,
         bytes: 200_000 + number,
         ttfb_us: Some(500 + number),
         duration_us: 90_000,
-        cache: CacheResult::Hit,
-        detail: None,
-        backend: None,
         protocol: Protocol::ALL[0],
         cut: number.is_multiple_of(5).then_some(Cut::ALL[0]),
-        tcp: None,
-        steered: None,
-        cmcd: None,
-        xid: None,
-        restarts: 0,
-        lines: Lines::default(),
+        ..ResponseRecord::new(time_unix_us, client)
     }
 }
 

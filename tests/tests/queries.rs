@@ -1,14 +1,13 @@
 //! The ready queries mean the same in SQLite and in ClickHouse: both are asked about the same records.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use thalweg_record::{
-    Batch, CacheResult, Cause, Counters, Cut, Entry, Gauges, Lines, LossRecord, Network, Protocol, Record,
-    ResponseRecord, SocketRecord, Source, Stage, TcpState,
+    Batch, Counters, Cut, Entry, Gauges, LossRecord, Network, Protocol, Record, ResponseRecord, SocketRecord,
+    Source, Stage, TcpState,
 };
 use thalweg_telemetry::clickhouse::Server;
 use thalweg_telemetry::query::{By, Parameters, QUERIES};
@@ -77,45 +76,27 @@ fn socket((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Rand
     };
     let congestion_control = random.maybe("bbr".to_owned());
     SocketRecord {
-        time_unix_us,
-        client,
-        local: "192.0.2.1:80".parse().unwrap(),
         cookie: 1,
-        namespace: None,
-        state: "ESTAB".into(),
-        cause: Cause::Dump,
-        sample_one_in: None,
-        interval_us: None,
         congestion_control,
         gauges: Some(gauges),
         counters: random.maybe(counters),
-        bbr: None,
+        ..SocketRecord::new(time_unix_us, client, "192.0.2.1:80".parse().unwrap())
     }
 }
 
 fn response((client, time_unix_us): (std::net::SocketAddr, u64), random: &mut Random) -> ResponseRecord {
     let ttfb_us = 500 + random.below(20_000);
     ResponseRecord {
-        time_unix_us,
-        client,
-        method: Cow::Borrowed("GET"),
         host: "media.example".into(),
         path: "/a".into(),
         status: if random.below(10) == 0 { 503 } else { 200 },
         bytes: 90_000 + random.below(100_000),
         ttfb_us: random.maybe(ttfb_us),
         duration_us: 90_000 + random.below(20_000),
-        cache: CacheResult::Hit,
-        detail: None,
-        backend: None,
         protocol: Protocol::ALL[0],
         cut: random.maybe(Cut::ALL[0]),
         tcp: None::<TcpState>,
-        steered: None,
-        cmcd: None,
-        xid: None,
-        restarts: 0,
-        lines: Lines::default(),
+        ..ResponseRecord::new(time_unix_us, client)
     }
 }
 

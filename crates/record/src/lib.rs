@@ -117,6 +117,34 @@ pub struct ResponseRecord {
     pub lines: Lines,
 }
 
+impl ResponseRecord {
+    /// One of an empty 200 to a GET, out of the store, of which nothing else is known.
+    pub fn new(time_unix_us: u64, client: SocketAddr) -> Self {
+        Self {
+            time_unix_us,
+            client,
+            method: Cow::Borrowed("GET"),
+            host: String::new(),
+            path: String::new(),
+            status: 200,
+            bytes: 0,
+            ttfb_us: None,
+            duration_us: 0,
+            cache: CacheResult::Hit,
+            detail: None,
+            backend: None,
+            protocol: Protocol::Http11,
+            cut: None,
+            tcp: None,
+            steered: None,
+            cmcd: None,
+            xid: None,
+            restarts: 0,
+            lines: Lines::default(),
+        }
+    }
+}
+
 /// What a bundle has had to do with a connection, from the response on for which it was due.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steered {

@@ -45,6 +45,27 @@ pub struct SocketRecord {
     pub bbr: Option<Bbr>,
 }
 
+impl SocketRecord {
+    /// One of a dump, of an established connection of which nothing else is known.
+    pub fn new(time_unix_us: u64, client: SocketAddr, local: SocketAddr) -> Self {
+        Self {
+            time_unix_us,
+            client,
+            local,
+            cookie: 0,
+            namespace: None,
+            state: "ESTAB".to_owned(),
+            cause: Cause::Dump,
+            sample_one_in: None,
+            interval_us: None,
+            congestion_control: None,
+            gauges: None,
+            counters: None,
+            bbr: None,
+        }
+    }
+}
+
 words! {
     /// Why there is a record of a socket.
     Cause {

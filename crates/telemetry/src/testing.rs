@@ -1,6 +1,5 @@
 //! What tests of this crate have in common: directories, and records of every kind that differ as real ones do.
 
-use std::borrow::Cow;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -9,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{
-    Batch, CacheResult, Cause, Counters, Cut, Entry, Gauges, Lines, LossRecord, Network, Protocol, Record,
-    ResponseRecord, SocketRecord, Source, Stage, TcpState,
+    Batch, CacheResult, Cause, Counters, Cut, Entry, Gauges, LossRecord, Network, Record, ResponseRecord,
+    SocketRecord, Source, Stage, TcpState,
 };
 
 use crate::spool::{Limits, Spool};
@@ -135,11 +134,7 @@ fn client(random: &mut Random) -> SocketAddr {
 fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketRecord {
     let is_told = random.below(10) > 0;
     SocketRecord {
-        time_unix_us,
-        client,
-        local: "192.0.2.1:443".parse().unwrap(),
         cookie: random.below(1 << 40),
-        namespace: None,
         state: "ESTAB".to_owned(),
         cause: [Cause::Dump, Cause::Destroy][random.below(2) as usize],
         sample_one_in: NonZeroU32::new(u32::from(client.port()) % 3),
@@ -162,15 +157,12 @@ fn socket(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> SocketR
             sndbuf_limited_us: random.below(1000),
             ..Counters::default()
         }),
-        bbr: None,
+        ..SocketRecord::new(time_unix_us, client, "192.0.2.1:443".parse().unwrap())
     }
 }
 
 fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> ResponseRecord {
     ResponseRecord {
-        time_unix_us,
-        client,
-        method: Cow::Borrowed("GET"),
         host: ["media.example", "a.example"][random.below(2) as usize].to_owned(),
         path: format!("/live/{}.m4s", random.below(1000)),
         status: [200, 206, 404, 503][random.below(4) as usize],
@@ -178,9 +170,6 @@ fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> Respo
         ttfb_us: (random.below(10) > 0).then(|| random.magnitude(22)),
         duration_us: random.below(3_000_000),
         cache: CacheResult::ALL[random.below(4) as usize],
-        detail: None,
-        backend: None,
-        protocol: Protocol::Http11,
         cut: (random.below(8) == 0).then_some(Cut::ClientClosed),
         tcp: (random.below(8) > 0).then(|| TcpState {
             congestion_control: ["bbr", "cubic"][random.below(2) as usize].to_owned(),
@@ -194,10 +183,6 @@ fn response(random: &mut Random, time_unix_us: u64, client: SocketAddr) -> Respo
             lost: 0,
             pacing_rate_bytes_per_s: None,
         }),
-        steered: None,
-        cmcd: None,
-        xid: None,
-        restarts: 0,
-        lines: Lines::default(),
+        ..ResponseRecord::new(time_unix_us, client)
     }
 }

@@ -1,6 +1,8 @@
 //! `thalweg sockets` as its user sees it: on real sockets, on captures, live.
 #![allow(clippy::unwrap_used, reason = "a test fails where something is not as it has to be")]
 
+#[path = "../../tcp/tests/sockets/namespace.rs"]
+mod namespace;
 mod program;
 
 use std::io::{Read, Write};
@@ -9,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use expect_test::{Expect, expect};
 
+use namespace::Namespace;
 use program::{Directory, thalweg};
 
 /// Sockets of Linux 6.18 in many states.
@@ -185,22 +188,14 @@ fn wrong_use_is_told() {
 
 #[test]
 fn namespaces_are_asked_and_named() {
-    let mut inside = Command::new("unshare")
-        .args(["--net", "sh", "-c", "echo; exec cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    inside.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let inside = Namespace::new();
     let (_listener, _client, server) = connection();
     let filter = format!("sport {}", server.local_addr().unwrap().port());
-    let (own, other) = ("/proc/self/ns/net", format!("/proc/{}/ns/net", inside.id()));
+    let (own, other) = ("/proc/self/ns/net", format!("/proc/{}/ns/net", inside.pid()));
     assert_eq!(printed(&["--json", "--namespace", &other, "state all"]), "");
     let both = printed(&["--json", "--namespace", &other, "--namespace", own, &filter]);
     assert!(both.starts_with(r#"{"namespace":"/proc/self/ns/net","client":"127.0.0.1""#), "{both}");
     assert_eq!(both.lines().count(), 1);
-    drop(inside.stdin.take());
-    inside.wait().unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_record::{
-    CacheResult, Cause, Counters, Cut, Decider, Gauges, LossRecord, Network, SocketRecord, Stage, Steered,
+    CacheResult, Counters, Cut, Decider, Gauges, LossRecord, Network, SocketRecord, Stage, Steered,
 };
 
 use super::*;
@@ -34,16 +34,7 @@ fn response(port: u16, arm: Option<bool>) -> ResponseRecord {
 
 fn socket(port: u16, rate: u64, is_app_limited: bool) -> SocketRecord {
     SocketRecord {
-        time_unix_us: NOW_UNIX_S * 1_000_000,
-        client: ([203, 0, 113, 7], port).into(),
-        local: ([192, 0, 2, 1], 443).into(),
         cookie: port.into(),
-        namespace: None,
-        state: "ESTAB".into(),
-        cause: Cause::Dump,
-        sample_one_in: None,
-        interval_us: None,
-        congestion_control: None,
         gauges: Some(Gauges {
             min_rtt_us: Some(40_000),
             delivery_rate_bytes_per_s: Some(rate),
@@ -51,7 +42,11 @@ fn socket(port: u16, rate: u64, is_app_limited: bool) -> SocketRecord {
             ..Gauges::default()
         }),
         counters: Some(Counters { bytes_sent: 1_000, bytes_retrans: 10, ..Counters::default() }),
-        bbr: None,
+        ..SocketRecord::new(
+            NOW_UNIX_S * 1_000_000,
+            ([203, 0, 113, 7], port).into(),
+            ([192, 0, 2, 1], 443).into(),
+        )
     }
 }
 

@@ -2,26 +2,17 @@
 
 use std::net::SocketAddr;
 
-use thalweg_record::{CacheResult, Decider, Lines, Protocol, ResponseRecord, Steered, TcpState};
+use thalweg_record::{Decider, ResponseRecord, Steered, TcpState};
 
 /// A whole response of 1 MB in a second out of the store, by what a rule has done with its connection.
 pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Steered>) -> ResponseRecord {
     let is_steered = steered.as_ref().is_some_and(|it| !it.is_holdout);
     ResponseRecord {
-        time_unix_us: time_unix_s * 1_000_000,
-        client,
-        method: "GET".into(),
         host: "media.example:8080".into(),
         path: "/a.m4s".into(),
-        status: 200,
         bytes: 1_000_000,
         ttfb_us: Some(1_000),
         duration_us: 1_000_000,
-        cache: CacheResult::Hit,
-        detail: None,
-        backend: None,
-        protocol: Protocol::Http11,
-        cut: None,
         tcp: Some(TcpState {
             congestion_control: "cubic".into(),
             congestion_control_start: None,
@@ -35,9 +26,6 @@ pub(crate) fn response(time_unix_s: u64, client: SocketAddr, steered: Option<Ste
             pacing_rate_bytes_per_s: None,
         }),
         steered,
-        cmcd: None,
-        xid: None,
-        restarts: 0,
-        lines: Lines::default(),
+        ..ResponseRecord::new(time_unix_s * 1_000_000, client)
     }
 }

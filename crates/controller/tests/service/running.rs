@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use thalweg_control::Settings;
 use thalweg_controller::{Config, Controller};
-use thalweg_record::{Batch, Cause, Entry, Network, Record, SocketRecord, Source};
+use thalweg_record::{Batch, Entry, Network, Record, SocketRecord, Source};
 use tokio::sync::oneshot;
 
 /// Longer than anything here takes on a busy machine.
@@ -152,19 +152,12 @@ pub(crate) fn now() -> Duration {
 
 pub(crate) fn batch(number: u64) -> Vec<u8> {
     let socket = SocketRecord {
-        time_unix_us: u64::try_from(now().as_micros()).unwrap(),
-        client: "192.0.2.7:1024".parse().unwrap(),
-        local: "192.0.2.1:80".parse().unwrap(),
         cookie: number,
-        namespace: None,
-        state: "ESTAB".into(),
-        cause: Cause::Dump,
-        sample_one_in: None,
-        interval_us: None,
-        congestion_control: None,
-        gauges: None,
-        counters: None,
-        bbr: None,
+        ..SocketRecord::new(
+            u64::try_from(now().as_micros()).unwrap(),
+            "192.0.2.7:1024".parse().unwrap(),
+            "192.0.2.1:80".parse().unwrap(),
+        )
     };
     let entry = Entry { number, network: Network::default(), record: Record::Socket(Box::new(socket)) };
     let source = Source { host: "edge-1".into(), pop: "here".into(), epoch: 1 };

@@ -1,3 +1,5 @@
+//! What is due, and what is known of the topic, while partitions come and go.
+
 use thalweg_bundle::Content;
 
 use super::*;

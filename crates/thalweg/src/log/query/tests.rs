@@ -2,9 +2,7 @@
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use thalweg_record::{
-    CacheResult, Cmcd, Cut, Decider, LineTag, Lines, Protocol, ResponseRecord, Steered, StreamType, TcpState,
-};
+use thalweg_record::{Cmcd, Cut, Decider, LineTag, Lines, ResponseRecord, Steered, StreamType, TcpState};
 
 use super::fields::FIELDS;
 use super::*;
@@ -16,19 +14,13 @@ fn record() -> Value {
     lines.push(LineTag::FetchError, "no route".to_owned());
     lines.push(LineTag::Error, "no such \"thing\"".to_owned());
     let record = ResponseRecord {
-        time_unix_us: 1_795_215_600_123_456,
-        client: "127.0.0.1:50000".parse().unwrap(),
-        method: "GET".into(),
         host: "media.example".to_owned(),
         path: "/vod/a/1.m4s".to_owned(),
-        status: 200,
         bytes: 1_258_291,
         ttfb_us: Some(850),
         duration_us: 2_000_000,
-        cache: CacheResult::Hit,
         detail: Some("pass".into()),
         backend: Some("east".to_owned()),
-        protocol: Protocol::Http11,
         cut: Some(Cut::ClientStalled),
         tcp: Some(TcpState {
             congestion_control: "bbr".to_owned(),
@@ -61,6 +53,7 @@ fn record() -> Value {
         xid: Some(7),
         restarts: 1,
         lines,
+        ..ResponseRecord::new(1_795_215_600_123_456, "127.0.0.1:50000".parse().unwrap())
     };
     serde_json::from_str(&record.to_json()).unwrap()
 }
